@@ -103,7 +103,7 @@ def test_a_tuned_point_by_itself_is_that_of_the_study(swept):
     assert f" lr={lr} " in lines[0]
     code, _, errors = run(root, "train", *asked, "batch_size=20")
     assert code == 2
-    assert errors[0].startswith("paceline: training.rate: tuned, but not all of its trials")
+    assert errors[0].startswith("paceline: training.rate: tuned, but some trials have no record")
     code, _, errors = run(root, "train", "training.rate=tuned")
     assert code == 2
     assert errors == ["paceline: training.rate: tuned, but the study has no tuning"]

@@ -108,11 +108,11 @@ def test_a_network_that_is_trained_without_training_has_its_own_shares():
     ("settings", "message"),
     [
         (("scheme.overlap=true",), r"^scheme\.overlap: .*sharding=bytes is needed"),
-        (("scheme.servers=200",), r"^scheme\.servers: 200 servers, and 161 tensors"),
+        (("scheme.servers=200",), r"^scheme\.servers: 200 servers for the 161 tensors"),
         (("workload.tensors=[]",), r"^workload\.tensors: .*paceline calibrate --count --write"),
         (
             ("cluster=local", "cluster.accelerator=cpu", "cluster.step_seconds=1"),
-            r"^scheme\.sharding: real messages",
+            r"^scheme\.sharding: workload=",
         ),
         (("scheme.sharding=by_name",), r"^scheme\.sharding: "),
     ],

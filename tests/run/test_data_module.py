@@ -89,6 +89,6 @@ class Masked(OwnData):
 
 
 def test_hooks_that_nobody_would_call_are_refused(tmp_path):
-    message = r"^data: Masked\.on_after_batch_transfer would not be called for every batch: "
+    message = r"^data: Masked\.on_after_batch_transfer would not be called for every batch; "
     with pytest.raises(SettingError, match=message):
         open_data(Masked(tmp_path), READING)

@@ -36,5 +36,5 @@ def test_its_sweep_waits_for_no_store_that_is_away(answers, point, monkeypatch):
     assert outcome.result["status"] == "finished"
     assert len(asked) == answers
     assert all(timeout <= 8 for timeout in asked)
-    expected = "nobody answers" if answers else "no answer while the point ran"
+    expected = "nobody answers" if answers else "the store did not answer"
     assert outcome.unlogged.startswith(expected)

@@ -132,7 +132,7 @@ def test_a_module_without_logits_is_named(model, tmp_path):
 
 def test_a_module_that_changes_batches_by_a_hook_is_named(tmp_path):
     config = point(tmp_path, "test_rehearsal.Moving")
-    message = r"^model: Moving\.on_before_batch_transfer would not be called for every batch: "
+    message = r"^model: Moving\.on_before_batch_transfer would not be called for every batch; "
     assert_nothing_is_trained(config, tmp_path, message)
 
 

@@ -116,6 +116,6 @@ def test_a_record_that_does_not_fit_is_named_and_in_no_number(root, points, caps
     assert set(about["missing"]) == {points[n].key for n in (0, 1, 3)}
     assert about["other_records"] == ["f" * 12]
     out = capsys.readouterr().out.splitlines()
-    assert [line for line in out if "does not fit" in line] == [
-        f"{key} does not fit, and is in no number: {fault}" for key, fault in about["unfit"].items()
+    assert [line for line in out if "is invalid" in line] == [
+        f"{key} is invalid and is ignored: {fault}" for key, fault in about["unfit"].items()
     ]

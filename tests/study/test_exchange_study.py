@@ -109,7 +109,7 @@ def test_an_exchange_that_fails_is_a_row_and_the_others_are_measured(root, monke
         (["exchange.megabytes=1e-6"], "exchange.megabytes: not a whole number of 4 bytes"),
         (["exchange.turns=0"], "exchange.turns: should be greater than or equal to 1"),
         (["cluster=virtual"], "cluster: exchanges are measured between real processes"),
-        (["scheme.compression=fp16"], "scheme.compression: exchanges are of whole numbers"),
+        (["scheme.compression=fp16"], "scheme.compression: exchanges are not compressed"),
     ],
 )
 def test_bad_input_is_refused_before_a_process_starts(root, monkeypatch, overrides, message):
@@ -121,7 +121,7 @@ def test_bad_input_is_refused_before_a_process_starts(root, monkeypatch, overrid
 
 def test_its_points_are_no_trainings(root, capsys):
     write_study(root)
-    with pytest.raises(SettingError, match="exchange: its points are no trainings"):
+    with pytest.raises(SettingError, match="exchange: a study of exchanges trains nothing"):
         _ = study_points("made", root)[0].point
     print_plan(checked_study("made", root))
     assert capsys.readouterr().out.splitlines()[-1] == "1 points: 1 to do; 1 to run"

@@ -99,7 +99,7 @@ def test_a_sweep_that_its_machine_makes_fail_says_so_and_the_next_tries_again(ro
         assert code == 1
         assert "failing: 1 points: 1 failed" in lines
         assert len([line for line in lines if "killed by SIGKILL" in line]) == 2  # tried twice
-        why = "1 of 1 points failed for reasons of their environment (worker 1: killed by SIGKILL)"
+        why = "1 of 1 points failed for environment reasons (worker 1: killed by SIGKILL)"
         assert errors == [f"paceline: {why}; the next sweep runs them again"]
         (result,) = results(root, "failing")
         assert (result["status"], result["environment"]) == ("failed", True)

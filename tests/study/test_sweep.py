@@ -156,7 +156,7 @@ def test_a_second_sweep_waits_for_the_first(root, capsys):
     with one_at_a_time(folder):
         other = Thread(target=second)
         other.start()
-        while "another process runs made" not in capsys.readouterr().err:
+        while "another process is running made" not in capsys.readouterr().err:
             other.join(0.01)
         ended.append("first")
     other.join()
@@ -173,7 +173,8 @@ def test_records_that_do_not_fit_are_named_and_made_anew(root, records, capsys):
         point.refresh()
     tell_unfit(point.folder for point in points)
     assert capsys.readouterr().err == (
-        f"paceline: {bad.folder} does not fit, and is no record: curve.csv: there is no such file\n"
+        f"paceline: {bad.folder} is invalid and counts as missing: "
+        "curve.csv: there is no such file\n"
     )
     assert to_run(points) == [points[0]]
 

@@ -1,7 +1,7 @@
-"""Hydra's launcher of points: so many at a time, each in a process that only itself can take down.
+"""Launcher for Hydra that runs several points at a time, each in a process of its own.
 
-With one at a time they run in the calling process. joblib's launcher ends a whole multirun when one
-of its processes is killed; here that costs the point that it ran, and no other.
+If one of the processes is killed, only its point fails; with joblib's launcher the whole multirun
+would end. A single point at a time runs in the calling process.
 """
 
 import sys
@@ -65,7 +65,7 @@ class PointLauncher(Launcher):
 
 
 def _run_alone(task: TaskFunction, job: DictConfig) -> Any:
-    """Run a job in a process of its own."""
+    """Run a job in a new process."""
     setup_globals()
     HydraConfig.instance().set_config(job)
     with open_dict(job):
@@ -74,7 +74,7 @@ def _run_alone(task: TaskFunction, job: DictConfig) -> Any:
 
 
 def _returned(job: DictConfig, value: object) -> JobReturn:
-    """Return what a sweeper asks of a job that another process ran."""
+    """Return the result of a job that another process ran, as a sweeper expects it."""
     returned = JobReturn(overrides=list(job.hydra.overrides.task), hydra_cfg=job)
     returned.return_value, returned.status = value, JobStatus.COMPLETED
     return returned

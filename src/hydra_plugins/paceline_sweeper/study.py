@@ -1,7 +1,7 @@
-"""Hydra's sweeper of a study, which asks whatever launcher is set to run its points.
+"""Sweeper for Hydra that runs the points of a study by any launcher.
 
-It expands params and grids, leaves out finished points, keeps the order of blocks, and tunes by the
-results that the jobs return. Each point is composed once: a launcher gets it as it was checked.
+It expands parameters and grids, leaves out finished points, keeps the order of blocks, and tunes by
+the results of the jobs. Each point is composed only once; the launcher gets its checked settings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class StudySweeper(Sweeper):
         self._context, self._config = hydra_context, config
 
     def sweep(self, arguments: list[str]) -> bool:
-        """Run the points of a study, and collect it; or those that `arguments` name by themselves.
+        """Run the points of a study and collect it, or run the points that `arguments` describe.
 
         Returns True if every point has a record then.
         """
@@ -52,7 +52,7 @@ class StudySweeper(Sweeper):
             return complete
 
     def _launch(self, points: "Points") -> list[Any]:
-        """Run points; return their results, None for one whose process has died."""
+        """Run points; return their results, or None for a point whose process has died."""
         from paceline.study.hydra_entry import job_of_study
 
         loader = cast("ConfigLoader", ComposedPoints(points))
@@ -68,7 +68,7 @@ class StudySweeper(Sweeper):
 
 
 class ComposedPoints:
-    """Stands for Hydra's loader of configurations, which launchers ask for that of each job."""
+    """Takes the place of Hydra's configuration loader, which launchers ask for each job."""
 
     def __init__(self, points: "Points") -> None:
         self._values = {point.overrides: dict(point.config.values) for point in points}
@@ -76,7 +76,7 @@ class ComposedPoints:
     def load_sweep_config(
         self, master_config: DictConfig, sweep_overrides: Sequence[str]
     ) -> DictConfig:
-        """Return the settings of the point with these overrides, and Hydra's own of the master."""
+        """Return the settings of the point with these overrides, with Hydra's own settings."""
         job = OmegaConf.create(self._values[tuple(sweep_overrides)])
         with open_dict(job):
             job.hydra = deepcopy(master_config.hydra)
@@ -85,9 +85,9 @@ class ComposedPoints:
 
 
 def _exchange(study: str | None, settings: Sequence[str]) -> bool:
-    """Run a study whose points are collectives, and print which of them is recommended.
+    """Run a study of exchanges, and print which collective is recommended.
 
-    Always returns True, since an exchange that failed is a recorded result.
+    Always returns True, because a failed exchange is a recorded result.
     """
     from paceline.analysis.exchanges import read_exchanges, recommendation
     from paceline.cluster.processes import preload

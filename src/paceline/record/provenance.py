@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import psutil
 
@@ -153,6 +153,16 @@ def hardware() -> Hardware:
         "cores": num_cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "gpus": gpus.splitlines(),
+    }
+
+
+def provenance() -> dict[str, Any]:
+    """Return the fields of a result that say on what machine and by what code it was made."""
+    return {
+        "hardware": hardware(),
+        "versions": versions(),
+        "commit": commit(),
+        "source_digest": source_digest(),
     }
 
 

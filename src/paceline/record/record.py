@@ -4,7 +4,7 @@ import csv
 import json
 import re
 import shutil
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ from filelock import FileLock, Timeout
 from paceline.errors import SettingError
 from paceline.record.checkpoint import CHECKPOINTS, discard_checkpoints, has_checkpoint, sync
 
-Result = Mapping[str, Any]  # result.json: a JSON object
+Result = Mapping[str, Any]  # content of result.json
+Row = Mapping[str, Any]  # cells of a row in a CSV file
 
 
 class PartialRecord:
@@ -56,18 +57,9 @@ class PartialRecord:
         left = shutil.ignore_patterns(*without, CHECKPOINTS)
         self._guard(lambda: shutil.copytree(source, self.folder, ignore=left, dirs_exist_ok=True))
 
-    def write_table(
-        self, name: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]
-    ) -> None:
+    def write_table(self, name: str, columns: Iterable[str], rows: Iterable[Row]) -> None:
         """Write `name`.csv; each row has a value for every column."""
-
-        def write() -> None:
-            with (self.folder / f"{name}.csv").open("w", newline="") as file:
-                writer = csv.DictWriter(file, columns, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
-
-        self._guard(write)
+        self._guard(lambda: write_rows(self.folder / f"{name}.csv", columns, rows))
 
     def complete(self, result: Result) -> None:
         """Write `result.json` after all other files, then move the folder to its final place.
@@ -102,6 +94,14 @@ class PartialRecord:
         except OSError as error:
             self.discard()
             raise _unwritable(self.final, error) from error
+
+
+def write_rows(path: Path, columns: Iterable[str], rows: Iterable[Row]) -> None:
+    """Write a CSV file."""
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(columns), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def _unwritable(final: Path, error: OSError) -> SettingError:

@@ -1,7 +1,7 @@
-"""Signals that ask for a checkpoint: of a scheduler that is about to end the run, or of its user.
+"""Signals by which a scheduler that is about to end a run, or a user, asks for a checkpoint.
 
-They are the launcher's, which passes them on by a file in the partial record: every process looks
-there, on whatever node it is.
+The launcher receives them and touches a file in the partial record, which the processes on all
+nodes look at.
 """
 
 import signal
@@ -18,15 +18,15 @@ from paceline.record.checkpoint import ASKED, CHECKPOINTS, latest
 from paceline.record.point import Point
 
 _ASKING = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGTERM)
-_PATIENCE = 20.0  # s with a checkpoint before the end; Slurm kills after 30
+_PATIENCE = 20.0  # s to wait for a checkpoint before ending; Slurm kills after 30
 
 
 @contextmanager
 def asked_by_signals(point: Point, record: Path) -> Generator[None]:
-    """Ask for a checkpoint at SIGUSR1, SIGUSR2 and SIGTERM; after SIGTERM end when it is there.
+    """Ask for a checkpoint at SIGUSR1, SIGUSR2 and SIGTERM; SIGTERM then ends the process.
 
-    A signal that already has a handler is then its: that of a queue, which queues the job again.
-    Does nothing for a point without checkpoints, and outside of the main thread.
+    A handler that a signal had before, such as that of a queue, is called after the checkpoint.
+    Does nothing for a point without checkpoints, or outside of the main thread.
     """
     main = threading.current_thread() is threading.main_thread()
     if point.training.checkpoint_seconds is None or not main:
@@ -57,7 +57,7 @@ def asked_by_signals(point: Point, record: Path) -> Generator[None]:
 
 
 def when_asked(record: Path) -> int:
-    """Return when a checkpoint was last asked for [nanoseconds since 1970]; 0: never."""
+    """Return the time of the last request [nanoseconds since 1970]; 0 if there was none."""
     try:
         return (record / CHECKPOINTS / ASKED).stat().st_mtime_ns
     except FileNotFoundError:
@@ -65,6 +65,6 @@ def when_asked(record: Path) -> int:
 
 
 def leave_signals_to_launcher() -> None:
-    """Go on when a scheduler signals all processes of a job instead of only the launcher."""
+    """Ignore these signals in this process; some schedulers signal all processes of a job."""
     for each in _ASKING:
         signal.signal(each, signal.SIG_IGN)

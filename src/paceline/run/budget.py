@@ -18,10 +18,11 @@ from paceline.timing.workload import OWN
 
 @dataclass(frozen=True)
 class Budget:
-    """Length of a run, the same for all schemes.
+    """Length of a run.
 
-    `samples`: samples over all workers, rounded up to whole rounds of the scheme. `num_steps`:
-    number of steps of all workers together. `thresholds`: samples after which weights are kept.
+    `samples`: samples of all workers, rounded up to whole rounds of the scheme. `num_steps`: number
+    of steps of all workers together. `thresholds`: numbers of samples after which snapshots of the
+    weights are kept.
     """
 
     samples: int
@@ -57,10 +58,10 @@ def budget_of(point: Point, num_train: int) -> Budget:
 def split_step_of(
     point: Point, module: Callable[[], Any], image_shape: Callable[[], Sequence[int]]
 ) -> SplitStep | None:
-    """Return the messages of a worker's step on a modelled cluster; None if workers are whole.
+    """Return the messages of a split worker's step on a modelled cluster; None without a split.
 
-    They are those of the workload's layers, or of the plan for the trained network: `module` and
-    `image_shape` are asked only then. Raises SettingError for a network that cannot be split.
+    They follow from the layers of the workload, or from the trained network; `module` and
+    `image_shape` are called only then. Raises SettingError for a network that cannot be split.
     """
     sharding = point.sharding
     if sharding.shards == 1:

@@ -25,19 +25,18 @@ _PLACES = {
 
 
 def check_batch_hooks(module: Any, setting: str) -> None:
-    """Raise SettingError(`setting`) for a module with a hook of its own that changes batches.
+    """Raise SettingError(`setting`) for a module that overrides a hook which changes batches.
 
-    A Trainer calls none of a data module that it was not given, and none when no Trainer evaluates:
-    networks would be trained, or scored, on other batches than its author sees.
+    The Trainer gets no data module, and does not evaluate, so that it would not call such hooks.
     """
     for hook in _HOOKS:
         if is_overridden(hook, module, parent=DataHooks):
             message = f"{type(module).__name__}.{hook} would not be called for every batch"
-            raise SettingError(setting, f"{message}: its place is in the data set or collate_fn")
+            raise SettingError(setting, f"{message}; move it to the data set or to collate_fn")
 
 
 def rehearse(module: Any, data: PlacedData) -> None:
-    """Score a few images of each part of the data, and leave no trace.
+    """Score a few images of each part of the data, without changing any random state.
 
     `module`: not trained yet, on the CPU. Raises SettingError("data") for a part without pairs of
     images and labels, and SettingError("model") for a module that does not map images to logits or
@@ -59,7 +58,7 @@ def _first_of(part: str, begin: Pass) -> tuple[Tensor, Tensor]:
         images, labels = next(iter(begin()))
         images, labels = images[:_IMAGES], labels[:_IMAGES]
         if not isinstance(images, Tensor) or not isinstance(labels, Tensor) or labels.ndim != 1:
-            raise TypeError("not tensors, or labels that are no numbers of classes")
+            raise TypeError("there are no tensors, or labels are not class numbers")
     except Exception as error:  # code from outside may raise anything
         message = f"pairs (images, labels [N]) of the {part} set are needed: {first_line(error)}"
         raise SettingError("data", message) from error
@@ -80,12 +79,12 @@ def _rehearse(module: Any, images: Tensor, labels: Tensor) -> None:
 
 
 class HeededSettings(Callback):
-    """Refuses, before the first step, a module whose optimizer does not have what `training` says.
+    """Callback that refuses a module whose optimizer ignores the settings `training.*`.
 
-    A sweep over a rate that the module does not take would compare equal runs. An option that an
-    optimizer does not have, as Adam has no momentum, is not compared; of several groups of weights
-    one must have what is set. A corrected momentum is not compared. It is not for a run that goes
-    on from a checkpoint, where options are those of the middle.
+    A sweep over a learning rate that the module ignores would compare equal runs. Options that the
+    optimizer lacks (Adam has no momentum) and a corrected momentum are not checked. If there are
+    several groups of weights, one of them must have the set value. A resumed run must not use this
+    callback, because its options have changed since the beginning.
     """
 
     def __init__(self, training: Training) -> None:
@@ -94,7 +93,7 @@ class HeededSettings(Callback):
             self._set["momentum"] = training.momentum
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Raise SettingError("model") that names all settings which the optimizer does not have."""
+        """Raise SettingError("model") that names all settings which the optimizer ignores."""
         groups = trainer.optimizers[0].param_groups
         unheeded: list[str] = []
         for name, keys in _PLACES.items():

@@ -1,4 +1,4 @@
-"""Checkpoints of a process that trains, by Lightning's own."""
+"""Writes the checkpoints of training processes, as Lightning's, and of servers."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -20,14 +20,14 @@ from paceline.record.point import Point
 from paceline.run.asked import when_asked
 from paceline.scheme.accounting import Accounting
 
-_LOOK_SECONDS = 0.25  # from one look at what was asked to the next
+_LOOK_SECONDS = 0.25  # between two looks for a request
 
 
 class CheckpointFiles:
-    """Files of the process with this name, one of `num_processes`, which all write one.
+    """Checkpoint files of one process; each of `num_processes` processes writes its own.
 
-    `record`: folder of the partial record. `before`: the file from which the process goes on.
-    `written`, `resumes`: numbers over the whole run.
+    `record`: folder of the partial record. `name`: name of the process. `before`: the file from
+    which the process resumes, or None. `written`, `resumes`: counts over the whole run.
     """
 
     def __init__(self, record: Path, name: str, num_processes: int) -> None:
@@ -38,9 +38,9 @@ class CheckpointFiles:
         self.resumes = before.resumes + 1 if before else 0
 
     def write(self, save: Callable[[Path], object], samples: int) -> None:
-        """Write a file by `save`; the last of the processes declares the checkpoint complete.
+        """Write a file by `save`; the last process to do so marks the checkpoint as complete.
 
-        `samples`: of all workers, as far as this process knows.
+        `samples`: number of samples of all workers, as far as this process knows.
         """
         self.written += 1
         folder = folder_of(self._record, self.written)
@@ -51,10 +51,10 @@ class CheckpointFiles:
 
 
 class ServerCheckpoints(CheckpointFiles):
-    """Files of a server."""
+    """Checkpoint files of a server."""
 
     def load(self) -> Mapping[str, Any] | None:
-        """Return the state from which the server goes on; its rule's part is an object."""
+        """Return the state from which the server resumes; None if it begins anew."""
         return None if self.before is None else torch.load(self.before, weights_only=False)
 
     def keep(self, state: Mapping[str, Any], samples: int) -> None:
@@ -62,10 +62,10 @@ class ServerCheckpoints(CheckpointFiles):
 
 
 class Checkpoints(Callback):
-    """Callback that writes a checkpoint every `training.checkpoint_seconds`, and when asked.
+    """Callback that writes a checkpoint every `training.checkpoint_seconds`, and on request.
 
-    `record`: folder of the partial record. `clock`: stopped meanwhile. `files`: of this process.
-    On real processes all workers stop for it.
+    `record`: folder of the partial record. `clock` is stopped while a checkpoint is written.
+    `files`: files of this process. If workers are real processes, all of them stop for it.
     """
 
     def __init__(

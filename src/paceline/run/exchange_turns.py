@@ -1,4 +1,4 @@
-"""Measures exchanges of whole vectors between real processes: every collective, by turns."""
+"""Measures the time in which real processes sum vectors, with several collectives by turns."""
 
 import random
 import tempfile
@@ -19,30 +19,28 @@ from paceline.exchange.group_wire import GroupWire, socket_bytes
 from paceline.exchange.node import workers_of_a_node
 from paceline.exchange.process_group import join, leave
 
-# Before each measured message a process fills its caches with something else, as a training step
-# does, and sleeps, as one that waits for its accelerator. Without a pause two processes exchange
-# messages while the kernel still waits for the last one, caches are warm, and no thread sleeps:
-# gloo's all-reduce of 30 KB then takes a fifth of the time. The longer the pause, the deeper the
-# sleep.
-PAUSE = 0.01  # seconds at most; each is drawn at random, so that workers do not meet
+# Before each measured message a process fills its caches with other data, as a training step does,
+# and sleeps, as if it waited for an accelerator. Without this pause caches are warm and no thread
+# sleeps, and gloo's all-reduce of 30 KB takes a fifth of the time.
+PAUSE = 0.01  # seconds at most; each pause is random, so that workers do not begin together
 _OTHER = torch.zeros(16 * 2**20, dtype=torch.uint8)
-_MOST_ROUNDS = 10  # of a small vector in each turn
-_WARM = 1_000_000  # numbers; so many are exchanged before the first turn, and in all its rounds
+_MOST_ROUNDS = 10  # repetitions of a small vector in each turn
+_WARM = 1_000_000  # numbers that are exchanged before the first turn, and in a turn's rounds
 
 
 class Asked(NamedTuple):
-    """A vector [length] of float32 to be exchanged by the collective of this name."""
+    """Request to exchange a vector [length] of float32 by the collective with this name."""
 
     collective: str
     length: int
 
 
 class Carried(NamedTuple):
-    """One exchange as one worker saw it.
+    """One exchange, observed by one worker.
 
-    `began`, `ended`: on the clock of the machine. `sent`, `received`: bytes of messages, which are
-    not counted for native. `by_kernel`: bytes (sent, received) on all connections, with headers.
-    `rounds`: bytes (sent, received) of each round of the schedule.
+    `began`, `ended`: times on the clock of the machine. `sent`, `received`: bytes of messages,
+    which are not counted for the collective `native`. `by_kernel`: bytes (sent, received) on all
+    connections, with headers. `rounds`: bytes (sent, received) of each round of the schedule.
     """
 
     began: float
@@ -57,10 +55,10 @@ class Carried(NamedTuple):
 class Exchanged:
     """Measurement of an exchange.
 
-    `seconds`: of each turn, from the arrival of the last worker until a worker has the sum, mean
-    over the workers and, for small vectors, rounds. `sent`, `received`: bytes of all workers in one
-    exchange, by the messages or, for native, by the kernel. `formula`: bytes that all send by the
-    collective's own count.
+    `seconds`: for each turn, the time from the arrival of the last worker until a worker has the
+    sum, averaged over workers and repetitions. `sent`, `received`: bytes of all workers in one
+    exchange, counted in the messages, or for `native` in the kernel. `formula`: bytes that all
+    workers send according to the collective's own formula.
     """
 
     seconds: list[float]
@@ -72,7 +70,7 @@ class Exchanged:
 def measure_exchanges(
     cluster: AbstractCluster, workers: int, asked: Sequence[Asked], turns: int
 ) -> list[Exchanged]:
-    """Exchange all that is `asked` between new processes, one after the other, in each turn.
+    """Start processes that carry out all requests in `asked`, one after the other, in each turn.
 
     Raises ProcessFailure if a process fails, or waits too long for another.
     """
@@ -84,7 +82,7 @@ def measure_exchanges(
 
 
 def _of_all(workers: Sequence[Exchanged]) -> Exchanged:
-    """Add up the bytes of all workers, which have the same seconds."""
+    """Add up the bytes of all workers; their seconds are equal."""
     sums = (sum(getattr(w, name) for w in workers) for name in ("sent", "received", "formula"))
     return Exchanged(workers[0].seconds, *sums)
 
@@ -92,7 +90,7 @@ def _of_all(workers: Sequence[Exchanged]) -> Exchanged:
 def exchange_by_turns(
     asked: Sequence[Asked], turns: int, timeout_seconds: float
 ) -> list[Exchanged]:
-    """Take part as a worker; return for each of `asked` the seconds, and this worker's bytes."""
+    """Act as one worker; return the seconds and this worker's bytes of each request."""
     torch.set_num_threads(1)
     join(timeout_seconds, "cpu")
     by_nodes = any(collective(each.collective).needs_nodes for each in asked)
@@ -108,9 +106,9 @@ def exchange_by_turns(
 
 
 def carry_out(name: str, vector: torch.Tensor, per_node: int | None, pause: float = 0) -> Carried:
-    """Sum `vector` over all processes, which call this together; return what it took.
+    """Sum `vector` over all processes, which must all call this; return times and bytes.
 
-    `pause`: seconds before it, at most.
+    `pause`: longest pause before the exchange [seconds].
     """
     wire = GroupWire(workers_per_node=per_node)
     dist.barrier()
@@ -120,7 +118,7 @@ def carry_out(name: str, vector: torch.Tensor, per_node: int | None, pause: floa
     began = time.perf_counter()
     collective(name).all_reduce(vector, wire)
     ended = time.perf_counter()
-    dist.barrier()  # until then the last bytes may be in a buffer
+    dist.barrier()  # before it, the last bytes may still be in a buffer
     sent, received = (now - then for now, then in zip(socket_bytes(), before, strict=True))
     by_wire = wire.bytes_sent, wire.bytes_received
     return Carried(began, ended, *by_wire, (sent, received), wire.rounds)
@@ -129,8 +127,8 @@ def carry_out(name: str, vector: torch.Tensor, per_node: int | None, pause: floa
 def since_the_last(begun: Sequence[float], ended: Sequence[float]) -> list[float]:
     """Return the mean seconds from the arrival of the last worker until a worker has the sum.
 
-    `begun`, `ended`: when this worker did in each round. All processes of a machine, which share a
-    clock, must call this.
+    `begun`, `ended`: times at which this worker began and ended each round. All processes must call
+    this, on one machine, because they compare times.
     """
     own = torch.tensor([begun, ended], dtype=torch.float64)
     stamps = [torch.empty_like(own) for _ in range(dist.get_world_size())]
@@ -140,7 +138,7 @@ def since_the_last(begun: Sequence[float], ended: Sequence[float]) -> list[float
 
 
 def sleep(most: float) -> None:
-    """Fill the caches with something else, then sleep for at most `most` seconds."""
+    """Fill the caches with other data, then sleep for at most `most` seconds."""
     _OTHER.add_(1)
     time.sleep(random.uniform(0, most))  # torch's generator stays as it is
 
@@ -159,7 +157,7 @@ def _turn(asked: Asked, per_node: int | None) -> Exchanged:
 
 
 def _check_sum(asked: Asked, per_node: int | None) -> None:
-    """Warm the collective up, on ones. Raises RuntimeError for a wrong sum."""
+    """Warm the collective up by summing ones. Raises RuntimeError for a wrong sum."""
     ones = torch.ones(min(asked.length, _WARM))
     carry_out(asked.collective, ones, per_node)
     if not bool((ones == dist.get_world_size()).all()):

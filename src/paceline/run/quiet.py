@@ -1,7 +1,4 @@
-"""Lightning without messages, files, profiler and handlers of signals.
-
-A run's record is written elsewhere, and its launcher decides what a signal ends.
-"""
+"""Uses Lightning without its messages, files, profiler and signal handlers."""
 
 import logging
 import signal
@@ -18,8 +15,8 @@ from tqdm import tqdm
 
 def silence() -> None:
     """Suppress Lightning's warnings and messages in this process; errors are still printed."""
-    # torch.fx's interpreter has a progress bar, even a disabled one. Its lock is one of several
-    # processes, whose semaphore leaks with a warning where a process is killed.
+    # torch.fx makes a progress bar, whose lock is shared by processes: if one of them is killed,
+    # its semaphore leaks with a warning.
     tqdm.set_lock(threading.RLock())
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", module="pytorch_lightning|lightning_fabric")
@@ -41,9 +38,9 @@ def quiet_trainer(*, callbacks: Sequence[Callback] = (), **options: Any) -> Trai
 
 
 class IgnoredSignals(Callback):
-    """Callback that ignores in training what this process ignored before, as under a scheduler.
+    """Callback that keeps ignoring the signals that this process ignored before training.
 
-    Lightning's own handler of SIGTERM broadcasts to all workers, and ends the run as a failure.
+    Lightning's own handler of SIGTERM broadcasts to all workers and makes the run fail.
     """
 
     def __init__(self) -> None:

@@ -27,12 +27,12 @@ from paceline.record.tracking.log import ProgressFollower, log, prepare_log
 from paceline.run.asked import asked_by_signals
 
 PROCESS = "paceline.run.training_process:run"  # not imported here: Lightning takes seconds
-_SWEEP_SECONDS = 8  # for which a point of a sweep tries to log; the sweep logs the rest at its end
+_SWEEP_SECONDS = 8  # how long a point of a sweep tries to log; the sweep logs the rest at its end
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a run. `folder`: its record. `unlogged`: reason why MLflow lacks it, or None."""
+    """Outcome of a run. `folder`: its record. `unlogged`: why MLflow lacks the record, or None."""
 
     folder: Path
     result: Result
@@ -40,12 +40,12 @@ class Outcome:
 
 
 def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
-    """Train the point and write its record; a failure of a process is a recorded result.
+    """Train the point and write its record; the failure of a process is a recorded result.
 
-    Raises SettingError without a record if a setting is invalid. In a sweep, a point goes on from
-    its latest checkpoint, if there is one, when a process of it is killed; an error that only the
-    processes can detect is recorded as a failure, the MLflow store is not prepared, and one that is
-    away is not waited for: the sweep logs at its end what the store lacks.
+    Raises SettingError, without a record, if a setting is invalid. In a sweep, a point whose
+    process was killed resumes at its latest checkpoint, an invalid setting that only the processes
+    can detect is recorded as a failure, and MLflow's store is neither prepared nor waited for: the
+    sweep logs missing records at its end.
     """
     point.check_packages()
     if not in_sweep:
@@ -69,12 +69,12 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
     elif follower.answers:
         unlogged = log(folder, point.measurement.mlflow, _SWEEP_SECONDS)
     else:
-        unlogged = "no answer while the point ran; the sweep logs it at its end"
+        unlogged = "the store did not answer; the sweep logs the record at its end"
     return Outcome(folder, result, unlogged)
 
 
 def _begin_checkpoints(point: Point, folder: Path) -> None:
-    """Say that the point is resumed, or why not from the checkpoint that it has."""
+    """Print that the point is resumed, or why its checkpoint cannot be used."""
     key = point.config.key
     if point.training.checkpoint_seconds is None and not has_checkpoint(folder):
         return
@@ -87,7 +87,7 @@ def _begin_checkpoints(point: Point, folder: Path) -> None:
 
 
 def prepare_data(data: Target) -> AbstractImageData | None:
-    """Verify or download the data. Returns None for another package's class: workers prepare it."""
+    """Verify or download the data; return None for a user's DataModule, which workers prepare."""
     if not data.is_ours:
         return None
     images = data.build()
@@ -130,7 +130,7 @@ def _train(
 
 
 def _run(point: Point, folder: Path, task: Task, *, again: bool) -> list[Any]:
-    """Run the processes; `again` from a checkpoint that they have written, if one is killed.
+    """Run the processes; with `again`, restart them at their checkpoint if one is killed.
 
     Raises ProcessFailure if no checkpoint was written since the last start.
     """
@@ -149,10 +149,7 @@ def _run(point: Point, folder: Path, task: Task, *, again: bool) -> list[Any]:
 
 
 def _fault(folder: Path) -> Result:
-    """Return the images trained until a fault struck, and the seconds since then; {} without one.
-
-    Called when the run has ended.
-    """
+    """Return the samples before an injected fault and the seconds after it; {} without one."""
     if not (folder / FAULT).is_file():
         return {}
     struck = json.loads((folder / FAULT).read_text())
@@ -160,7 +157,6 @@ def _fault(folder: Path) -> Result:
 
 
 def observed_by(point: Point, returned: list[Any]) -> Observed:
-    """Sort the return values of a run's processes into workers, servers and lost workers."""
     return Observed(
         training=[each for each in returned if isinstance(each, TrainingReport)],
         servers=[each for each in returned if isinstance(each, ServerReport)],
@@ -172,7 +168,7 @@ def observed_by(point: Point, returned: list[Any]) -> Observed:
 
 
 def _about(point: Point, started: float, training_started: float | None) -> Result:
-    """Return the fields of a result that are known whether the point succeeds or not."""
+    """Return the fields of a result that a failed point has as well."""
     return {
         "status": "",
         "reason": "",
@@ -190,8 +186,5 @@ def _about(point: Point, started: float, training_started: float | None) -> Resu
         "jobs": point.sweep.jobs,
         "accelerator": point.device,
         **provenance.job(),
-        "hardware": provenance.hardware(),
-        "versions": provenance.versions(),
-        "commit": provenance.commit(),
-        "source_digest": provenance.source_digest(),
+        **provenance.provenance(),
     }

@@ -1,4 +1,4 @@
-"""Processes of a point: each trains until the budget is used up and evaluates, or serves."""
+"""Processes of a point: each trains until the end of the budget and evaluates, or is a server."""
 
 import os
 import resource
@@ -45,9 +45,9 @@ from paceline.timing.pace import give_way
 
 
 def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
-    """Train or serve in `point`, and report the observations.
+    """Act as a worker or a server of `point`, by rank, and report the observations.
 
-    Workers have the first ranks, servers the others. `folder`: folder of the partial record.
+    The first ranks are workers. `folder`: folder of the partial record.
     """
     silence()
     if point.training.checkpoint_seconds is not None:
@@ -65,13 +65,13 @@ def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
         server = f"server_{dist.get_rank() - num_training}"
         kept = ServerCheckpoints(folder, server, num_training + num_servers)
         report = serve(point.scheme, tolerate, kept)
-    leave()  # not after an error: peers would report the closed connection first
+    leave()  # not after an error, because peers would then report a closed connection
     report.peak_rss_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return report
 
 
 class TrainingProcess:
-    """Trains one worker of `point`, its part of one, or all of them on a virtual clock.
+    """Trains one worker of `point`, a part of a split worker, or all workers on a virtual clock.
 
     `folder`: folder of the partial record.
     """
@@ -98,7 +98,7 @@ class TrainingProcess:
     def run(self) -> TrainingReport:
         """Train, evaluate, and report the observations.
 
-        Raises SettingError before training if the module or the data cannot be evaluated after it.
+        Raises SettingError before training if module and data cannot be evaluated.
         """
         strategy, data, point, clock = self._strategy, self._data, self._point, self._clock
         is_first = self._worker == shard_index() == 0
@@ -184,13 +184,13 @@ class TrainingProcess:
         )
 
     def _build_module(self) -> LightningModule:
-        """Build the module with the same weights on every worker: random ones, or of a file.
+        """Build the module with the same random or loaded weights on every worker.
 
         Later random numbers (dropout) differ between workers.
         """
         seed = self._point.seed
         seed_everything(seed, verbose=False)
-        del os.environ["PL_GLOBAL_SEED"]  # Lightning's DDP would go back to it in every worker
+        del os.environ["PL_GLOBAL_SEED"]  # else Lightning's DDP uses it in every worker
         training = self._point.training
         module = training.corrected(self._point.model, self._accounting.expected_staleness).build()
         if training.initial_weights is not None:
@@ -202,7 +202,7 @@ class TrainingProcess:
         return module
 
     def _split_worker(self) -> SplitWorker | None:
-        """Return this process's part of the worker; None if this process is all of it."""
+        """Return this process's part of a split worker; None if workers are not split."""
         if self._point.sharding.shards == 1 or self._point.kind == "virtual":
             return None
         images, _ = self._data.batch(self._worker, 0)
@@ -224,16 +224,16 @@ class TrainingProcess:
         )
 
     def _peak_rate(self, trainer: Trainer) -> float:
-        """Return the first group's rate after warm-up, before the schedule lowers it."""
+        """Return the learning rate after warm-up, before the schedule lowers it."""
         group = trainer.optimizers[0].param_groups[0]
         assert self._run.learning_rate is not None
         rule = replace(self._run.learning_rate, schedule="constant")
         return group.get("initial_lr", group["lr"]) * rule.factor(rule.warmup_samples)
 
     def _evaluate(self, report: TrainingReport) -> None:
-        """Score this process's snapshots, and on the test set the run's last, if it is among them.
+        """Score this process's snapshots; if it has the last one of the run, also on the test set.
 
-        The last one, or its moving average, is saved as weights.pt if the point asks for it.
+        If `save_weights` is set, the last snapshot, or its moving average, becomes weights.pt.
         """
         snapshots, data = self._strategy.finish(), self._data
         evaluation = Evaluation(self._module, self._strategy.held_weights, self._device)

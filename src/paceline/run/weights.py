@@ -1,4 +1,4 @@
-"""File of trained weights for use in plain torch, and for a run that begins with them."""
+"""Saves trained weights as a file for plain torch, and loads them as initial weights."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,10 +13,7 @@ from paceline.model.filling import FILLING
 
 
 def save_weights(module: LightningModule, path: Path) -> None:
-    """Save a state_dict for `torch.load(path)`.
-
-    It is that of the network for a Classifier, else that of the module.
-    """
+    """Save the state_dict of a Classifier's network, or of another module."""
     network = _network_of(module)
     held = {name: value for name, value in network.state_dict().items() if name != FILLING}
     weights = {name: value.detach().cpu().clone() for name, value in held.items()}
@@ -24,10 +21,10 @@ def save_weights(module: LightningModule, path: Path) -> None:
 
 
 def load_weights(module: LightningModule, path: str) -> None:
-    """Begin with the weights, and the BatchNorm statistics, that `save_weights` wrote to `path`.
+    """Load the weights and BatchNorm statistics that `save_weights` wrote to `path`.
 
-    Raises SettingError("training.initial_weights") for a file of something else, and for weights of
-    another network: it names the first tensor that differs.
+    Raises SettingError("training.initial_weights") for another kind of file, and for weights of
+    another network; the message names the first tensor that differs.
     """
     network = _network_of(module)
     try:

@@ -1,28 +1,25 @@
 """Tidy tables of a study, `reports/<study>/`, collected from its records."""
 
-import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.point_config import flat_settings
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of
+from paceline.record.record import Row, write_rows
 from paceline.record.rows import TUNING, StudyState
 from paceline.study.study_point import REPEAT, Points, StudyPoint, is_repeat
 from paceline.study.study_points import STRONG, Study
-
-Row = Mapping[str, Any]  # cells of a CSV file
 
 
 def collect(study: Study) -> Path:
     """Write runs.csv, tuning.csv, study.json and the archive of the records; return their folder.
 
-    The points are those that the study names today, in its order, one of which has a record; the
-    trials of its hyperparameter search are only in tuning.csv and the archive. Records of earlier
-    settings in the same folder are listed, never averaged.
+    runs.csv has the points that the study names today, in its order. Trials of its hyperparameter
+    search are only in tuning.csv and in the archive. Records of other settings in the same folder
+    are only listed in study.json. At least one point must have a record.
     """
     name, points = study.points[0].config.study, study.with_repeats()
     folder = study.root / "reports" / name
@@ -40,14 +37,7 @@ def collect(study: Study) -> Path:
     return folder
 
 
-def write_rows(path: Path, columns: Iterable[str], rows: Iterable[Row]) -> None:
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(columns), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def num_of_other_code(records: Iterable[Mapping[str, Any]]) -> int:
+def num_of_other_code(records: Iterable[Row]) -> int:
     """Count the records, or rows of a table of them, made by a different version of the code."""
     digest = source_digest()
     return sum(record["source_digest"] != digest for record in records if "source_digest" in record)
@@ -95,9 +85,9 @@ def _print(state: StudyState, folder: Path) -> None:
     if missing:
         print(f"no record yet: {', '.join(missing)}")
     for key, fault in state["unfit"].items():
-        print(f"{key} does not fit, and is in no number: {fault}")
+        print(f"{key} is invalid and is ignored: {fault}")
     if state["other_records"]:
-        print(f"left out, of other settings: {', '.join(state['other_records'])}")
+        print(f"records of other settings, left out: {', '.join(state['other_records'])}")
     if stale:
         message = f"{stale} records were made by a different version of the code"
         print(f"{message}; sweep.rerun=stale renews them")

@@ -44,14 +44,14 @@ def composed(overrides: Sequence[str], root: Path) -> PointConfig:
 
 
 class Swept(NamedTuple):
-    """Configuration of one combination of swept values; `swept`: these, by their settings."""
+    """Configuration of one combination of swept values. `swept`: these values by setting."""
 
     swept: Mapping[str, str]
     config: PointConfig
 
 
 def composed_each(overrides: Sequence[str], root: Path) -> list[Swept]:
-    """Compose a configuration for each combination of values that `overrides` sweep: workers=1,2.
+    """Compose a configuration for each combination of swept values, such as workers=1,2.
 
     Raises SettingError for unknown settings.
     """
@@ -73,8 +73,8 @@ def parsed(overrides: Sequence[str]) -> list[Override]:
 def jobs_of(axes: Sequence[Override]) -> list[list[str]]:
     """Return the overrides of each combination of the values that `axes` sweep.
 
-    The first axis changes most slowly. Of two axes of one setting the later one counts, in the
-    place of the first.
+    The first axis changes most slowly. If two axes have the same setting, the values of the later
+    one are used, in the place of the first.
     """
     texts = dict[str, list[str]]()
     for axis in axes:
@@ -84,16 +84,16 @@ def jobs_of(axes: Sequence[Override]) -> list[list[str]]:
         elif axis.is_discrete_sweep():
             values = axis.sweep_string_iterator()
         else:
-            message = "values are needed, one by one: an interval is for sweepers that search it"
+            message = "a list of values is needed; only other sweepers can search an interval"
             raise SettingError(name, message)
         texts[name] = [f"{name}={value}" for value in values]
     return [list(job) for job in product(*texts.values())]
 
 
 class Composed(NamedTuple):
-    """Settings of a point, not yet resolved and without Hydra's own.
+    """Settings of a point before interpolations are resolved, without Hydra's own settings.
 
-    `choices`: name of the chosen file of each group of settings.
+    `choices`: name of the chosen file of each group.
     """
 
     cfg: DictConfig
@@ -102,8 +102,9 @@ class Composed(NamedTuple):
 
 @contextmanager
 def composer(root: Path) -> Generator["Composer"]:
-    """Yield what composes overrides with conf/ and experiments/ of `root`, whatever the working
-    directory is. Hydra's global configuration is restored afterwards.
+    """Yield a Composer for conf/ and experiments/ of `root`, in any working directory.
+
+    Hydra's global state is restored afterwards.
     """
     config, hydra = HydraConfig.instance(), GlobalHydra.instance()
     before, hydra_before = config.cfg, hydra.hydra
@@ -118,19 +119,19 @@ def composer(root: Path) -> Generator["Composer"]:
 
 
 def _escaped(found: re.Match[str]) -> str:
-    """Escape a quote for Hydra, to which backslashes have a meaning only before a quote."""
+    """Escape a quote for Hydra, where backslashes have a meaning only before a quote."""
     return found[1] * 2 + found[2].replace("'", "\\'")
 
 
 class Composer:
-    """Composes configurations; one that differs from another only in values is made from that.
+    """Composes configurations, five times as fast as Hydra, which reads all files each time.
 
-    Hydra reads all files anew for each configuration, which takes five times as long.
+    A configuration that differs from an earlier one only in values is made from a copy of that.
     """
 
     def __init__(self, search: str) -> None:
         self._search = search
-        self._choices: set[str] = set()  # groups, which decide what files are read
+        self._choices: set[str] = set()  # groups that choose a file
         self._bases: dict[tuple[str, ...], Composed] = {}
 
     def with_hydra(self, overrides: Sequence[str]) -> DictConfig:
@@ -154,14 +155,14 @@ class Composer:
         return Composed(cfg, base.choices)
 
     def _kind(self, overrides: Sequence[Override]) -> tuple[str, ...]:
-        """Return what configurations have in common that differ only in values."""
+        """Return a key that is equal for configurations that differ only in values."""
         return tuple(
             each.key_or_group if self._is_value(each, overrides) else str(each.input_line)
             for each in overrides
         )
 
     def _is_value(self, override: Override, among: Sequence[Override]) -> bool:
-        """Return True if it sets one number or text that no other of them touches."""
+        """Return True if an override sets a single value that no other override touches."""
         key = override.key_or_group
         plain = override.type == OverrideType.CHANGE and override.package is None
         if not plain or key in self._choices or isinstance(override.value(), dict | list):
@@ -171,9 +172,9 @@ class Composer:
 
 
 def _without_hydra(cfg: DictConfig) -> Composed:
-    """Take Hydra's own settings out of `cfg`, and put what refers to them in their place.
+    """Remove Hydra's own settings from `cfg`, after references to them are resolved.
 
-    The other points of its study go as well, since they are no settings of this one.
+    The grids of the study are removed as well, because they describe other points.
     """
     HydraConfig.instance().set_config(cfg)
     choices = dict(cfg.hydra.runtime.choices)
@@ -204,7 +205,7 @@ def hydra_errors(setting: str) -> Generator[None]:
 
 
 def as_setting_error(error: Exception, setting: str) -> SettingError:
-    """Translate an error. `setting`: name to use if Hydra does not report which one is wrong."""
+    """Translate an error of Hydra. `setting`: the name to use if Hydra reports none."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, name = error.missing_cfg_file.rpartition("/")
         meant, known = did_you_mean(name, error.options), ", ".join(error.options)
@@ -222,15 +223,13 @@ def as_setting_error(error: Exception, setting: str) -> SettingError:
 
 
 def check_groups(overrides: Sequence[str]) -> None:
-    """Raise SettingError for a group of settings that is set to nothing or to a number, and for
-    names and grids, which cannot be set on the command line.
-    """
+    """Raise SettingError if a group is set to null or a number, or if names or grids are set."""
     for setting, _, value in (word.partition("=") for word in overrides):
         name = setting.lstrip("+~")
         if name.partition(".")[0] == "names":
-            raise SettingError(setting, "names are those of the chosen files")
+            raise SettingError(setting, "names follow from the chosen files and cannot be set")
         if name == "grids":
-            message = "grids stand in a file of experiments/; train -m a=1,2 sweeps"
+            message = "grids belong in a file of experiments/; use train -m a=1,2 to sweep"
             raise SettingError(setting, message)
         if setting in _GROUPS and re.fullmatch(r"null|[\d.]*", value):
             message = f"a file of conf/{setting} is needed, not {value or 'nothing'}"

@@ -1,4 +1,4 @@
-"""Measures the exchanges of a study, of which those with a record are skipped."""
+"""Measures the exchanges of a study that have no record yet."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -11,10 +11,10 @@ from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from paceline.record import provenance
 from paceline.record.point import ExchangePoint
+from paceline.record.point_config import flat_settings
 from paceline.record.reading import read_result
-from paceline.record.record import PartialRecord
+from paceline.record.record import PartialRecord, Row, write_rows
 from paceline.run.exchange_turns import Asked, Exchanged, measure_exchanges
-from paceline.study.collect import Row, write_rows
 from paceline.study.study_point import StudyPoint
 from paceline.study.study_points import study_points
 from paceline.study.sweep import one_at_a_time, settle_partial_records, tell_unfit
@@ -25,7 +25,7 @@ _OWN = ("scheme.collective", "workers", "exchange.megabytes", "cluster")  # axes
 
 
 class _Point(NamedTuple):
-    """A point of the study, and what it asks for."""
+    """A point of the study, untyped and typed."""
 
     point: StudyPoint
     exchange: ExchangePoint
@@ -34,10 +34,10 @@ class _Point(NamedTuple):
 def exchange_study(study: str, root: Path, overrides: Sequence[str], predict: Predict) -> Path:
     """Measure the exchanges that have no record; return reports/<study>/exchanges.csv.
 
-    It has the study's own exchanges with a record, and those that `overrides` ask for: a row for
-    each turn, and one for an exchange that failed. `predict` returns the seconds that a cost model
-    expects, or None. Raises SettingError for an invalid setting of any point, before the first
-    process starts.
+    The table has a row for each turn, and one for a failed exchange, of the points that `overrides`
+    ask for and of the study's own points with a record. `predict` returns the seconds that a cost
+    model expects, or None. Raises SettingError for an invalid setting of any point, before the
+    first process starts.
     """
     points = _points(study, root, overrides)
     tell_unfit(each.point.folder for each in points)
@@ -55,7 +55,7 @@ def _points(study: str, root: Path, overrides: Sequence[str]) -> list[_Point]:
 
 
 def _groups(points: Sequence[_Point]) -> list[list[_Point]]:
-    """Group points that the same processes can measure by turns."""
+    """Group points that the same processes can measure."""
     found: dict[str, list[_Point]] = {}
     for each in points:
         exchange = each.exchange
@@ -65,7 +65,7 @@ def _groups(points: Sequence[_Point]) -> list[list[_Point]]:
 
 
 def _measure(group: Sequence[_Point]) -> None:
-    """Measure points together, and write their records; if that fails, each by itself."""
+    """Measure points together and write their records; after a failure, measure each separately."""
     first, started = group[0].exchange, datetime.now(UTC)
     asked = [Asked(each.exchange.collective, each.exchange.length) for each in group]
     try:
@@ -91,10 +91,7 @@ def _write(each: _Point, started: datetime, found: Exchanged | None, reason: str
             "key": each.point.key,
             **(asdict(found) if found else {"seconds": [], **dict.fromkeys(NUMBERS)}),
             "started": started.isoformat(timespec="seconds"),
-            "hardware": provenance.hardware(),
-            "versions": provenance.versions(),
-            "commit": provenance.commit(),
-            "source_digest": provenance.source_digest(),
+            **provenance.provenance(),
         }
     )
     where = f"{exchange.config.names['cluster']}, {exchange.workers} workers"
@@ -134,8 +131,6 @@ def _rows(each: _Point, predict: Predict) -> Iterator[Row]:
             "predicted_seconds": predicted,
             **{f"bytes_{name}": result[name] for name in NUMBERS},
             "started": result["started"],
-            **{f"hardware.{name}": value for name, value in result["hardware"].items()},
-            **{f"versions.{name}": value for name, value in result["versions"].items()},
-            "commit": result["commit"],
-            "source_digest": result["source_digest"],
+            **flat_settings({name: result[name] for name in ("hardware", "versions")}),
+            **{name: result[name] for name in ("commit", "source_digest")},
         }

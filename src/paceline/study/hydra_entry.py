@@ -1,4 +1,4 @@
-"""Entry of Hydra: one job is one point, run by itself or in a multirun."""
+"""Runs points as jobs of Hydra, one by itself or many in a multirun."""
 
 import multiprocessing
 import sys
@@ -38,9 +38,9 @@ def hydra_of(root: Path) -> Generator[Any]:
 
 
 def run(overrides: Sequence[str], root: Path) -> None:
-    """Run the point that `overrides` name; one that cannot be run ends the process, see `job`.
+    """Run the point that `overrides` describe.
 
-    Raises Hydra's errors, and SettingError for a group that is no file.
+    Raises Hydra's errors, SettingError for an invalid group, and SystemExit as `job` does.
     """
     check_groups(overrides)
     with hydra_of(root) as hydra:
@@ -48,10 +48,10 @@ def run(overrides: Sequence[str], root: Path) -> None:
 
 
 def multirun(overrides: Sequence[str], root: Path) -> bool:
-    """Run all points that `overrides` name by Hydra's sweeper and launcher.
+    """Run all points that `overrides` describe by Hydra's sweeper and launcher.
 
-    Returns False if the study's own sweeper found points that have no record then. Raises Hydra's
-    errors, and SettingError for an invalid setting of any point.
+    Returns False if points of a study still have no record. Raises Hydra's errors, and SettingError
+    for an invalid setting of any point.
     """
     check_groups(overrides)
     with hydra_of(root) as hydra:
@@ -61,15 +61,15 @@ def multirun(overrides: Sequence[str], root: Path) -> bool:
 def job(cfg: DictConfig) -> float | None:
     """Run one point, unless its record is complete, and print how it ended.
 
-    Returns its validation top-1, by which Hydra's sweepers optimize; None if it failed.
-    Raises SystemExit, since Hydra prints a line of its own about other exceptions: 2 for an invalid
-    setting, and outside a multirun 1 for a failed point.
+    Returns its validation top-1, which Hydra's sweepers can optimize; None if it failed. Raises
+    SystemExit, because Hydra would print other exceptions: 2 for an invalid setting, and outside of
+    a multirun 1 for a failed point.
     """
     multi = HydraConfig.get().mode == RunMode.MULTIRUN
     try:
-        cfg.grids = None  # which are of other points of the study
+        cfg.grids = None  # they describe other points of the study
         if not set_rate(cfg, Path()):
-            message = f"tuned, but not all of its trials have run: paceline sweep {cfg.study}"
+            message = f"tuned, but some trials have no record; run paceline sweep {cfg.study}"
             raise SettingError("training.rate", message)
         config = PointConfig.of(cfg)
         result, problem = _run(config, HydraConfig.get().job.num + 1 if multi else None)
@@ -84,7 +84,7 @@ def job(cfg: DictConfig) -> float | None:
 
 
 def job_of_study(cfg: DictConfig) -> Result | None:
-    """Run one point of a study from settings that are resolved and checked; return its result.
+    """Run one point of a study from checked settings; return its result.
 
     Raises SystemExit for a setting that turns out to be invalid.
     """
@@ -96,9 +96,9 @@ def job_of_study(cfg: DictConfig) -> Result | None:
 
 
 def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
-    """Run the point, unless its record is complete; return its result, and why it failed, or "".
+    """Run the point unless its record is complete; return its result, and why it failed, or "".
 
-    `number`: position of the point in a multirun, from 1; None outside one.
+    `number`: position of the point in a multirun, from 1; None outside of one.
     """
     result, mlflow = read_result(config.folder), config.measurement.mlflow
     if result is not None and not config.sweep.needs_run(result, source_digest()):
@@ -132,7 +132,7 @@ def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
 
 
 def _again(result: Result) -> str:
-    """Return what to set so that a failed or stale record is made again."""
+    """Return a hint how to replace a failed or stale record, or ""."""
     if result["status"] == "failed":
         return "; sweep.rerun=failed runs it again"
     stale = result["source_digest"] != source_digest()
@@ -140,7 +140,7 @@ def _again(result: Result) -> str:
 
 
 def _queue(point: "Point") -> tuple[Result | None, str]:
-    """Let the point run in a job of a queue; return its result, and why it failed, or ""."""
+    """Run the point in a job of a queue; return its result, and why it failed, or ""."""
     from paceline.study.submission import run_queued
 
     prepare_log(point.measurement.mlflow)

@@ -1,7 +1,7 @@
-"""Processes that run the points of a multirun side by side, one point after the other each.
+"""Runs points of a multirun in several processes at a time.
 
-A process that dies costs the point that it ran, and no other. Hydra loads its plugins anew, so that
-what is pickled cannot stand in the launcher's file.
+If a process dies, only the point that it was running fails. This is not in the launcher's file
+because Hydra imports plugins under another name, so that their functions cannot be pickled.
 """
 
 import multiprocessing
@@ -20,24 +20,24 @@ from omegaconf import DictConfig
 from paceline.cluster.child import die_with_parent
 from paceline.cluster.supervisor import death
 
-Task = Callable[[DictConfig], Any]  # which can be pickled
+Task = Callable[[DictConfig], Any]  # must be picklable
 _END_SECONDS = 4.0  # for a process to end its point, discard its record and close its run in MLflow
 
 
 class Killed(NamedTuple):
-    """Stand-in for what a point returned: its process has died. `how`: in words."""
+    """Takes the place of a point's result if its process died. `how`: a description."""
 
     how: str
 
 
 class _Left(NamedTuple):
-    """Stand-in for what a point returned: it left by SystemExit with this code."""
+    """Takes the place of a point's result if it raised SystemExit with this code."""
 
     code: Any
 
 
 class _Worker:
-    """A process that runs one point after the other. `busy`: the index of the present one."""
+    """A process that runs points one after the other. `busy`: index of the current point."""
 
     def __init__(self, task: Task) -> None:
         context = multiprocessing.get_context("spawn")
@@ -49,11 +49,11 @@ class _Worker:
 
     def begin(self, index: int, job: DictConfig) -> None:
         self.busy = index
-        with suppress(BrokenPipeError):  # it has died, as `end` tells
+        with suppress(BrokenPipeError):  # the process has died; `end` reports it
             self.ends.send(job)
 
     def end(self) -> Any:
-        """Return what the present point has returned, or Killed."""
+        """Return the result of the current point, or Killed."""
         try:
             return self.ends.recv()
         except (EOFError, OSError):
@@ -62,9 +62,10 @@ class _Worker:
 
 
 def run_points(task: Task, jobs: Sequence[DictConfig], processes: int) -> list[Any]:
-    """Run `task` for each of `jobs`, composed configurations, in one of so many processes.
+    """Run `task` for each of `jobs` (composed configurations) in `processes` processes.
 
-    Returns what each returned, or Killed. Raises SystemExit as the first one that raises it.
+    Returns all results; that of a process which died is Killed. Raises SystemExit as soon as a task
+    does.
     """
     left, ended = deque(enumerate(jobs)), [None] * len(jobs)
     idle: list[_Worker] = []
@@ -99,7 +100,7 @@ def _end(workers: Sequence[_Worker]) -> None:
 
 
 def _serve(task: Task, ends: Connection) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the sweep's
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the sweep handles Ctrl-C
     die_with_parent()
     with suppress(EOFError):
         while True:

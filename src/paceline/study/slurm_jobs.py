@@ -1,4 +1,4 @@
-"""Jobs of a study in Slurm's queue: which there are, what each does, and when its points end."""
+"""Lists, runs, awaits and cancels the jobs of a study in Slurm's queue."""
 
 import os
 import signal
@@ -15,11 +15,11 @@ from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import record_version
 
-_PATIENCE = 30  # s, with a command of Slurm
+_PATIENCE = 30  # s for a command of Slurm
 _MARKER = ".{key}.job"
 _ROUND_SECONDS = 2
-_USUAL = ("None", "Priority", "Resources", "BeginTime", "JobArrayTaskLimit")  # reasons to wait
-_GRACE_SECONDS = 5  # for the record of a job that has left the queue to be seen here
+_USUAL = ("None", "Priority", "Resources", "BeginTime", "JobArrayTaskLimit")  # harmless reasons
+_GRACE_SECONDS = 5  # after a job has left the queue, until its record must be visible here
 
 
 def name_of(study: str) -> str:
@@ -28,9 +28,9 @@ def name_of(study: str) -> str:
 
 
 def living_jobs(study: str) -> dict[str, str] | None:
-    """Return this user's jobs of the study in this folder, by id: why each waits, "None" if not.
+    """Return why each of this user's jobs of the study waits ("None" if it runs), by id.
 
-    None if Slurm does not answer, which says nothing about them.
+    Jobs of other folders are left out. The result is None if Slurm does not answer.
     """
     asked = [f"--name={name_of(study)}", "--format=%i|%r|%Z"]
     lines = _output("squeue", "--me", "--noheader", "--array", *asked)
@@ -42,7 +42,7 @@ def living_jobs(study: str) -> dict[str, str] | None:
 
 
 def require_jobs(study: str) -> dict[str, str]:
-    """Return `living_jobs`. Raises SettingError if Slurm does not answer."""
+    """Return `living_jobs`; raise SettingError if Slurm does not answer."""
     jobs = living_jobs(study)
     if jobs is None:
         raise SettingError("cluster", "squeue does not answer: is this a cluster under Slurm?")
@@ -50,20 +50,20 @@ def require_jobs(study: str) -> dict[str, str]:
 
 
 def cancel(jobs: Iterable[str]) -> None:
-    """Take jobs out of the queue, and end those that run."""
+    """Cancel jobs that wait or run."""
     if ids := list(jobs):
         _output("scancel", *ids)
 
 
 def cancel_study(study: str) -> int:
-    """Cancel all jobs of a study; return their number. Raises SettingError if Slurm is silent."""
+    """Cancel all jobs of a study; return their number, or raise SettingError without Slurm."""
     jobs = require_jobs(study)
     cancel(jobs)
     return len(jobs)
 
 
 def write_jobs(folder: Path, jobs: Mapping[str, str]) -> None:
-    """Keep the job of each point, by key, in the folder of the study's records."""
+    """Write the job of each point, by key, to the folder of the study's records."""
     for key, job in jobs.items():
         made = folder / f"{_MARKER.format(key=key)}.new"
         made.write_text(f"{job}\n")
@@ -71,18 +71,18 @@ def write_jobs(folder: Path, jobs: Mapping[str, str]) -> None:
 
 
 def read_jobs(folder: Path) -> dict[str, str]:
-    """Return the job of each point that was queued last, by key."""
+    """Return the job in which each point was last queued, by key."""
     paths = folder.glob(_MARKER.format(key="*"))
     return {path.name.split(".")[1]: path.read_text().strip() for path in paths}
 
 
 def log_folder(folder: Path) -> Path:
-    """Return the folder of what a study's jobs print. `folder`: of its records."""
+    """Return the folder for the output of a study's jobs. `folder`: folder of its records."""
     return folder / ".jobs"
 
 
 def last_words(path: Path) -> str:
-    """Return the last line of a log that says something, or ""."""
+    """Return the last line of a log that is not empty, or ""."""
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:
@@ -99,12 +99,10 @@ def _output(*command: str) -> str | None:
 
 
 def ended(study: str, jobs: Mapping[str, str], has_ended: Callable[[str], bool]) -> Iterator[str]:
-    """Yield the key of each point when it has ended, or its job has left the queue without.
+    """Yield the key of each point when it has a new record, or its job has left the queue.
 
-    What keeps a job waiting is printed, if it may be for ever.
-
-    `jobs`: by key. `has_ended(key)`: whether there is a new record. Records are the truth; a Slurm
-    that does not answer for a while changes nothing.
+    Prints why a job waits if it may wait for ever. `jobs`: by key. `has_ended(key)`: whether there
+    is a new record. It does not matter if Slurm does not answer for a while.
     """
     left, gone, reported = dict(jobs), dict[str, float](), set[str](_USUAL)
     while left:
@@ -128,12 +126,12 @@ def ended(study: str, jobs: Mapping[str, str], has_ended: Callable[[str], bool])
 
 @dataclass(frozen=True)
 class PointJob:
-    """Call of a job: points that follow each other in one allocation.
+    """Function of a job, which runs points one after the other.
 
-    submitit pickles it, and calls it again when the job was queued again. `versions`: of the
-    points' records when they were queued, which tell what has run since. `code`: digest of the
-    source then; `root`: folder of the project. No job opens MLflow's store, which may be a file:
-    the process that queued it logs the records.
+    submitit pickles it, and calls it again if the job is requeued. `versions`: versions of the
+    points' records when they were queued, so that finished points are not run again. `code`: digest
+    of the source at that time. `root`: folder of the project. Jobs do not log to MLflow; the
+    process that queued them does.
     """
 
     configs: tuple[PointConfig, ...]
@@ -142,27 +140,27 @@ class PointJob:
     root: Path
 
     def __call__(self) -> None:
-        """Run the points that have no new record. Exits with 2 if one could not run."""
+        """Run the points that have no new record; exit with 2 if one has an invalid setting."""
         sys.path[:0] = [str(self.root), str(self.root / "src")]  # for a `_target_` of the user's
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # for all that this process starts: Slurm
         if os.environ.get("SLURM_JOB_NUM_NODES", "1") == "1":  # else agents start the processes
             preload()  # sends it to everybody, and a worker must not end before its launcher
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if source_digest() != self.code:
-            message = f"the code was {self.code} when this was queued, and is {source_digest()}"
-            raise SettingError("cluster", f"{message}: queue it again")
+            message = f"the code has changed since this was queued ({self.code})"
+            raise SettingError("cluster", f"{message}; sweep again")
         ran = [self._run(*each) for each in zip(self.configs, self.versions, strict=True)]
         if not all(ran):
             sys.exit(2)
 
     def checkpoint(self) -> object:
-        """Return what the job is to do when it is queued again: the same."""
+        """Return what the job does when it is requeued: the same."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
 
     def _run(self, config: PointConfig, version: int | None) -> bool:
-        """Run a point, and print how it ended; return False if a setting prevented it."""
+        """Run a point and print how it ended; return False if a setting is invalid."""
         status, ran = "has run before", True
         if record_version(config.folder) == version:
             from paceline.record.point import Point  # torch, while the forkserver imports it

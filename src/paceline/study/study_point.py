@@ -37,11 +37,11 @@ _STATES = ("finished", "diverged", "failed")
 class StudyPoint:
     """A point of a study.
 
-    `config`: its settings. `cfg`: the same before they were resolved, from which a tuning makes
-    other points. `axes`: values of the settings that the study sweeps, by dotted name, in its
-    order. `overrides`: those that name it among the points of its study. `root`: folder of runs/.
-    `result`: result.json as it was read last, None without a record. A tuned point has no learning
-    rate (`has_rate`), and UNTUNED as its key, until the tuning of its configuration has ended.
+    `config`: its settings. `cfg`: the settings before interpolations are resolved, from which a
+    tuning makes trials. `axes`: values of the settings that the study sweeps, by dotted name.
+    `overrides`: the overrides that identify the point in its study. `root`: folder of runs/.
+    `result`: result.json as it was last read; None without a record. Until its tuning has ended, a
+    tuned point has no learning rate (`has_rate` is False), and its key is UNTUNED.
     """
 
     config: PointConfig
@@ -65,9 +65,9 @@ class StudyPoint:
 
     @cached_property
     def point(self) -> "Point":
-        """The point, typed and checked; takes a second if torch is not imported yet.
+        """The typed and checked point; takes seconds if torch is not imported yet.
 
-        Raises SettingError, also for a tuned point that has no rate yet.
+        Raises SettingError, also for a tuned point without a learning rate.
         """
         from paceline.record.point import Point
 
@@ -75,16 +75,16 @@ class StudyPoint:
 
     @property
     def num_processes(self) -> int:
-        """Number of processes that train, and of those that serve."""
+        """Number of all processes, both workers and servers."""
         return sum(self.point.num_processes)
 
     @property
     def is_exchange(self) -> bool:
-        """True if it is a collective between processes, and no training."""
+        """True if the point measures a collective and trains nothing."""
         return bool(self.config.values.get("exchange"))
 
     def check(self) -> None:
-        """Raise SettingError for an invalid setting of a point that has its rate."""
+        """Raise SettingError for an invalid setting, if the point has its learning rate."""
         if self.is_exchange:
             from paceline.record.point import ExchangePoint  # torch takes seconds
 
@@ -94,7 +94,7 @@ class StudyPoint:
 
     @property
     def words(self) -> str:
-        """Its axes, as on the command line."""
+        """The axes as on the command line."""
         return " ".join(f"{name}={value}" for name, value in self.axes.items())
 
     @property
@@ -103,16 +103,15 @@ class StudyPoint:
 
     @property
     def needs_run(self) -> bool:
-        """True if `sweep.rerun` and the record as it was read last ask for a run."""
+        """True if the point must run, according to `sweep.rerun` and its record."""
         return self.config.sweep.needs_run(self.result, source_digest())
 
     @property
     def is_unsettled(self) -> bool:
-        """True without a record, or if the machine or the network made the point fail."""
+        """True without a record, and if the machine or the network made the point fail."""
         return self.result is None or failed_by_environment(self.result)
 
     def refresh(self) -> None:
-        """Read the record anew."""
         self.result = read_result(self.folder)
 
 
@@ -120,7 +119,6 @@ Points = Sequence[StudyPoint]
 
 
 def to_run(points: Points) -> list[StudyPoint]:
-    """Return the points that need a run, by `sweep.rerun` and their records."""
     return [point for point in points if point.needs_run]
 
 
@@ -146,10 +144,10 @@ class Blocks:
 
 
 def in_blocks(points: Points) -> list[list[StudyPoint]]:
-    """Return the points of each block in the order of their runs; none for a study without blocks.
+    """Return the points of each block in the order of their runs; [] for a study without blocks.
 
-    They are the points of the study and a repeat of each reference. Raises SettingError for blocks
-    that cannot be made of them.
+    Each block also has a repetition of its reference. Raises SettingError if the points cannot form
+    blocks.
     """
     asked = points[0].config.values["blocks"]
     if asked is None:
@@ -160,9 +158,9 @@ def in_blocks(points: Points) -> list[list[StudyPoint]]:
     by_seed: dict[int, list[StudyPoint]] = {}
     for point in points:
         if (jobs := point.config.sweep.jobs) != 1:
-            raise SettingError("sweep.jobs", f"1 is needed in blocks, one after the other: {jobs}")
+            raise SettingError("sweep.jobs", f"the points of blocks need 1, not {jobs}")
         if point.config.is_tuned:
-            raise SettingError("blocks", "points of training.rate=tuned have no place in them")
+            raise SettingError("blocks", "points with training.rate=tuned cannot be in blocks")
         by_seed.setdefault(point.config.seed, []).append(_numbered(point, 0))
     first, *others = {seed: _configurations(each) for seed, each in by_seed.items()}.items()
     for seed, configurations in others:
@@ -181,11 +179,11 @@ def _configurations(points: Points) -> Counter[str]:
 
 
 def _in_order(blocks: Blocks, seed: int, points: Points) -> list[StudyPoint]:
-    """Return the points of a block: the reference, all others in random order, its repeat."""
+    """Return the reference, all other points in random order, and the reference again."""
     asked = dict(blocks.reference)
     reference = [each for each in points if {k: each.axes.get(k) for k in asked} == asked]
     if len(reference) != 1:
-        message = f"{len(reference)} configurations of {len(points)} are like that; 1 is needed"
+        message = f"it fits {len(reference)} of {len(points)} configurations; it must fit one"
         raise SettingError("blocks.reference", message)
     others = [point for point in points if point is not reference[0]]
     order = random_permutation(len(others), "blocks", blocks.order, seed)
@@ -193,7 +191,7 @@ def _in_order(blocks: Blocks, seed: int, points: Points) -> list[StudyPoint]:
 
 
 def _numbered(point: StudyPoint, repeat: int) -> StudyPoint:
-    """Return the point as its run number `repeat`, from 0."""
+    """Return the point with the setting `repeat`."""
     axes = {**point.axes, REPEAT: repeat}
     if not repeat:
         return replace(point, axes=axes)

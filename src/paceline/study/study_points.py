@@ -1,4 +1,4 @@
-"""Points of a study, expanded and composed once, before any of them runs."""
+"""Expands a study into its points, which are composed before any of them runs."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,12 +22,12 @@ Grids = Sequence[Sequence[Override]]
 
 
 class Study:
-    """The points that a study names today, with what is known of their records.
+    """The points that a study names today, with the content of their records.
 
-    `name`: of its file in experiments/, or None if `overrides`, settings as on the command line,
-    are all that there is. `root`: folder of conf/, experiments/ and runs/. `params`: axes in place
-    of those of the file. Raises SettingError for an unknown study, for settings that do not
-    compose, and for two points that are the same. Takes about 15 ms for each point.
+    `name`: name of its file in experiments/; None if there are only `overrides`, settings as on the
+    command line. `root`: folder of conf/, experiments/ and runs/. `params`: axes that replace those
+    of the file. Raises SettingError for an unknown study, for invalid settings, and for two equal
+    points. Takes about 15 ms for each point.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Study:
         self.root = root
         self._read: AbstractTuning | None = None
         self._configurations = dict[str, Configuration]()  # by key
-        self._known = dict[str, Configuration]()  # by what its points have in common
+        self._known = dict[str, Configuration]()  # by the axes that its points have in common
         file = [] if name is None else [f"experiments={name}"]
         if name is not None:
             require_study(name, root)
@@ -53,12 +53,11 @@ class Study:
         _require_distinct(self.points, grids)
         sizes = [point.config.values[STRONG] for point in self.points]
         if any(sizes) and not all(sizes):
-            message = "some points of the study have none: scaling is weak or strong"
+            message = "some points of the study have none; all points need one, or none does"
             raise SettingError(STRONG, message)
 
     @property
     def points(self) -> list[StudyPoint]:
-        """The points in the order of the study, grid after grid."""
         return [point for grid in self.grids for point in grid]
 
     @cached_property
@@ -67,9 +66,9 @@ class Study:
         return in_blocks(self.points)
 
     def with_repeats(self) -> list[StudyPoint]:
-        """Return the points in the order of the study, then the repeats of its blocks, if any.
+        """Return the points in the order of the study, then the repetitions of its blocks.
 
-        In a study with blocks, REPEAT is one more of their axes.
+        In a study with blocks, all points have REPEAT as an additional axis.
         """
         by_key = {point.key: point for block in self.blocks for point in block}
         repeats = [block[-1] for block in self.blocks]
@@ -77,7 +76,7 @@ class Study:
 
     @property
     def batches(self) -> list[list[StudyPoint]]:
-        """The points that run one after the other: its blocks, or else its grids."""
+        """The groups of points that run one after the other: blocks, or else grids."""
         return self.blocks or self.grids
 
     @property
@@ -87,10 +86,9 @@ class Study:
 
     @property
     def tuning(self) -> AbstractTuning | None:
-        """The tuning of the study, or None if it has none.
+        """The tuning of the study, or None.
 
-        Raises SettingError if a seed of the tuning is one of the points': what is reported must not
-        have been tuned on.
+        Raises SettingError if trials and reported points share a seed.
         """
         cfg = self.points[0].cfg
         if cfg.tuning is None:
@@ -101,7 +99,7 @@ class Study:
 
     @property
     def configurations(self) -> list[Configuration]:
-        """The configurations that are tuned, once each; none for a study without tuning."""
+        """The configurations of a study with tuning, once each; else []."""
         if self.tuning is None:
             return []
         found = {each.key: each for each in map(self._configuration, self.points)}
@@ -109,23 +107,23 @@ class Study:
 
     @property
     def trials(self) -> list[StudyPoint]:
-        """The points of all trials to which the records lead so far."""
+        """The points of all trials that are known so far."""
         return [point for each in self.configurations for point in each.points.values()]
 
     @property
     def trials_of_points(self) -> list[StudyPoint]:
-        """The points of all trials, if any point of the study takes the best of them."""
+        """The points of all known trials, if any point of the study is tuned."""
         return self.trials if any(point.config.is_tuned for point in self.points) else []
 
     @property
     def first_trials(self) -> list[StudyPoint]:
-        """Those of them with which a tuning begins, whatever their results are."""
+        """The trials with which the tuning of each configuration begins."""
         if self.tuning is None or not self.trials_of_points:
             return []
         return [each.points[trial] for each in self.configurations for trial in self.tuning.first]
 
     def refresh(self) -> None:
-        """Read the records of all points anew, and put the rates that they decide."""
+        """Read all records again, and set the learning rates that follow from them."""
         for configuration in self._configurations.values():
             configuration.refresh()
         for point in (*self.points, *(point for block in self.blocks for point in block)):
@@ -133,13 +131,13 @@ class Study:
         self.put_rates()
 
     def put_rates(self) -> None:
-        """Give tuned points their rates, where all of their trials have records."""
+        """Set the learning rates of tuned points whose trials all have records."""
         self.grids = [[self._with_rate(point) for point in grid] for grid in self.grids]
 
     def _point(self, composed: Composed, names: Sequence[str], job: Sequence[str]) -> StudyPoint:
         cfg, choices = composed
         axes = {n: choices[n] if n in choices else OmegaConf.select(cfg, n) for n in names}
-        if cfg[STRONG]:  # an axis wherever it is set, since configurations are compared by it
+        if cfg[STRONG]:  # configurations are compared by it
             axes[STRONG] = cfg[STRONG]
         if is_tuned := needs_tuning(cfg):
             put_best(cfg, self._tuning(cfg), None)
@@ -147,7 +145,7 @@ class Study:
         return self._with_rate(point)
 
     def _with_rate(self, point: StudyPoint) -> StudyPoint:
-        """Return the point, if it is tuned with the rate of its configuration's best trial."""
+        """Return the point; a tuned one gets the rate of its best trial if that is known."""
         best = self._configuration(point).tried.best if point.config.is_tuned else None
         if best is None or best.is_in(point.cfg):
             return point
@@ -163,7 +161,7 @@ class Study:
         return self._known[common]
 
     def _tuning(self, cfg: DictConfig) -> AbstractTuning:
-        """Return the tuning that `cfg`, like all points of the study, names."""
+        """Return the tuning, which is the same in the settings of all points."""
         if self._read is None:
             self._read = tuning_of(cfg)
         return self._read
@@ -193,9 +191,9 @@ def axes_of_grids(
     overrides: Sequence[str] = (),
     params: Mapping[str, Any] | None = None,
 ) -> list[list[Override]]:
-    """Return the axes of each grid of a study. `base`: its file as composed, with Hydra's settings.
+    """Return the axes of each grid of a study. `base`: its composed file with Hydra's settings.
 
-    A study without grids has one, of its parameters.
+    A study without grids has a single one, of its sweep parameters.
     """
     axes = _texts(params or base.hydra.sweeper.params or {})
     grids = base._get_node("grids")
@@ -207,8 +205,8 @@ def axes_of_grids(
 def _flat(grids: Any) -> Iterator[list[str]]:
     """Yield the overrides of each grid.
 
-    The settings of a grid are loops, the first of them outermost. One of them may be `grids` in its
-    turn: what stands before it is a loop around all of these, what follows is a loop in each.
+    The settings of a grid are nested loops, the first one outermost. A grid may contain `grids`:
+    the settings before it are loops around these grids, the settings after it are loops in each.
     """
     if not isinstance(grids, list) or not all(isinstance(grid, Mapping) for grid in grids):
         raise SettingError("grids", "a list of {setting: values} is needed")
@@ -223,7 +221,7 @@ def _flat(grids: Any) -> Iterator[list[str]]:
 
 
 def _texts(settings: Mapping[Any, Any]) -> list[str]:
-    """Return settings as on the command line, where ${} inside of ${} needs quotes."""
+    """Return settings as on the command line, where interpolations need quotes."""
     return [
         f'{name}="{values}"' if str(values).startswith("${") else f"{name}={values}"
         for name, values in settings.items()
@@ -231,14 +229,14 @@ def _texts(settings: Mapping[Any, Any]) -> list[str]:
 
 
 def _swept(grids: Grids) -> list[str]:
-    """Return the settings that are swept in a grid, differ between grids, or follow others."""
+    """Return the settings that a grid sweeps, that differ between grids, or that follow others."""
     latest = [{axis.get_key_element().lstrip("+"): axis for axis in axes} for axes in grids]
     names = dict.fromkeys(name for axes in latest for name in axes)
     return [name for name in names if _varies([axes.get(name) for axes in latest])]
 
 
 def _varies(axes: Sequence[Override | None]) -> bool:
-    """Tell whether a setting varies; `axes`: by grid, None for the study's own value."""
+    """Return whether a setting varies. `axes`: of each grid; None if it does not set it."""
     if any(axis is not None and axis.is_sweep_override() for axis in axes):
         return True
     texts = {axis and axis.get_value_element_as_str() for axis in axes}
@@ -248,7 +246,7 @@ def _varies(axes: Sequence[Override | None]) -> bool:
 def _require_distinct(points: Sequence[StudyPoint], grids: Grids) -> None:
     by_key: dict[str, StudyPoint] = {}
     for point in points:
-        other = by_key.setdefault(point.config.key, point)  # of an untuned one: without its rate
+        other = by_key.setdefault(point.config.key, point)
         if other is not point:
             names = [name for name in point.axes if point.axes[name] != other.axes[name]]
             setting = (names or _repeating(grids) or ["grids"])[0]

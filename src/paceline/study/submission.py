@@ -1,6 +1,4 @@
-"""Points that run in jobs of Slurm: submitted by submitit, an array for all points of the same
-needs, and reported as they end.
-"""
+"""Submits points to Slurm by submitit, as one job array for all points with equal needs."""
 
 import json
 import secrets
@@ -22,9 +20,9 @@ from paceline.study import slurm_jobs
 from paceline.study.progress import result_line
 from paceline.study.slurm_jobs import PointJob, log_folder
 
-_SIGNAL_SECONDS = 90  # before the limit, in which a point can write a checkpoint
-_IMMEDIATE_SECONDS = 5  # a node that is not free by then is not asked; jobs tell later
-_PATIENCE = 30  # s with srun
+_SIGNAL_SECONDS = 90  # before the time limit, so that a point can write a checkpoint
+_IMMEDIATE_SECONDS = 5  # for a free node to check; without one, the jobs themselves will fail
+_PATIENCE = 30  # s for srun
 _SEEN, _UNSEEN = "seen", "unseen"
 
 Versions = Mapping[str, int | None]  # of records, by key
@@ -32,9 +30,9 @@ Jobs = dict[str, str]  # of points, by key
 
 
 def run_queued(points: Sequence[Point]) -> list[str]:
-    """Submit points of one study, and wait for those that ask for it; print how each ended.
+    """Submit points of one study, wait for those with `wait`, and print how each ended.
 
-    Returns what has failed: a point that has no record, or one that says so, or none in MLflow.
+    Returns the problems: points without a record, failed points, and records that MLflow lacks.
     """
     study, by_key = points[0].study, {point.config.key: point for point in points}
     versions = {key: record_version(point.config.folder) for key, point in by_key.items()}
@@ -58,7 +56,7 @@ def run_queued(points: Sequence[Point]) -> list[str]:
         for key in slurm_jobs.ended(study, awaited, has_ended):
             problems.append(_tell(by_key[key], jobs[key], has_ended(key)))
     except KeyboardInterrupt:
-        message = "its jobs go on, and the next sweep waits for them"
+        message = "its jobs continue, and the next sweep waits for them"
         print(f"paceline: {message}; paceline sweep {study} --cancel ends them", file=sys.stderr)
         raise
     return [problem for problem in problems if problem]
@@ -70,7 +68,7 @@ def _tell(point: Point, job: str, has_ended: bool) -> str:
     result = read_result(config.folder) if has_ended else None
     if result is None:
         path = log_folder(config.folder.parent) / f"{job}_0_log.out"
-        words = slurm_jobs.last_words(path) or "no word"
+        words = slurm_jobs.last_words(path) or "it printed nothing"
         problem = f"job {job} left the queue without a record: {words}"
         print(f"paceline: {config.key}: {problem}; {path}", file=sys.stderr, flush=True)
         return problem
@@ -80,10 +78,10 @@ def _tell(point: Point, job: str, has_ended: bool) -> str:
 
 
 def _submit_missing(points: Sequence[Point], versions: Versions) -> tuple[Jobs, Jobs]:
-    """Submit those points of one study that are not in the queue, and have not run since.
+    """Submit the points that are not in the queue and whose records still have these versions.
 
-    `versions`: when the caller looked. Returns the new jobs, and those of an earlier submission.
-    Raises SettingError before anything is submitted if Slurm cannot run all of them.
+    Returns the new jobs, and those of an earlier submission. Raises SettingError, before anything
+    is submitted, if Slurm cannot run all of them.
     """
     study, folder = points[0].study, points[0].config.folder.parent
     if shutil.which("sbatch") is None:
@@ -94,7 +92,7 @@ def _submit_missing(points: Sequence[Point], versions: Versions) -> tuple[Jobs, 
     try:
         living, left = slurm_jobs.require_jobs(study), slurm_jobs.read_jobs(folder)
         earlier = {key: job for key, job in left.items() if job in living}
-        # jobs of a submission that was killed before it noted their points
+        # cancel jobs of a submission that was killed before it wrote down their points
         slurm_jobs.cancel(set(living) - set(earlier.values()))
         new = [
             point
@@ -125,7 +123,7 @@ def _submit(points: Sequence[Point], study: str, folder: Path) -> Jobs:
 
 
 def _by_needs(points: Sequence[Point]) -> Iterator[tuple[dict[str, Any], list[list[Point]]]]:
-    """Yield what jobs ask for, and the points of each job that asks for the same."""
+    """Group points by the resources that they need; yield these, and the points of each job."""
     alike: dict[str, list[Point]] = {}
     for point in points:
         assert point.cluster.submitted_to is not None
@@ -149,10 +147,10 @@ def _executor(study: str, folder: Path, needs: Mapping[str, Any]) -> Any:
 
 
 def _check(executor: Any) -> None:
-    """Raise SettingError if Slurm would not run such a job, now or later.
+    """Raise SettingError if Slurm could never run such a job.
 
-    Plain sbatch accepts more nodes than there are, and the job waits for ever. For nodes that are
-    drained or down a job may wait.
+    A job that needs nodes that are drained or down is allowed. Plain sbatch would also accept more
+    nodes than exist, and the job would wait for ever.
     """
     text = executor._make_submission_file_text("true", "")
     done = subprocess.run(["sbatch", "--test-only"], input=text, capture_output=True, text=True)
@@ -174,7 +172,7 @@ def _refused(error: str, executor: Any) -> SettingError:
 
 
 def _check_shared(folder: Path, needs: Mapping[str, Any]) -> None:
-    """Raise SettingError if a node that is free does not see `folder`, where records are made."""
+    """Raise SettingError if a free node does not see `folder`, in which records are written."""
     token = folder.resolve() / f".seen-{secrets.token_hex(4)}"
     where = [f"--{name}={needs[name]}" for name in ("partition", "account") if name in needs]
     step = ["--nodes=1", "--ntasks=1", "--time=1", f"--immediate={_IMMEDIATE_SECONDS}"]

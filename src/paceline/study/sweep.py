@@ -1,7 +1,7 @@
-"""Sweep of a study, which skips points that have a record and so continues an earlier sweep.
+"""Runs the points of a study that have no record, and so continues an earlier sweep.
 
-A record that another study has of the same point is copied in place of training again. If points
-are tuned, the trials of the study's tuning run first, in the same way and the same folder.
+If another study has a record of the same point, it is copied. If points are tuned, the trials of
+the study's tuning run first.
 """
 
 import sys
@@ -30,8 +30,8 @@ from paceline.study.progress import StatusLine, SweepWatch
 from paceline.study.study_point import Points, StudyPoint, counts, to_run
 from paceline.study.study_points import Study
 
-Launch = Callable[[Points], Sequence[Result | None]]  # runs points; None: without a result
-Write = Callable[[Points], None]  # writes records of points that need no training
+Launch = Callable[[Points], Sequence[Result | None]]  # runs points and returns their results
+Write = Callable[[Points], None]  # writes the records of those points that need no training
 
 
 def checked_study(
@@ -40,10 +40,9 @@ def checked_study(
     overrides: Sequence[str] = (),
     params: Mapping[str, Any] | None = None,
 ) -> Study:
-    """Return the study of these arguments, see `Study`, all points of which can run.
+    """Return the study, after its archived records are unpacked and its points are checked.
 
-    Records that were collected with the study, and are not in runs/, are unpacked first. Raises
-    SettingError for an invalid setting of any point.
+    The arguments are those of `Study`. Raises SettingError for an invalid setting of any point.
     """
     if name is not None:
         archive = root / "reports" / name / ARCHIVE
@@ -62,11 +61,10 @@ def checked_study(
 def sweep(study: Study, launch: Launch, *write: Write) -> bool:
     """Run the points of `study` that need it; return True if every point has a record then.
 
-    Points in a queue that are not waited for count as if they had. A point that the machine or the
-    network made fail runs once more, and in the next sweep; it counts as one without a record.
-
-    `launch(points)` runs points and returns their results. Before, `take_over` and each of `write`
-    write those records that need no training.
+    `launch(points)` runs points and returns their results. Before it, `take_over` and each function
+    in `write` write those records that need no training. A point that fails because of the machine
+    or the network is tried once more, and counts as missing. Queued points that the sweep does not
+    wait for do not count as missing.
     """
     config, points = study.points[0].config, study.in_order
     folder, mlflow = study.root / "runs" / config.study, config.measurement.mlflow
@@ -97,7 +95,7 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
 
 
 def _tune(study: Study, runner: "_Runner") -> bool:
-    """Run all first trials, then those of each extension; return True if all have a record then."""
+    """Run the first trials, then each extension; return True if all have a record then."""
     stage = name = f"{study.points[0].config.study}, tuning"
     new, tried, extension = study.first_trials, set[str](), 0
     while new:
@@ -112,16 +110,19 @@ def _tune(study: Study, runner: "_Runner") -> bool:
 
 
 class _Runner:
-    """Runs the stages of a sweep by `launch`, and shows how far each is."""
+    """Runs the stages of a sweep by `launch`, and shows their progress.
+
+    `is_awaited`: False if points were queued that the sweep does not wait for.
+    """
 
     def __init__(self, launch: Launch, write: Sequence[Write], watch: SweepWatch) -> None:
         self._launch, self._write, self._watch = launch, write, watch
         self.is_awaited = True
 
     def complete(self, name: str, batches: Sequence[Points], later: Points = ()) -> bool:
-        """Run those points of each of `batches` that need it; return True if all have a record.
+        """Run the points that need it, batch by batch; return True if all have a record then.
 
-        `later`: points of a stage after this one.
+        `later`: points of later stages, for the estimate of the remaining time.
         """
         points = [point for batch in batches for point in batch]
         self._write_untrained(points)
@@ -134,7 +135,7 @@ class _Runner:
                     self._run([point for point in batch if point in left and point.needs_run])
                     left = [point for point in left if point not in batch]
                     self._write_untrained(left)
-                for point in local:  # once more: what made it fail may have passed
+                for point in local:  # the cause of a failure may have passed
                     if point.result and point.is_unsettled:
                         self._run([point])
         _log_missing(points)
@@ -143,7 +144,7 @@ class _Runner:
         if left and self.is_awaited:
             reasons = [point.result["reason"] for point in left if point.result]
             why = f" ({reasons[0]})" if reasons else ""
-            message = f"{len(left)} of {len(points)} points failed for reasons of their environment"
+            message = f"{len(left)} of {len(points)} points failed for environment reasons"
             _tell(f"{message}{why}; the next sweep runs them again")
         return not left
 
@@ -162,7 +163,7 @@ class _Runner:
                     point.refresh()
 
     def _queue(self, points: Points) -> list[StudyPoint]:
-        """Run points in jobs if their cluster has a queue; return the others."""
+        """Run the points whose cluster has a queue in jobs; return the other points."""
         from paceline.study.submission import run_queued  # torch takes seconds
 
         queued = [point for point in points if point.point.cluster.submitted_to is not None]
@@ -178,21 +179,14 @@ class _Runner:
 
 
 def to_take_over(points: Points) -> dict[str, Path]:
-    """Return the folders of the records of other studies that stand for points, by their keys.
-
-    `points`: those that need a run.
-    """
-    digest = source_digest()
-    found = {
-        point.key: record_elsewhere(point.folder, digest)
-        for point in points
-        if point.config.sweep.takes_over
-    }
+    """Return the records of other studies that can be copied for `points`, by key."""
+    able, digest = [each for each in points if each.config.sweep.takes_over], source_digest()
+    found = {point.key: record_elsewhere(point.folder, digest) for point in able}
     return {key: folder for key, folder in found.items() if folder}
 
 
 def take_over(points: Points) -> None:
-    """Copy what `to_take_over` finds for `points`, and print a line for each."""
+    """Copy the records of other studies for `points`, and print a line for each."""
     found = to_take_over(points)
     for point in points:
         if source := found.get(point.key):
@@ -201,9 +195,9 @@ def take_over(points: Points) -> None:
 
 
 def settle_partial_records(folder: Path, tracking_uri: str | None) -> None:
-    """Keep the whole ones of the partial records that no process makes any more; remove the others.
+    """Complete or remove partial records that were left by processes which have ended.
 
-    Their runs in MLflow end.
+    Runs in MLflow that belong to removed ones are marked as killed.
     """
     for key, made in partial_records(folder):
         with left_behind(made) as left:
@@ -216,7 +210,7 @@ def settle_partial_records(folder: Path, tracking_uri: str | None) -> None:
 
 @contextmanager
 def one_at_a_time(folder: Path) -> Generator[None]:
-    """Wait until no other process runs the points of the study, and let none begin.
+    """Hold the lock of the study, which only one sweep can hold at a time; wait for it if needed.
 
     Raises SettingError("study") if the folder cannot be written.
     """
@@ -225,7 +219,7 @@ def one_at_a_time(folder: Path) -> Generator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock.acquire(patience=0)
     except Timeout:
-        _tell(f"another process runs {folder.name}: waiting for its end")
+        _tell(f"another process is running {folder.name}; waiting for its end")
         lock.acquire(patience=-1)
     except OSError as error:
         raise SettingError("study", f"cannot write {folder}: {error.strerror or error}") from error
@@ -236,14 +230,14 @@ def one_at_a_time(folder: Path) -> Generator[None]:
 
 
 def tell_unfit(folders: Iterable[Path]) -> None:
-    """Name the records that do not fit; a run makes each of them anew."""
+    """Print which records are invalid; the sweep replaces them."""
     for folder in folders:
         if fault := fault_of(folder):
-            _tell(f"{folder} does not fit, and is no record: {fault}")
+            _tell(f"{folder} is invalid and counts as missing: {fault}")
 
 
 def _log_missing(points: Points) -> None:
-    """Log the records that MLflow lacks; print the reason of the first failure, and stop there."""
+    """Log the records that MLflow lacks; stop at the first failure and print its reason."""
     for point in points:
         if point.result and (reason := log(point.folder, point.config.measurement.mlflow)):
             return _tell(f"{reason}; the next sweep logs the records again")
@@ -254,7 +248,7 @@ def _warn_of_crowding(points: Points) -> None:
     processes = jobs * max((point.num_processes for point in points), default=0)
     if jobs > 1 and processes > num_cores():
         message = f"{processes} processes at a time share {num_cores()} cores"
-        _tell(f"sweep.jobs: {message}; throughput suffers")
+        _tell(f"sweep.jobs: {message}, which lowers the throughput")
 
 
 def _tell_unlogged(reason: str | None) -> None:

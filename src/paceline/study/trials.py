@@ -1,7 +1,7 @@
-"""Ways to tune: which learning rates and momenta are tried, and which of them is the best.
+"""Hyperparameter searches: which learning rates and momenta are tried, and which are the best.
 
 The quasi-random search follows AlgoPerf's tuning rule (Dahl et al. 2023, arXiv:2306.07179): several
-searches of equal budget, each with few trials, show how much luck there is in a search.
+searches of equal budget with few trials each show how much the result depends on luck.
 """
 
 import math
@@ -26,9 +26,9 @@ _EDGE = 0.1  # share of the length of a search's box, in logarithms, at each of 
 
 @settings("trial")
 class Trial:
-    """Settings that tuning tries: training.lr, training.momentum and the seed of the run.
+    """Values of training.lr, training.momentum and the seed that a search tries.
 
-    `momentum` is None if it stays as the study sets it.
+    `momentum` is None if the search does not change it.
     """
 
     lr: Positive
@@ -37,17 +37,17 @@ class Trial:
 
     @property
     def settings(self) -> dict[str, float]:
-        """The values of the settings in conf/ that the trial decides, besides the seed."""
+        """The values that the trial sets, without the seed, by dotted name."""
         own = {} if self.momentum is None else {"training.momentum": self.momentum}
         return {"training.lr": self.lr, **own}
 
     @property
     def effective_rate(self) -> float:
-        """Return lr / (1 - momentum), the length to which a lasting gradient adds up."""
+        """The step length lr / (1 - momentum) that a constant gradient leads to."""
         return self.lr / (1 - (self.momentum or 0))
 
     def is_in(self, cfg: DictConfig) -> bool:
-        """Return True if `cfg` has the rate and the momentum of the trial."""
+        """Return True if `cfg` has the learning rate and the momentum of the trial."""
         return all(OmegaConf.select(cfg, name) == value for name, value in self.settings.items())
 
     @property
@@ -61,10 +61,10 @@ ResultOf = Callable[[Trial], Result | None]  # result.json of a trial; None with
 
 
 class Tried(NamedTuple):
-    """Trials of one configuration, as far as their results decide which there are.
+    """Trials of one configuration that are known so far.
 
-    `best`: None until all of them have results. `edge`: the side of what was tried at which the
-    best lies, in words, or "" if it lies inside.
+    `best`: the best trial; None until all of them have results. `edge`: in words, the edge of the
+    search range at which the best trial is, or "".
     """
 
     trials: tuple[Trial, ...]
@@ -73,10 +73,10 @@ class Tried(NamedTuple):
 
 
 def best_trial(trials: Iterable[Trial], result_of: ResultOf) -> Trial | None:
-    """Return the trial with the best final top-1 on validation; None if a result is missing.
+    """Return the trial with the best final validation top-1; None if a result is missing.
 
-    A trial that diverged or failed is worse than any other; of equals the one with the smaller
-    effective rate is taken.
+    A trial that diverged or failed is worse than any other. Among equal trials, the one with the
+    smaller effective rate is the best.
     """
     scored = list[tuple[float, float, Trial]]()
     for trial in trials:
@@ -88,9 +88,9 @@ def best_trial(trials: Iterable[Trial], result_of: ResultOf) -> Trial | None:
 
 
 class AbstractTuning(ABC):
-    """Way to choose the trials of a configuration; equal for all configurations of a study.
+    """Rule that chooses the trials of each configuration of a study.
 
-    `at`: settings that trials have in place of a point's own.
+    `at`: settings that are different in trials than in the points of the study.
     """
 
     at: Mapping[str, Any]
@@ -98,19 +98,19 @@ class AbstractTuning(ABC):
     @property
     @abstractmethod
     def first(self) -> Sequence[Trial]:
-        """The trials that every configuration has."""
+        """The trials that do not depend on any result."""
 
     @abstractmethod
     def tried(self, result_of: ResultOf) -> Tried:
-        """Return the trials that follow from the results that there are."""
+        """Return the trials that are known from the results so far."""
 
     @property
     def names(self) -> list[str]:
-        """Names of the settings in conf/ that a trial decides, besides the seed."""
+        """Dotted names of the settings that a trial sets, without the seed."""
         return list(self.first[0].settings)
 
     def require_other_seeds(self, seeds: Iterable[int]) -> None:
-        """Raise SettingError if a trial has one of `seeds`, those of the reported points."""
+        """Raise SettingError if a trial has one of `seeds`, the seeds of reported points."""
         if common := {trial.seed for trial in self.first} & set(seeds):
             message = f"{min(common)} is also a seed of the study's own points"
             raise SettingError("tuning.seed", message)
@@ -118,10 +118,7 @@ class AbstractTuning(ABC):
 
 @settings("tuning")
 class ListedRates(AbstractTuning):
-    """Tuning that tries every learning rate of `values` once, with `seed`.
-
-    The smallest and the largest rate are edges.
-    """
+    """Search that tries every learning rate in `values` once, with `seed`."""
 
     values: Annotated[list[Positive], Field(min_length=1)]
     seed: Count
@@ -140,7 +137,7 @@ class ListedRates(AbstractTuning):
 
 
 class Side(NamedTuple):
-    """Side of a box: the lowest or the highest values of one of its two settings."""
+    """Side of a SearchBox: the lowest or the highest values on one of its two axes."""
 
     axis: int
     is_high: bool
@@ -156,7 +153,7 @@ class Bounds(NamedTuple):
     high: float
 
     def at(self, place: float) -> float:
-        """Return the value at `place`, from 0 at `low` to 1 at `high`, in logarithms."""
+        """Return the value at `place`, from 0 (`low`) to 1 (`high`) on a logarithmic scale."""
         return self.low * (self.high / self.low) ** place
 
     def place(self, value: float) -> float:
@@ -167,16 +164,16 @@ class Bounds(NamedTuple):
 class SearchBox(NamedTuple):
     """Bounds of lr / (1 - momentum) and of 1 - momentum (Shallue et al. 2019, arXiv:1811.03600).
 
-    A search is uniform in their logarithms.
+    A search draws both uniformly on a logarithmic scale.
     """
 
     effective_rate: Bounds
     one_minus_momentum: Bounds
 
     def edge(self, effective_rate: float, one_minus_momentum: float) -> Side | None:
-        """Return the side of which these values lie in the outer tenth, the nearer of two; or None.
+        """Return the nearest side if these values are in the outer tenth of the box, else None.
 
-        Momentum 0 is no edge: there is nothing beyond it.
+        Momentum 0 is not an edge, because nothing lies beyond it.
         """
         values = (effective_rate, one_minus_momentum)
         places = [bounds.place(value) for bounds, value in zip(self, values, strict=True)]
@@ -187,7 +184,7 @@ class SearchBox(NamedTuple):
         return min(near)[1] if near else None
 
     def beyond(self, side: Side, share: float) -> "SearchBox":
-        """Return the box beside this one at `side`, `share` of its length long, in logarithms.
+        """Return the box next to this one at `side`, with `share` of its logarithmic length.
 
         It ends at momentum 0.
         """
@@ -198,7 +195,7 @@ class SearchBox(NamedTuple):
         return self._with(side, Bounds(bounds.high, min(1.0, high) if side.axis == 1 else high))
 
     def joined(self, part: "SearchBox", side: Side) -> "SearchBox":
-        """Return this box together with `part`, the one beyond its `side`."""
+        """Return this box extended by `part`, the box beyond its `side`."""
         ends = (*self[side.axis], *part[side.axis])
         return self._with(side, Bounds(min(ends), max(ends)))
 
@@ -210,16 +207,14 @@ class SearchBox(NamedTuple):
 class QuasiRandomSearch(AbstractTuning):
     """Tuning by `searches` searches of `trials` trials each, at points of one Sobol sequence.
 
-    `at`: settings that trials have in place of a point's own, so that points which differ only in
-    these share a rate, as if tuned once, before a worker is slow or a link is. `effective_rate`:
-    lowest and highest lr / (1 - momentum), before any training.lr_rule. `one_minus_momentum`:
-    likewise, at most 1. The runs of search k have seed `seed` + k.
+    `at`: settings that are different in trials, so that points which differ only in these settings
+    share a learning rate. `effective_rate`: lowest and highest lr / (1 - momentum), before any
+    training.lr_rule. `one_minus_momentum`: lowest and highest 1 - momentum. The runs of search k
+    have the seed `seed` + k.
 
-    The best of the trials of all searches is the configuration's: reported points have other seeds
-    and images, so its luck does not reach them, and a choice by fewer trials would be worse. While
-    it lies in the outer tenth of the box, the box is extended there, at most `extensions` times, by
-    `extension_trials` trials of each search. The new part is as long as keeps trials equally dense,
-    so that all trials of a search are drawn alike from the whole box.
+    The configuration gets the best trial of all searches. While this trial is in the outer tenth of
+    the search box, the box is extended there, at most `extensions` times, by `extension_trials`
+    trials of each search. The new part has the same density of trials as the box.
     """
 
     effective_rate: Range

@@ -1,7 +1,7 @@
-"""Tuning of a study: the trials of each configuration, and the rate and momentum that they find.
+"""Hyperparameter search of a study: the trials of each configuration, and what they find.
 
-Trials run before the points of the study. Their results are in tuning.csv, never among those of the
-study. What was found is not stored: it follows from the records of the trials.
+Trials run before the points of the study, and only tuning.csv has their results. The learning rate
+that was found is not stored anywhere; it follows from the records of the trials.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,9 +22,10 @@ RATES = ("by_rule", "tuned")
 
 
 class Configuration:
-    """Configuration of a study, and its trials.
+    """Configuration of a study, with its trials.
 
-    `point`: any of its points. `axes`: values of the settings by which configurations differ.
+    `point`: any point of the configuration. `axes`: values of the settings that differ between
+    configurations.
     """
 
     def __init__(self, point: StudyPoint, tuning: AbstractTuning) -> None:
@@ -35,26 +36,25 @@ class Configuration:
 
     @property
     def key(self) -> str:
-        """Key of the first trial, which all points of a configuration have in common."""
+        """Key of the first trial, which is the same for all points of a configuration."""
         return self._point(self._tuning.first[0]).key
 
     @property
     def tried(self) -> Tried:
-        """The trials that follow from the records as they were read last, and their best."""
+        """The trials that are known from the records as they were last read."""
         return self._tuning.tried(lambda trial: self._point(trial).result)
 
     @property
     def points(self) -> Mapping[Trial, StudyPoint]:
-        """The points of these trials, in the order of their runs."""
+        """The points of the known trials, in the order of their runs."""
         return {trial: self._point(trial) for trial in self.tried.trials}
 
     def refresh(self) -> None:
-        """Read the records of the trials anew."""
         for point in self._points.values():
             point.refresh()
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
-        """Yield a row of tuning.csv for each record; none is chosen before all have records."""
+        """Yield a row of tuning.csv for each trial with a record."""
         tried = self.tried
         for trial, point in self.points.items():
             if point.result:
@@ -81,7 +81,7 @@ class Configuration:
 
 
 def read_tuning(setting: Any) -> AbstractTuning:
-    """Read the setting `tuning` from plain values. Raises SettingError for an invalid one."""
+    """Read the setting `tuning`. Raises SettingError for an invalid value."""
     if not isinstance(setting, Mapping):
         raise SettingError("tuning", f"a search, or values and a seed, is needed, not {setting!r}")
     named = {str(name): value for name, value in setting.items()}
@@ -93,7 +93,7 @@ def tuning_of(cfg: DictConfig) -> AbstractTuning:
 
 
 def trial_config(cfg: DictConfig, trial: Trial, at: Mapping[str, Any]) -> PointConfig:
-    """Return the point that `trial` is of the configuration of `cfg`, with the settings of `at`."""
+    """Return the settings of `trial` for the configuration of `cfg`, changed by `at`."""
     tried = deepcopy(cfg)
     _put_trial(tried, trial)
     for name, value in at.items():
@@ -112,15 +112,15 @@ def _put_trial(cfg: DictConfig, trial: Trial) -> None:
 
 
 def put_best(cfg: DictConfig, tuning: AbstractTuning, best: Trial | None) -> None:
-    """Put the rate and momentum of the best trial into `cfg`; None if there is none yet."""
+    """Set the values of the best trial in `cfg`, or None if it is not known yet."""
     for name, value in (best.settings if best else dict.fromkeys(tuning.names)).items():
         OmegaConf.update(cfg, name, value)
 
 
 def needs_tuning(cfg: DictConfig) -> bool:
-    """Return whether the rate of `cfg` is that of a best trial; put in that of a set `trial`.
+    """Return whether `cfg` needs the values of a best trial; apply its `trial` if one is set.
 
-    Raises SettingError for an unknown rate, and for a tuning that there is not.
+    Raises SettingError for an unknown `training.rate`, and if there is no tuning.
     """
     if cfg.trial is not None:
         if not isinstance(cfg.trial, DictConfig):
@@ -136,10 +136,10 @@ def needs_tuning(cfg: DictConfig) -> bool:
 
 
 def set_rate(cfg: DictConfig, root: Path) -> bool:
-    """Put the rate of `trial`, or if `training.rate` is tuned that of the best, into `cfg`.
+    """Set the learning rate of `cfg` if it is a trial, or if `training.rate` is tuned.
 
-    `root`: folder of runs/. Returns False, and puts None there, if a trial of this configuration
-    has no record. Raises SettingError for an unknown rate and for an invalid tuning.
+    `root`: folder of runs/. Returns False, and sets None, if a trial of this configuration has no
+    record. Raises SettingError for an unknown `training.rate` and for an invalid tuning.
     """
     if not needs_tuning(cfg):
         return True

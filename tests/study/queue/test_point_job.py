@@ -52,6 +52,6 @@ def test_a_job_runs_what_has_not_run_and_logs_nothing(configs, tmp_path, capfd):
 
 @pytest.mark.usefixtures("own_process")
 def test_other_code_runs_nothing(configs, tmp_path):
-    with pytest.raises(SettingError, match=r"^cluster: the code was other when this was queued"):
+    with pytest.raises(SettingError, match=r"^cluster: the code has changed since this was queued"):
         job(configs, (None, None), tmp_path, code="other")()
     assert not (tmp_path / "runs").exists()
