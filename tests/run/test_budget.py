@@ -71,6 +71,6 @@ def test_more_servers_than_pushes_are_refused():
     scheme = AsyncParameterServer(servers=12, group_size=2)
     config = tiny_point("sync_allreduce", 2, 4, training__samples=96)
     assert budget_of(replace(point_of(config), scheme=scheme), 100).num_steps == 24
-    with pytest.raises(SettingError, match="13 servers, and 12 pushes") as refused:
+    with pytest.raises(SettingError, match="13 servers, but only 12 pushes") as refused:
         budget_of(replace(point_of(config), scheme=replace(scheme, servers=13)), 100)
     assert refused.value.setting == "scheme.servers"
