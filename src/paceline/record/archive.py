@@ -1,8 +1,8 @@
-"""Archives of records, and copies between studies.
+"""Archives of the records of a study, and copies of records from one study to another.
 
-The archive of a study, `records.tar.xz`, is what the repository keeps: the settings, the result and
-the tables of each record, without weights. Files of the same name are stored next to each other,
-which makes the archive a third of the size of a zip file.
+Only the archive of a study, `records.tar.xz`, is committed to the repository. It has the settings,
+the result and the tables of each record, without weights. Files of the same name are stored next to
+each other, which makes the archive a third of the size of a zip file.
 """
 
 import io
@@ -32,7 +32,10 @@ Files = Mapping[str, Mapping[str, bytes]]  # content of files by name, then by t
 
 
 def write_archive(path: Path, folders: Iterable[Path]) -> None:
-    """Write the records in `folders` to the archive `path`; equal records give equal bytes."""
+    """Write the records in `folders` to the archive `path`.
+
+    Equal records give an archive with equal bytes.
+    """
     files: dict[str, dict[str, bytes]] = {name: {} for name in _NAMES}
     for file in (folder / name for folder in folders for name in _NAMES):
         if file.exists():
@@ -95,7 +98,7 @@ def unpack_archive(path: Path, runs: Path) -> int:
 
 @contextmanager
 def _readable(path: Path) -> Generator[None]:
-    """Raise SettingError("study") for whatever shows inside that the archive is damaged."""
+    """Turn any error inside that a damaged archive causes into SettingError("study")."""
     try:
         yield
     except _BROKEN as error:
@@ -117,9 +120,10 @@ def _result(key: str, files: Files) -> Mapping[str, object]:
 def record_elsewhere(folder: Path, digest: str) -> Path | None:
     """Return the folder of a record of the same point in another study, or None.
 
-    `folder`: runs/<study>/<key> of the point. `digest`: `source_digest()`; the record must have
-    been made by the same code. Only records of the virtual clock count, since their times do not
-    depend on the state of the machine.
+    `folder`: runs/<study>/<key> of the point. `digest`: the digest of the present source (see
+    `source_digest`), which the record must have as well. Only records of the virtual clock are
+    returned, since their times do not depend on the state of the machine. Records of failed points
+    are never returned.
     """
     for path in sorted(folder.parent.parent.glob(f"[!.]*/{folder.name}/result.json")):
         result = read_result(path.parent)
@@ -134,7 +138,7 @@ def copy_record(source: Path, folder: Path, config: PointConfig, without: Collec
     """Copy the record in `source` to `folder`, with the study and the settings of `config`.
 
     `without`: names of files that are not copied. Raises SettingError("study") if the copy cannot
-    be written; there is never a part of it.
+    be written; no partial copy is left then.
     """
     result = read_result(source)
     assert result is not None

@@ -1,4 +1,4 @@
-"""Verdict on a run: whether its workers shared updates as the scheme claims."""
+"""Certificate of a run: a verdict on whether its workers shared updates as the scheme claims."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,10 @@ from paceline.scheme.rule import AbstractScheme
 
 
 class Certificate(NamedTuple):
-    """Verdict on a run, in words for its record. A run without `earned` counts as failed."""
+    """Verdict on a run: `words` for its record, and whether the scheme's claim was `earned`.
+
+    A run whose certificate is not earned counts as failed.
+    """
 
     words: str
     earned: bool = True
@@ -27,10 +30,10 @@ def certificate(
     *,
     whole: bool,
 ) -> Certificate:
-    """Compare the claim of a scheme for `num_workers` workers with the reports of a run.
+    """Return a verdict on whether a run with `num_workers` workers kept to the scheme's claim.
 
-    `workers`: reports of the workers that finished. `whole`: True if all of them finished in one
-    uninterrupted run, so that its log can be audited.
+    `workers`: reports of the workers that finished. `whole`: True if all workers finished in one
+    uninterrupted run, so that the log of the run can be audited.
     """
     if num_workers == 1:
         return Certificate("one worker")
@@ -64,7 +67,7 @@ def run_log(
     workers: Sequence[WorkerReport],
     servers: Sequence[ServerReport],
 ) -> RunLog:
-    """Collect from the reports of workers and servers what an audit needs."""
+    """Return the log by which a scheme audits a run, from the reports of workers and servers."""
     pushing = range(0, num_workers, scheme.group_size)
     return RunLog(
         {worker.worker: worker.steps for worker in workers},

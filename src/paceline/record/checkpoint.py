@@ -1,8 +1,8 @@
 """Checkpoints of a running point, in the folder of its partial record.
 
-A checkpoint is a folder to which each process writes a file. It is complete once it contains
-`complete.json`, which lists all files; the previous checkpoint is kept until then. `origin.json`
-identifies the point and the code that wrote the checkpoints.
+A checkpoint is a folder to which each process of the run writes a file. The checkpoint is complete
+once its folder contains `complete.json`, which lists all files. Until then, the previous checkpoint
+is kept. `origin.json` identifies the point and the code that wrote the checkpoints.
 """
 
 import json
@@ -24,8 +24,9 @@ _COMPLETE, _ORIGIN = "complete.json", "origin.json"
 class Checkpoint:
     """A complete checkpoint.
 
-    `number`: its position among the point's checkpoints, from 1. `samples`: samples of all workers
-    so far. `resumes`: number of times the run had been resumed. `sizes`: bytes of each file.
+    `number`: position of this checkpoint among all of the point, from 1. `samples`: number of
+    samples of all workers until it was written. `resumes`: how often the run had been resumed
+    before. `sizes`: bytes of each file, by name.
     """
 
     number: int
@@ -35,7 +36,7 @@ class Checkpoint:
 
 
 def latest(record: Path) -> Checkpoint | None:
-    """Return the latest complete checkpoint in the folder of a record."""
+    """Return the latest complete checkpoint in the folder of a record, or None."""
     folders = _complete_folders(record)
     return Checkpoint(**json.loads((folders[-1] / _COMPLETE).read_text())) if folders else None
 
@@ -50,10 +51,10 @@ def folder_of(record: Path, number: int) -> Path:
 
 
 def begin(record: Path, key: str) -> Checkpoint | None:
-    """Prepare the folder for checkpoints of the point with this key; return the latest, or None.
+    """Prepare the folder for checkpoints of the point with this key.
 
-    If there are checkpoints that cannot be used, removes them and raises ValueError with the
-    reason.
+    Returns the latest checkpoint of an earlier start, or None. If there are checkpoints that cannot
+    be used, removes them and raises ValueError with the reason.
     """
     folder, origin = record / CHECKPOINTS, _origin(key)
     try:
@@ -68,7 +69,10 @@ def begin(record: Path, key: str) -> Checkpoint | None:
 
 
 def complete(record: Path, number: int, samples: int, resumes: int) -> None:
-    """Mark a checkpoint as complete after all processes wrote it; remove the earlier ones."""
+    """Mark a checkpoint as complete, and remove the earlier ones.
+
+    Must be called after all processes have written their files.
+    """
     folder = folder_of(record, number)
     sizes = {path.name: path.stat().st_size for path in sorted(folder.glob("*.ckpt"))}
     for path in folder.iterdir():

@@ -1,4 +1,4 @@
-"""Key of a point: a digest of the settings that decide what it computes."""
+"""Key of a point (one training run): a digest of the settings that decide what it computes."""
 
 import hashlib
 import json
@@ -16,7 +16,10 @@ from paceline.settings import Neutral, Unkeyed
 
 
 class StudySettings(TypedDict):
-    """Settings at the top level of a study, which do not change what a point computes."""
+    """Settings at the top level that are not part of the key of a point.
+
+    They do not change what a point computes, or only by other settings, which the key includes.
+    """
 
     study: str
     question: str | None
@@ -37,8 +40,9 @@ class StudySettings(TypedDict):
 class PointSettings(TypedDict):
     """Settings at the top level that decide what a point computes.
 
-    The annotations in the class of a group say which of its settings are not part of a key. Target
-    stands for the class that the group's `_target_` names.
+    For a group of settings such as `scheme`, the annotations in the group's class mark the settings
+    that are not part of a key: Unkeyed ones, and Neutral ones that have their neutral value. The
+    annotation Target stands for the class that the group's `_target_` names.
     """
 
     workers: int
@@ -67,7 +71,10 @@ def key_of(values: Mapping[str, Any]) -> str:
 
 
 def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that decide what a point computes: no UNKEYED ones."""
+    """Return the settings that decide what a point computes.
+
+    Settings of StudySettings, and settings that are marked as UNKEYED, are left out.
+    """
     of_study = declared_settings(StudySettings)
     own = {name: value for name, value in values.items() if name not in of_study}
     return _without(own, PointSettings, lambda mark, _: isinstance(mark, Unkeyed))
@@ -80,7 +87,7 @@ def declared_settings(kind: type) -> dict[str, Any]:
 
 
 def neutral_values(kind: type) -> dict[str, Any]:
-    """Return the Neutral value of each setting of a class that has one."""
+    """Return the neutral values of those settings of a class that are marked as Neutral."""
     declared = declared_settings(kind).items()
     marks = ((name, mark) for name, hint in declared for mark in _marks(hint))
     return {name: mark.value for name, mark in marks if isinstance(mark, Neutral)}
@@ -89,7 +96,11 @@ def neutral_values(kind: type) -> dict[str, Any]:
 def _without(
     values: Mapping[str, Any], hint: Any, is_left_out: Callable[[Any, Any], bool]
 ) -> dict[str, Any]:
-    """Leave out settings by mark and value, in all inner groups. `hint`: the group's annotation."""
+    """Return the settings without those for which `is_left_out(mark, value)` is True.
+
+    `hint`: annotation of the group that consists of these settings. Inner groups are treated in the
+    same way.
+    """
     declared: dict[str, Any] = {}
     for kind in _classes(hint, values.get("_target_")):
         declared |= declared_settings(kind)

@@ -28,10 +28,10 @@ class Measurement:
     """Settings of what is measured in a run.
 
     `evaluations`: number of snapshots of the shared weights, evenly spaced in samples.
-    `curve_images`: number of validation images on which every snapshot except the last is scored,
-    the same in all runs; None for all images. `evaluation_batch_size`: number of images.
-    `warmup_fraction`: share of the steps that the throughput leaves out both at the beginning and
-    at the end of the run.
+    `curve_images`: number of validation images on which every snapshot except the last is scored;
+    they are the same images in all runs; None for all validation images. `evaluation_batch_size`:
+    number of images that are scored at a time. `warmup_fraction`: share of the steps that is left
+    out of the throughput, at the beginning and again at the end of the run.
     """
 
     evaluations: Whole

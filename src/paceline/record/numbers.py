@@ -1,7 +1,8 @@
-"""Declares each number of a point once: its name, unit, observation and place on the page.
+"""Declares each number of a point's record: its name, its unit, how it is observed, where it shows.
 
-The record, MLflow, runs.csv, the summary and the page follow from this table. Analysis and report
-read it, so this file must not import torch.
+The table NUMBERS is the only place where a number is declared. The record, MLflow, runs.csv, and
+the summary and the page of a study's report follow from it. The rooms `analysis` and `report`
+import this file, so it must not import torch.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ Section = Literal["Summary", "Loss, time, staleness"]
 
 @dataclass(frozen=True)
 class Shown:
-    """Place on the page: a column of the table `section` under the heading `label`.
+    """Place of a number on the page: a column of the table `section` with the heading `label`.
 
-    A cell shows the mean over the finished seeds of a configuration with its interval. Columns are
-    sorted by `place`. With `each_point`, the table of all points also has this column. With
-    `beside_virtual`, only studies on the virtual clock, where time is modelled, have it.
+    A cell shows the mean over the finished seeds of a configuration, with the interval of the mean.
+    Columns are sorted by `place`. `each_point`: True if the table of all points also has this
+    column. `beside_virtual`: True if only studies on the virtual clock, where time is modelled,
+    have this column.
     """
 
     section: Section
@@ -42,10 +44,11 @@ class Shown:
 class Number:
     """Declaration of a number that every point has.
 
-    `observe` returns its value, or None if it was not observed; by default, it is the property of
-    Observed with the same name. `unit` is "" for a count and "text" for words; it determines the
-    digits on the page. `shown` is None for a number that is recorded and logged, but not on the
-    page. `of`: for a share, the name of the number of images that it refers to.
+    `observe`: function that returns the number's value, or None if the number was not observed; by
+    default, the value is the property of Observed with the name of the number. `unit`: determines
+    the digits on the page; "" for a count, "text" for words. `shown`: place on the page; None for a
+    number that is only recorded and logged. `of`: for a share of images, the name of the number
+    that counts these images.
     """
 
     name: str
@@ -79,7 +82,10 @@ def _train_loss(o: Observed) -> Value:
 
 
 def _staleness(reduce: Callable[[np.ndarray], float]) -> Callable[[Observed], Value]:
-    """Reduce the staleness of all applied pushes; None without a push, 0 without servers."""
+    """Return a function that applies `reduce` to the staleness of all applied pushes [updates].
+
+    Without servers, the staleness is 0. The result is None if there are servers, but no push.
+    """
 
     def observe(o: Observed) -> Value:
         pushes = o.staleness if o.servers else np.zeros(1, dtype=int)
@@ -198,7 +204,10 @@ class Ending(NamedTuple):
 
 
 def result(observed: Observed) -> dict[str, Value]:
-    """Return the observed part of `result.json`: the ending, the processes and all numbers."""
+    """Return the observed part of `result.json`.
+
+    It consists of how the run ended, the numbers of workers and servers, and all NUMBERS.
+    """
     return {
         **ending(observed)._asdict(),
         "workers": observed.first.strategy.counted,
@@ -208,9 +217,11 @@ def result(observed: Observed) -> dict[str, Value]:
 
 
 def ending(observed: Observed) -> Ending:
-    """Judge a run by its weights, its last score and its certificate.
+    """Return how a run ended, and why.
 
-    The reason of a finished run is "" unless workers were lost.
+    This follows from whether its weights are finite, from its last score, and from its certificate
+    (whether the workers shared updates as the scheme claims). The reason of a finished run is ""
+    unless workers were lost.
     """
     last = observed.last_score
     if observed.diverged:

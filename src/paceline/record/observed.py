@@ -1,4 +1,4 @@
-"""Reports of a point's processes, and the observations that follow from all of them."""
+"""Reports of the processes of a run, and the observations that follow from all reports."""
 
 import itertools
 from collections.abc import Sequence
@@ -19,10 +19,12 @@ from paceline.scheme.rule import AbstractScheme
 class SnapshotScore:
     """Scores of one snapshot of the weights.
 
-    `seconds`: on the training clock; `real_seconds`: on a real one. `loss` may be infinite or NaN.
-    `top1` and `top5` are shares. `at_chance`: `top1` is no better than guessing. `averaged_top1`:
-    top-1 of the moving average of the weights, None without one. `num_images`: number of scored
-    images; `right` has a bit for each that is 1 if the first guess was right.
+    `samples`, `updates`: numbers of samples and updates that led to these weights. `seconds`: time
+    of the snapshot on the training clock. `real_seconds`: its time on a real clock. `loss` may be
+    infinite or NaN. `top1` and `top5` are shares of the images. `at_chance`: True if `top1` is no
+    better than guessing. `averaged_top1`: top-1 of the moving average of the weights; None if the
+    run has no moving average. `num_images`: number of scored images. `right`: packed bits, one for
+    each image, 1 if the first guess was right.
     """
 
     samples: int
@@ -42,15 +44,17 @@ class SnapshotScore:
 class TrainingReport:
     """Report of one training process: on one worker, or on all workers on the virtual clock.
 
-    `shard`: index of the process within a split worker; the first process reports for the worker.
-    `losses`: (sum, number of steps) of the training loss up to each of `thresholds` [samples].
+    `shard`: index of the process within a split worker (one of several processes); the report of
+    process 0 stands for the worker. `losses`: for each of `thresholds` [samples], the sum of the
+    training losses of the steps since the previous threshold, and the number of these steps.
     `real_step_ends`: real times at which the steps of the process ended [seconds]. `order`: order
-    of the run's data; `images_seen` [num_train] counts how often each image was in a batch. `lr`:
-    peak rate. `momentum`: None for an optimizer without momentum. `test`: score of the last
-    snapshot on the test set if this process computed it. `joined`, `built`, `training_started`:
-    times at which the process had joined the others, had built module and data, and drew its first
-    batch [seconds since 1970]. `moved`: data that moved among workers. `checkpoints`: number of
-    checkpoints written. `resumes`: number of times the run was resumed.
+    in which the run draws its data. `images_seen` [num_train]: how often each image was in a batch.
+    `lr`: learning rate after the warm-up, before the schedule lowers it. `momentum`: None for an
+    optimizer without momentum. `test`: score of the last snapshot on the test set; None if another
+    process computed it. `joined`, `built`, `training_started`: times at which the process had
+    joined the other processes, had built module and data, and drew its first batch [seconds since
+    1970]. `moved`: data that moved among workers. `checkpoints`: number of checkpoints written.
+    `resumes`: how often the run was resumed.
     """
 
     strategy: StrategyReport
@@ -88,19 +92,21 @@ class LostSteps:
 class Observed:
     """Observations of a point whose run has ended.
 
-    `training`: a report of each training process; of a split worker, only that of its first
-    process. `shards`: reports of its other processes, whose bytes count for the worker. `servers`:
-    a report of each server; modelled servers report inside `training`. `lost`: workers that died
-    while the servers continued; their steps are counted from the servers' reports. A number that
-    was not observed is None, for example the throughput of all workers if one was lost. `scheme`,
-    `batch_size`: settings of the point. `warmup_fraction`: share of the steps that the throughput
-    leaves out.
+    The attribute `training` has one report for each worker (or the single report of a process that
+    runs all workers): for a worker that is split into several processes, the report of its first
+    process. `shards`: reports of the other processes of split workers; their bytes count for the
+    worker. `servers`: a report of each server; modelled servers report inside `training`. `lost`:
+    workers that died while the servers continued; their steps are counted from the report of server
+    0. A number that was not observed is None, for example the throughput of all workers if one was
+    lost. `scheme`, `batch_size`: settings of the point. `warmup_fraction`: share of the steps that
+    is left out of the throughput, at the beginning and again at the end.
 
-    `first`: the report to read values from on which all processes agree. `steps`: of all workers,
-    including lost ones. `samples`: number of samples whose gradients were applied. `updates`: at
-    server 0, or without servers at the first worker. `dropped`: batches whose gradients were not
-    applied, as pairs (worker, number among its own). `diverged`: True if a process observed weights
-    that are not finite.
+    `first`: a report from which values are read that are equal in all reports. `steps`: number of
+    steps of all workers, including lost ones. `samples`: number of samples whose gradients were
+    applied. `updates`: number of updates of server 0, or of the first worker in a run without
+    servers. `dropped`: batches whose gradients were not applied, as pairs (worker, number of the
+    batch among this worker's batches). `diverged`: True if a process observed weights that are not
+    finite.
     """
 
     def __init__(
@@ -136,7 +142,7 @@ class Observed:
 
     @cached_property
     def scores(self) -> list[SnapshotScore]:
-        """Return the scores of all processes, sorted by samples."""
+        """Return the scores of all snapshots, sorted by samples."""
         scores = itertools.chain.from_iterable(each.scores for each in self.training)
         return sorted(scores, key=lambda score: score.samples)
 
@@ -151,9 +157,10 @@ class Observed:
 
     @cached_property
     def train_losses(self) -> dict[int, float]:
-        """Return the mean training loss of all workers' steps up to each threshold [samples].
+        """Return the mean training loss of all workers' steps, by threshold [samples].
 
-        Thresholds without a step are left out.
+        Each mean is over the steps since the previous threshold. Thresholds without a step are left
+        out.
         """
         means: dict[int, float] = {}
         for index, threshold in enumerate(self.first.thresholds):
@@ -164,12 +171,12 @@ class Observed:
 
     @property
     def seconds(self) -> float:
-        """Return the seconds on the training clock until the last step ended."""
+        """Return the time at which the last step of any worker ended on the training clock."""
         return max(_last_end(worker.step_ends) for worker in self.workers)
 
     @property
     def real_seconds(self) -> float:
-        """Return the real seconds of training until the last step ended."""
+        """Return the real time at which the last step of any process ended [seconds]."""
         return max(_last_end(each.real_step_ends) for each in self.training)
 
     @property
@@ -198,7 +205,7 @@ class Observed:
 
     @property
     def data_moved(self) -> DataMoved:
-        """Return the bytes of all workers, and the seconds of the slowest worker."""
+        """Return the data that moved among workers: bytes of all, seconds of the slowest one."""
         moved = [each.moved for each in self.training]
         return DataMoved(
             shuffle_bytes=sum(each.shuffle_bytes for each in moved),
@@ -208,17 +215,17 @@ class Observed:
 
     @property
     def images_per_second(self) -> float | None:
-        """Return the throughput on the training clock, of images whose gradients were applied."""
+        """Return the images per second on the training clock; only applied gradients count."""
         return self._throughput(
             [self._applied_step_ends(worker.worker, worker.step_ends) for worker in self.workers]
         )
 
     @property
     def real_images_per_second(self) -> float | None:
-        """Return the throughput on a real clock, of images whose gradients were applied.
+        """Return the images per second on a real clock; only applied gradients count.
 
-        If one process runs all workers, dropped gradients count as well, because the real times of
-        its steps are not assigned to workers.
+        Where one process runs all workers, dropped gradients count as well, because it is not known
+        which of its real step times belong to which worker.
         """
         return self._throughput(
             [
@@ -241,7 +248,7 @@ class Observed:
         return images_per_second(step_ends, self.batch_size, self._warmup_fraction)
 
     def _applied_step_ends(self, worker: int, step_ends: np.ndarray) -> np.ndarray:
-        """Remove the steps of `worker` whose gradients were dropped from `step_ends`."""
+        """Return `step_ends` of `worker` without the steps whose gradients were dropped."""
         return np.delete(step_ends, [number for k, number in self.dropped if k == worker])
 
 
@@ -268,11 +275,12 @@ def images_per_second(
 ) -> float | None:
     """Return the images per second between the warm-up and the last steps of the run.
 
-    `step_ends` has an array per worker with the times at which its steps ended [seconds since the
-    run began]. `warmup_fraction`: share of all steps that is left out both at the beginning and at
-    the end, where workers wait for others. Steps that are running at either time count in part,
-    because workers in lockstep end some milliseconds apart. The result is None if fewer than two
-    steps remain, or if they end together.
+    `step_ends`: for each worker, an array of the times at which its steps ended [seconds since the
+    run began]. `warmup_fraction`: share of all steps that is left out at the beginning and again at
+    the end, where workers wait for others. The measured time begins and ends when some worker
+    ends a step. Steps of other workers that are running at these two moments count in part, because
+    workers in lockstep end their steps some milliseconds apart. The result is None if fewer than two
+    steps remain, or if all that remain end at the same time.
     """
     ends = np.sort(np.concatenate(step_ends))
     left_out = int(len(ends) * warmup_fraction)
@@ -285,5 +293,5 @@ def images_per_second(
 
 
 def _progress(step_ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the beginning of the run and the step ends, with the number of steps until each."""
+    """Return the times 0 and `step_ends`, and the number of steps ended at each of these times."""
     return np.concatenate([[0.0], step_ends]), np.arange(len(step_ends) + 1.0)

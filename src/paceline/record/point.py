@@ -1,4 +1,7 @@
-"""A point: one resolved configuration with one seed, checked once, typed from then on."""
+"""A point: one training run, that is one configuration of the settings with one seed.
+
+Its settings are checked once, when the point is built; its parts are typed objects.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
@@ -31,9 +34,10 @@ _NUMBER_BYTES = 4  # of a float32
 class Point:
     """One training run: what is trained, on which data and cluster, and how it is measured.
 
-    `batch_size`: images per worker and step. `repeat`: 0, or the number of the repetition in a
-    block of a study. `model` and `data` are built in each process. `config`: the configuration from
-    which the point was built; it names the point and is written to its record.
+    `batch_size`: images per worker and step. `repeat`: 1 for the second run of the reference
+    configuration in a block (the runs of one seed, see study/study_point.py), else 0. `model` and
+    `data` are settings, from which each process builds its own objects. `config`: the configuration
+    from which the point was built; it has the point's key and is written to its record.
     """
 
     study: Annotated[str, Field(pattern=STUDY_NAME)]
@@ -192,7 +196,10 @@ class Point:
 
 @settings("exchange")
 class Exchange:
-    """Settings of an exchange: a vector of `megabytes` (10^6 bytes) in each of `turns` turns."""
+    """Settings of an exchange: workers sum a vector of `megabytes` (10^6 bytes) in each turn.
+
+    `turns`: number of turns.
+    """
 
     megabytes: Positive
     turns: Whole
@@ -200,9 +207,9 @@ class Exchange:
 
 @dataclass(frozen=True)
 class ExchangePoint:
-    """Point of a study of exchanges, which measures one collective between real processes.
+    """Point of a study of exchanges: it measures one collective between real processes.
 
-    In each of `turns` turns, `workers` workers exchange a vector [length] of float32.
+    In each of `turns` turns, `workers` workers sum vectors [length] of float32 by this collective.
     """
 
     config: PointConfig

@@ -1,4 +1,7 @@
-"""Settings of a point as Hydra composed them: the boundary between YAML and typed points."""
+"""Settings of a point (one training run) as plain values, as Hydra composed them from YAML.
+
+The class Point, whose parts are typed and checked objects, is built from them.
+"""
 
 import math
 import re
@@ -33,7 +36,7 @@ class PointConfig:
 
     @classmethod
     def of(cls, cfg: DictConfig) -> "PointConfig":
-        """Resolve a composed configuration, without Hydra's own settings.
+        """Return the resolved settings of a composed configuration, without Hydra's own settings.
 
         Raises SettingError for an invalid study, question or global_batch_size.
         """
@@ -83,7 +86,7 @@ class PointConfig:
 
     @property
     def margin(self) -> float:
-        """Largest difference in percentage points at which the study calls accuracies equal.
+        """Largest difference of two accuracies [percentage points] that the study calls equal.
 
         Raises SettingError unless it is a number above 0.
         """
@@ -109,15 +112,16 @@ class PointConfig:
         return self.target("measurement").build_as(Measurement)
 
     def target(self, group: str) -> Target:
-        """Return the settings of a group of conf/, which name the class to build."""
+        """Return the settings of a group of conf/ from which an object of a class is built."""
         of_the_run = neutral_values(_OF_THE_RUN[group]) if group in _OF_THE_RUN else ()
         values = self.values[group]
         return Target(group, {name: values[name] for name in values if name not in of_the_run})
 
     def of_the_run(self, group: str) -> dict[str, Any]:
-        """Return the settings of a group that are not passed to its class.
+        """Return those settings of the group `model` or `data` that its class does not get.
 
-        Older records may lack some of them, which then have their neutral value.
+        They describe how a run uses the object, such as `model.shards`. A setting that an older
+        record lacks has its neutral value.
         """
         earlier = neutral_values(_OF_THE_RUN[group])
         return {name: {**earlier, **self.values[group]}[name] for name in earlier}
@@ -140,7 +144,10 @@ def flat_settings(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _images_per_worker(default: int, all_workers: Any, workers: Any) -> int:
-    """Divide the images of a step among the workers; invalid values are refused later."""
+    """Return the images of a step divided by the number of workers, or `default`.
+
+    The result is `default` if the values cannot be divided; they are refused later.
+    """
     divisible = isinstance(all_workers, int) and isinstance(workers, int) and workers > 0
     return all_workers // workers if divisible else default
 

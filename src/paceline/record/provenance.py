@@ -1,4 +1,7 @@
-"""Provenance of a number: code, commit, versions, hardware. This module imports nothing slow."""
+"""Provenance of a record: the code, commit, package versions and hardware that made it.
+
+This module imports nothing slow.
+"""
 
 import ast
 import hashlib
@@ -41,10 +44,11 @@ class Hardware(TypedDict):
 
 
 def source_digest() -> str:
-    """Return a digest of the source that can change a result: 12 hexadecimal digits.
+    """Return a digest of the source code that can change a result: 12 hexadecimal digits.
 
-    It covers Paceline's source and the code of the project in the working directory. Comments,
-    docstrings, layout and error messages do not change it.
+    The digest covers the part of Paceline's source that computes results, and the code of the
+    project in the working directory. Changes of comments, docstrings, layout, and of Paceline's
+    error messages leave it the same.
     """
     return _source_digest(Path.cwd())
 
@@ -55,9 +59,10 @@ def _source_digest(project: Path) -> str:
 
 
 def digest_of(package: Path, project: Path | None = None) -> str:
-    """Return the digest of ROOMS and FILES of a package, and of a project's own code.
+    """Return the digest of the source in ROOMS (folders) and FILES of `package`, and of `project`.
 
-    The project's own code is in `src/` and in the modules and packages at its top level.
+    The own code of a project is in `src/` and in the modules and packages at the project's top
+    level.
     """
     rooms = itertools.chain.from_iterable((package / room).rglob("*.py") for room in ROOMS)
     files = [each for name in FILES if (each := package / name).exists()]
@@ -82,7 +87,7 @@ def _own_files(project: Path) -> Iterator[Path]:
 
 
 def _meaning(source: bytes, is_ours: bool) -> bytes:
-    """Return the source without docstrings and comments, and if `is_ours`, error messages.
+    """Return the source without docstrings and comments; if `is_ours`, also without error messages.
 
     A file that is not valid Python is returned unchanged.
     """
@@ -112,9 +117,9 @@ class _WithoutMessages(ast.NodeTransformer):
 
 
 def commit(root: Path = Path()) -> str:
-    """Return the commit of the repository at `root`, with `+dirty` if the code was changed.
+    """Return the commit of the repository at `root`, with `+dirty` if code was changed since.
 
-    It is "" outside a repository and without git.
+    The result is "" outside a repository, or if git is not installed.
     """
     head = _output("git", "-C", str(root), "rev-parse", "HEAD")
     paths = ("src", ":(glob)*.py")

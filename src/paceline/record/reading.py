@@ -1,7 +1,8 @@
-"""Reads and checks records; an invalid record counts as missing, and the user is told why.
+"""Reads and checks records. An invalid record counts as missing, and users are told the reason.
 
-The files of a record must be regular, complete and not too large; `result.json` and the tables must
-follow `schema.py`; and the folder, the key and the settings must agree.
+The files of a record must be regular, complete and not too large. `result.json` and the tables must
+follow `schema.py`. The names of the folders, the key in the result, and the key of the settings
+must agree.
 """
 
 import json
@@ -33,7 +34,7 @@ _read: dict[Path, tuple[list[_Version], Result | str]] = {}  # records as they w
 
 
 def read_result(folder: Path) -> Result | None:
-    """Read `result.json` of a valid record; return None without one. See `fault_of`."""
+    """Return the content of `result.json`; None if the record is missing or invalid."""
     found = _found(folder)
     return None if isinstance(found, str) else found
 
@@ -55,7 +56,7 @@ def require_fit(folder: Path) -> Result:
 
 
 def record_version(folder: Path) -> int | None:
-    """Return a number that changes when the record is replaced; None without a record."""
+    """Return a number that changes when the record in `folder` is replaced; None if it is missing."""
     try:
         return (folder / "result.json").stat().st_mtime_ns
     except FileNotFoundError:
@@ -63,7 +64,7 @@ def record_version(folder: Path) -> int | None:
 
 
 def _found(folder: Path) -> Result | str | None:
-    """Return the result of the record, or why it is invalid, or None without a record."""
+    """Return the record's result, or the reason why it is invalid; None if it is missing."""
     try:
         (folder / "result.json").lstat()
     except (FileNotFoundError, NotADirectoryError):

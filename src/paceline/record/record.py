@@ -1,4 +1,4 @@
-"""Record of one point on disk. A record is never visible before it is complete."""
+"""Record of one point (training run): a folder on disk, which appears only once it is complete."""
 
 import csv
 import json
@@ -20,11 +20,12 @@ Row = Mapping[str, Any]  # cells of a row in a CSV file
 
 
 class PartialRecord:
-    """An unfinished record: a hidden folder next to its final place, renamed when it is complete.
+    """An unfinished record: a hidden folder next to the place of the record.
 
-    Files left by an earlier process are removed, except checkpoints. Raises SettingError("study")
-    if another process is making the record, and if a file cannot be written (no permission, disk
-    full); the folder is removed then.
+    The folder is moved to this place when the record is complete. Files that an earlier process
+    left in the folder are removed, except checkpoints. Raises SettingError("study") if another
+    process is making the record. If a file cannot be written (no permission, disk full), a method
+    removes the folder and raises SettingError("study").
     """
 
     def __init__(self, final: Path) -> None:
@@ -58,14 +59,14 @@ class PartialRecord:
         self._guard(lambda: shutil.copytree(source, self.folder, ignore=left, dirs_exist_ok=True))
 
     def write_table(self, name: str, columns: Iterable[str], rows: Iterable[Row]) -> None:
-        """Write `name`.csv; each row has a value for every column."""
+        """Write the file `name`.csv. Each row has a value for every column."""
         self._guard(lambda: write_rows(self.folder / f"{name}.csv", columns, rows))
 
     def complete(self, result: Result) -> None:
         """Write `result.json` after all other files, then move the folder to its final place.
 
-        An older record there is removed. The record of a failed point keeps its checkpoints, for
-        another run.
+        This removes an older record at that place. The record of a failed point keeps its
+        checkpoints, so that a later run can resume.
         """
 
         def write() -> None:
@@ -84,7 +85,7 @@ class PartialRecord:
         self._lock.release()
 
     def discard(self) -> None:
-        """Give the record up; a complete checkpoint stays, so that another process can resume."""
+        """Remove the unfinished record, except a complete checkpoint, from which a run can resume."""
         clear(self.folder)
         self._lock.release()
 
@@ -122,7 +123,7 @@ def _clear(partial: Path) -> None:
 
 
 def adopt(partial: Path, final: Path) -> bool:
-    """Move a partial record to its final place if it is complete; return whether it was."""
+    """Move a partial record to its final place if it is complete; return whether it is."""
     if not (partial / "result.json").is_file():
         return False
     _put(partial, final)
@@ -164,9 +165,10 @@ def is_under_way(partial: Path) -> bool:
 
 @contextmanager
 def left_behind(partial: Path) -> Generator[bool]:
-    """Yield True, and hold the lock, if no process is making the record in this partial folder.
+    """Yield True, and hold the record's lock, if no process is making the record in this folder.
 
-    A lock that this process may not open counts as held by another one.
+    Else yield False. A lock that this process has no permission to open counts as held by another
+    process.
     """
     lock = Lock(lock_of(partial))
     try:

@@ -1,4 +1,4 @@
-"""Settings `sweep.*`: how many points of a study run at a time, and which run again."""
+"""Settings `sweep.*`: how many points of a study run at a time, and which points run again."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -10,7 +10,8 @@ from paceline.settings import Whole, settings
 class Sweep:
     """Settings of a sweep.
 
-    `jobs`: number of points that run at a time. `rerun`: which points with a record run again.
+    `jobs`: number of points that run at a time. `rerun`: the points that run although they have a
+    record: failed ones, those made by a different version of the code (stale), or all.
     """
 
     jobs: Whole
@@ -18,14 +19,14 @@ class Sweep:
 
     @property
     def takes_over(self) -> bool:
-        """True if a record of another study can stand for a run."""
+        """True if a point may get a copy of another study's record, in place of a run."""
         return self.rerun != "all"
 
     def needs_run(self, result: Mapping[str, Any] | None, digest: str) -> bool:
         """Return True if a point must run.
 
-        `result`: its result.json, None without a record. `digest`: `source_digest()` of the present
-        source. A point that diverged has finished: it would diverge again.
+        `result`: the point's result.json; None if it has no record. `digest`: `source_digest()` of
+        the present source. A point that diverged does not count as failed: it would diverge again.
         """
         if result is None or self.rerun == "all" or failed_by_environment(result):
             return True
@@ -35,5 +36,8 @@ class Sweep:
 
 
 def failed_by_environment(result: Mapping[str, Any]) -> bool:
-    """Return whether the machine or the network made a point fail: another try may succeed."""
+    """Return whether a point failed because of the machine or the network.
+
+    Another try of such a point may succeed.
+    """
     return result["status"] == "failed" and bool(result.get("environment"))

@@ -1,6 +1,6 @@
-"""Declares the tables of a record with the functions that fill them, and the state of a study.
+"""Declares the tables of a record, the functions that fill them, and the content of study.json.
 
-The analysis imports this file, so it must not import torch.
+The room `analysis` imports this file, so it must not import torch.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 class CurveRow:
     """Row of one snapshot of the weights.
 
-    `train_loss`: mean since the previous snapshot; None without a step in between.
-    `validation_loss`: None if it is not finite. `seconds`: on the training clock; `real_seconds`:
-    real time. `averaged_top1`: top-1 of the moving average of the weights; None without one.
+    `samples`, `updates`: numbers of samples and updates until the snapshot. `seconds`: time of the
+    snapshot on the training clock. `train_loss`: mean training loss since the previous snapshot;
+    None if there was no step since. `validation_loss`: None if it is not finite. `real_seconds`:
+    real time of the snapshot. `averaged_top1`: top-1 of the moving average of the weights; None if
+    the run has no moving average.
     """
 
     samples: int
@@ -42,7 +44,7 @@ class CurveRow:
 
 @dataclass(frozen=True)
 class StalenessRow:
-    """Number of `pushes` with this staleness [updates] that a server applied."""
+    """Number of `pushes` with the same staleness [updates] that a server applied."""
 
     server: int
     staleness: int
@@ -51,10 +53,11 @@ class StalenessRow:
 
 @dataclass(frozen=True)
 class PhasesRow:
-    """Seconds that one worker spent in each phase, and bytes that it exchanged.
+    """Seconds that one worker spent in each phase of its steps, and bytes that it exchanged.
 
-    The processes of a split worker exchange activations and their gradients with each other; these
-    bytes are counted separately.
+    If a worker is split into several processes, they exchange activations and the gradients of
+    these activations with each other. `activation_bytes_sent` and `activation_bytes_received` count
+    these bytes.
     """
 
     worker: int
@@ -83,7 +86,7 @@ class TimelineRow:
 class ScoredRow:
     """Score of the last snapshot on the `images` of the test set.
 
-    `right`: one bit for each image, 1 if the first guess is right; `bits_of` reads them.
+    `right`: one bit for each image, 1 if the first guess is right, as a text that `bits_of` reads.
     """
 
     images: int
@@ -148,7 +151,7 @@ def timeline(observed: Observed) -> list[TimelineRow]:
 
 
 def scored(observed: Observed) -> list[ScoredRow]:
-    """Return one row if the run was scored on the test set."""
+    """Return one row if the run was scored on the test set, else none."""
     found = observed.test
     return [ScoredRow(found.num_images, text_of(found.right))] if found else []
 
@@ -194,12 +197,14 @@ TUNING = ("seed", "lr", "momentum", "top1", "test_top1", "status", "chance", "ch
 class StudyState(TypedDict):
     """Content of study.json: which points of a study have records.
 
-    `missing`: keys of points without a record. `other_records`: keys of records in the study's
-    folder that do not belong to it. `stale_code`: number of records made by a different version of
-    the code. `unfit`: why a record is invalid, by key; it counts as missing. `margin`: largest
-    difference in percentage points at which accuracies count as equal. `target`: the target that
-    the study asks for, or None. `settings`: settings that all points have in common, by dotted
-    name. `tuned_at`: settings that trials had in place of a point's own.
+    `axes`: dotted names of the settings that differ between points. `missing`: keys of points
+    without a record. `other_records`: keys of records in the study's folder of runs/ that are
+    neither of a point nor of a trial of the study. `stale_code`: number of records made by a
+    different version of the code. `unfit`: for each invalid record, which counts as missing, the
+    reason, by key. `margin`: largest difference of two accuracies [percentage points] that counts
+    as none. `target`: the accuracy or loss to which the study asks for the time, or None.
+    `settings`: settings that have the same value in all points, by dotted name. `tuned_at`:
+    settings that trials of the hyperparameter search had in place of the points' values.
     """
 
     study: str
@@ -222,7 +227,10 @@ def text_of(bits: bytes) -> str:
 
 
 def bits_of(text: str, count: int) -> np.ndarray:
-    """Read `count` bits [count, bool] from such a text. Raises ValueError for another number."""
+    """Return the `count` bits [count, bool] in a text made by `text_of`.
+
+    Raises ValueError if the text has another number of bits.
+    """
     try:
         packed = zlib.decompress(base64.b64decode(text, validate=True))
     except zlib.error as error:

@@ -1,7 +1,8 @@
 """Schema of a record: the fields of `result.json`, and the columns of each table.
 
-The range of a number follows from the unit that `numbers.py` declares. Records made by an earlier
-version of the code may lack numbers, tables and columns; all values that they have are checked.
+The valid range of a number follows from the unit that `numbers.py` declares. Records made by an
+earlier version of the code may lack numbers, tables and columns. All values that a record has are
+checked.
 """
 
 import csv
@@ -81,7 +82,10 @@ class _Exchange(_AnyRecord):
 
 
 def fault_of_result(result: Mapping[str, Any], *, exchange: bool) -> str | None:
-    """Return why a parsed `result.json` is invalid, or None. `exchange`: of an exchange."""
+    """Return why a parsed `result.json` is invalid, or None.
+
+    `exchange`: True for the record of an exchange, False for that of a training.
+    """
     try:
         (_Exchange if exchange else _training()).model_validate(dict(result), strict=True)
     except ValidationError as error:

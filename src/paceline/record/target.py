@@ -1,4 +1,4 @@
-"""Settings from which Hydra builds an object."""
+"""Settings from which Hydra builds an object of the class that they name."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ _MOVED = {"paceline.measurement.measurement.Measurement": "paceline.record.measu
 
 @dataclass(frozen=True)
 class Target:
-    """A group of settings: `_target_` names a class or function, all others are its arguments.
+    """A group of settings: `_target_` names a class or function, all other settings are arguments.
 
-    `group`: the name of the group on the command line.
+    `group`: name of the group on the command line. `values`: the settings of the group, by name.
     """
 
     group: str
@@ -37,7 +37,7 @@ class Target:
         return Target(f"{self.group}.{name}", self.values[name])
 
     def check(self) -> None:
-        """Raise SettingError if the package of a `_target_`, here or inside, is not installed.
+        """Raise SettingError if a `_target_`, also of an inner group, is in no installed package.
 
         Nothing is imported, because importing a user's network takes seconds.
         """

@@ -1,4 +1,4 @@
-"""Settings `training.*` of a point: budget, learning rate, optimizer, precision."""
+"""Settings `training.*` of a point: its budget of images, learning rate, optimizer, precision."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,15 +23,16 @@ _Below1 = Annotated[float, Field(strict=True, ge=0, lt=1)]
 class Training:
     """Training settings of a point.
 
-    `epochs`: passes over the data by all workers together. `samples`: images over all workers,
-    which override `epochs`. `lr`, `momentum`, `weight_decay`: options of SGD. `rate`: "by_rule" if
-    `lr` is used as set, "tuned" if the study's tuning chooses `lr` (and `momentum`), which are None
-    until then. LearningRate documents how the rate changes with scale and progress.
+    `epochs`: passes over the data by all workers together. `samples`: number of images of all
+    workers together; if it is not None, `epochs` has no effect. `lr`, `momentum`, `weight_decay`:
+    options of SGD. `rate`: "by_rule" if `lr` is used as set, "tuned" if the study's hyperparameter
+    search chooses `lr` (and `momentum`), which are None until then. LearningRate documents how the
+    rate changes with the number of images per update and with the progress of the run.
     `gradient_clip_val`: largest norm of an applied gradient, or with `gradient_clip_algorithm:
-    value` the largest absolute value of its elements; None for no limit. `ema_decay`: decay of a
-    moving average of the weights per `lr_reference_batch_size` images of all workers; the average
-    is also evaluated; None for no average. `initial_weights`: file of the first weights; None for
-    random ones. `checkpoint_seconds`: real time between checkpoints; None for no checkpoints.
+    value` the largest absolute value of its elements; None for no limit. `ema_decay`: factor by
+    which the moving average of the weights decays in each `lr_reference_batch_size` images of all
+    workers; the average is evaluated as well; None for no average. `initial_weights`: file with the
+    weights at the beginning; None for random ones. `checkpoint_seconds`: real time between checkpoints; None for no checkpoints.
     """
 
     epochs: Positive
@@ -121,9 +122,9 @@ class Training:
     def check(self, accounting: Accounting, model: Target) -> None:
         """Raise SettingError for a model without optimizer, or for an impossible correction.
 
-        A rate that falls with staleness must not be combined with a scheme that divides by it. A
-        correction of momentum needs the same staleness throughout the run, and an optimizer with
-        momentum below 1.
+        A learning rate that is divided by the staleness must not be combined with a scheme that
+        divides by the staleness itself. A correction of momentum needs the same mean staleness
+        throughout the run, and an optimizer with momentum below 1.
         """
         optimizer = model.values.get("optimizer", {"_target_": None})
         if not isinstance(optimizer, Mapping) or "_target_" not in optimizer:

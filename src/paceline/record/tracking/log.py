@@ -1,7 +1,7 @@
 """Logs points and studies to MLflow: progress while a point runs, and its record at the end.
 
-A file in the folder of a record, or of a study's records, names the run in MLflow. The run of a
-point is a child of the run of its study.
+Each point and each study has a run in MLflow. A file in the folder of a record, or in the folder of
+all records of a study, names this run. The run of a point is a child of the run of its study.
 """
 
 import csv
@@ -53,13 +53,13 @@ _PATIENCE_WITH_A_LOST_STORE = 0.5
 
 
 def prepare_log(mlflow: MLflow) -> None:
-    """Create the store that runs are logged to. Raises SettingError if it cannot be used."""
+    """Create the MLflow store if it is missing. Raises SettingError if it cannot be used."""
     if mlflow.tracking_uri is not None:
         prepare_store(mlflow.tracking_uri, mlflow.experiment)
 
 
 def log(folder: Path, mlflow: MLflow, timeout: float = TIMEOUT) -> str | None:
-    """Log a record to MLflow unless it is logged. Returns the reason of a failure, or None.
+    """Log a record to MLflow unless it was logged before. Returns the reason of a failure, or None.
 
     `timeout`: seconds for which each write is tried again.
     """
@@ -68,9 +68,9 @@ def log(folder: Path, mlflow: MLflow, timeout: float = TIMEOUT) -> str | None:
 
 
 def log_record(folder: Path, tracking_uri: str, experiment: str, timeout: float = TIMEOUT) -> bool:
-    """Log the complete record in `folder`; if the point's run exists already, continue that run.
+    """Log the complete record in `folder`, to the point's run in MLflow if it exists already.
 
-    Returns False if the record was already logged. Raises LogError, and may be called again then.
+    Returns False if the record was logged before. After a LogError, it may be called again.
     """
     run = KnownRun.read(folder / MARKER, tracking_uri)
     log = PointLog.known(run, timeout=timeout)
@@ -117,12 +117,12 @@ def run_label(config: Mapping[str, Any], axes: Sequence[str] = DEFAULT_AXES) -> 
 
 
 class ProgressFollower:
-    """Context manager: a thread logs the rows that a worker appends to `progress.csv`.
+    """Context manager in which a thread logs the rows that a worker appends to `progress.csv`.
 
     `folder`: folder of the partial record. The context must end before the record is completed;
-    `log_record` then adds all other rows to the same run. An exception marks the run as killed.
-    Does nothing if the point has no MLflow store. `answers`: False if the store did not answer the
-    last request.
+    `log_record` then adds all rows that are missing to the same run in MLflow. If the context ends
+    by an exception, the run is marked as killed. Without a `tracking_uri`, the context does
+    nothing. `answers`: False if the store did not answer the last request.
     """
 
     def __init__(self, folder: Path, config: PointConfig) -> None:
@@ -183,14 +183,20 @@ def yield_to_workers() -> None:
 
 
 def study_run(folder: Path, tracking_uri: str | None = None) -> KnownRun | None:
-    """Return the run of the study with records in `folder`, in this store or in any; or None."""
+    """Return the run in MLflow of the study whose records are in `folder`, or None.
+
+    `tracking_uri`: store that must have the run; None for any store.
+    """
     return KnownRun.read(_named_in(folder), tracking_uri)
 
 
 def begin_study_run(
     folder: Path, mlflow: MLflow, axes: Sequence[str], tags: Mapping[str, str]
 ) -> str | None:
-    """Begin the run of a study, or continue it. Returns the reason of a failure, or None."""
+    """Begin the run of a study in MLflow, or continue an earlier one.
+
+    Returns the reason of a failure, or None.
+    """
 
     def begin(uri: str) -> None:
         log = PointLog.known(study_run(folder, uri))
@@ -209,7 +215,7 @@ def begin_study_run(
 def end_study_run(
     folder: Path, mlflow: MLflow, status: str, numbers: Mapping[str, float]
 ) -> str | None:
-    """End the run of a study with a status (FINISHED, FAILED or KILLED) and some numbers.
+    """End the run of a study in MLflow with a status (FINISHED, FAILED or KILLED) and `numbers`.
 
     Returns the reason of a failure, or None.
     """
@@ -226,7 +232,7 @@ def end_study_run(
 
 
 def log_study_files(folder: Path, files: Sequence[Path]) -> str | None:
-    """Add files to the run of the study with records in `folder`, if there is one.
+    """Add files to the run in MLflow of the study whose records are in `folder`, if there is one.
 
     Returns the reason of a failure, or None.
     """
@@ -276,7 +282,10 @@ def _live_rows(folder: Path, first: int = 0) -> list[Row]:
 
 
 def _grouped(group: str, rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield rows whose metrics, seconds included, are `group/...`."""
+    """Yield the rows with `group/` before the names of their metrics.
+
+    The metric `group/seconds` repeats the seconds of the row.
+    """
     for row in rows:
         metrics = {f"{group}/{name}": row[name] for name in row if name != "samples"}
         yield {"samples": row["samples"], "seconds": row["seconds"], **metrics}
@@ -295,7 +304,10 @@ def _final(result: Mapping[str, Any]) -> Row:
 
 
 def _of_data(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that determine the samples, without those that say where they are."""
+    """Return the settings that determine the samples of a data set.
+
+    Settings that say where and how the samples are stored are left out.
+    """
     places = ("root", *declared_settings(Placement))
     return {name: value for name, value in config["data"].items() if name not in places}
 

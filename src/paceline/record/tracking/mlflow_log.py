@@ -1,4 +1,4 @@
-"""Runs in MLflow of points and studies: their store, parameters, tags, curves and final numbers."""
+"""Writes runs of points and studies to an MLflow store: parameters, tags, metrics and files."""
 
 import hashlib
 import json
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class LogError(Exception):
-    """Failure to log to MLflow; the message names what is missing there, on one line.
+    """Failure to log to MLflow. Its message has one line and says what was not logged.
 
     `answered`: False if the store is a server that did not answer.
     """
@@ -76,7 +76,7 @@ class KnownRun:
         return run if tracking_uri in (None, run.tracking_uri) else None
 
     def write(self, path: Path) -> None:
-        """Write the file, which others may be reading. Raises LogError."""
+        """Replace the file at once, since other processes may be reading it. Raises LogError."""
         written = path.with_name(f"{path.name}.partial")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -90,8 +90,8 @@ class PointLog:
     """A run that exists in MLflow; `begin` creates a new one.
 
     `timeout`: seconds for which each write is tried again while the store is busy or does not
-    answer; 0 for one try. A write takes about 3 ms, with many writers 50 ms, so workers must not
-    log. Writing the same row twice leaves one row. Methods raise LogError.
+    answer; 0 for one try. A write takes about 3 ms, or 50 ms if there are many writers. Therefore,
+    workers must not log. A row that is logged twice is stored once. Methods raise LogError.
     """
 
     def __init__(self, tracking_uri: str, run_id: str, *, timeout: float = TIMEOUT) -> None:
@@ -213,7 +213,7 @@ def _try(
 
 
 def flat_params(config: Mapping[str, Any]) -> dict[str, str]:
-    """Flatten settings to dotted names; text stays as it is, other values become JSON."""
+    """Return settings by dotted name as texts: a text unchanged, any other value as JSON."""
     flat = flat_settings(config).items()
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in flat}
 
@@ -238,7 +238,9 @@ def is_lost(tracking_uri: str) -> bool:
 
 
 def prepare_store(tracking_uri: str, experiment: str) -> None:
-    """Create the database and the experiment if missing; many processes may do so at once.
+    """Create the database and the experiment if they are missing.
+
+    Many processes may call this at the same time.
 
     Raises SettingError("measurement.mlflow.tracking_uri") if the store cannot be written, is locked
     or cannot be reached, after 10 seconds at most.
