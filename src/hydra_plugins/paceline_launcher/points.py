@@ -1,7 +1,7 @@
-"""Launcher for Hydra that runs several points at a time, each in a process of its own.
+"""Launcher for Hydra that runs several points (training runs) at a time, in processes.
 
-If one of the processes is killed, only its point fails; with joblib's launcher the whole multirun
-would end. A single point at a time runs in the calling process.
+If one of these processes is killed, only the point that it was running fails; with joblib's
+launcher, the whole multirun would end. With `jobs` 1, points run in the calling process.
 """
 
 import sys
@@ -74,7 +74,7 @@ def _run_alone(task: TaskFunction, job: DictConfig) -> Any:
 
 
 def _returned(job: DictConfig, value: object) -> JobReturn:
-    """Return the result of a job that another process ran, as a sweeper expects it."""
+    """Return the result of a job that another process ran, in the form that sweepers expect."""
     returned = JobReturn(overrides=list(job.hydra.overrides.task), hydra_cfg=job)
     returned.return_value, returned.status = value, JobStatus.COMPLETED
     return returned

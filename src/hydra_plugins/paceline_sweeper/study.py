@@ -1,7 +1,8 @@
 """Sweeper for Hydra that runs the points of a study by any launcher.
 
-It expands parameters and grids, leaves out finished points, keeps the order of blocks, and tunes by
-the results of the jobs. Each point is composed only once; the launcher gets its checked settings.
+It expands parameters and grids into points, leaves out points that need not run, keeps the order of
+blocks, and searches hyperparameters by the results of trials. Each point is composed only once; the
+launcher gets its checked settings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class StudySweeper(Sweeper):
-    """`params`: axes of the study, {setting: values}."""
+    """Hydra's sweeper for studies. `params`: axes of the study, {setting: values}."""
 
     def __init__(self, params: Mapping[str, Any] | None) -> None:
         self._params, self._launched = dict(params or {}), 0
@@ -32,9 +33,10 @@ class StudySweeper(Sweeper):
         self._context, self._config = hydra_context, config
 
     def sweep(self, arguments: list[str]) -> bool:
-        """Run the points of a study and collect it, or run the points that `arguments` describe.
+        """Run the points of a study, then collect their records into tables.
 
-        Returns True if every point has a record then.
+        If no study is chosen, only run the points that `arguments` describe. Returns True if no
+        record is missing at the end (see `sweep`).
         """
         from paceline.study.collect import collect
         from paceline.study.compose import hydra_errors
@@ -68,7 +70,7 @@ class StudySweeper(Sweeper):
 
 
 class ComposedPoints:
-    """Takes the place of Hydra's configuration loader, which launchers ask for each job."""
+    """Used in place of Hydra's configuration loader, which launchers ask for settings of jobs."""
 
     def __init__(self, points: "Points") -> None:
         self._values = {point.overrides: dict(point.config.values) for point in points}

@@ -1,4 +1,7 @@
-"""Commands of the command line; `<name>_command.py` declares one as COMMAND."""
+"""Commands of the command line; the module `<name>_command.py` declares `paceline <name>`.
+
+Its constant COMMAND is the declaration.
+"""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
@@ -8,13 +11,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Command:
-    """A command.
+    """Declaration of a command.
 
-    `help`: text in `paceline --help`. `run(options, root)`: what it does, in the repository's root,
-    importing its rooms only then, since torch takes seconds; returns the exit code. `study`:
-    whether it takes STUDY, as `options.study`. `settings`: whether settings may follow, as
-    `options.overrides`. `add_arguments`: adds options of its own. `anywhere`: whether `root` is the
-    working directory, with or without a repository.
+    `help`: text in `paceline --help`. `run(options, root)`: function that carries the command out
+    in the root of the project, and returns the exit code; it imports most of Paceline only when it
+    is called, since torch takes seconds. `study`: True if the command takes an argument STUDY,
+    which becomes `options.study`. `settings`: True if settings may follow, which become
+    `options.overrides`. `add_arguments`: function that adds further options of the command.
+    `anywhere`: True if `root` is the working directory, which need not be a project.
     """
 
     help: str

@@ -67,9 +67,10 @@ def _count(config: "PointConfig", options: argparse.Namespace, root: Path) -> in
 
 
 def count(config: "PointConfig") -> "NetworkSize":
-    """Count the network of a point's model, for images of its data set's shape.
+    """Count the weights, multiply-adds and activations of a point's network, layer by layer.
 
-    Raises SettingError("batch_size") for a size that cannot be one.
+    Images have the shape of the images in the point's data set. Raises SettingError("batch_size")
+    for a batch size that is not a positive whole number.
     """
     from paceline.model.count_layers import count_layers
 
@@ -80,7 +81,7 @@ def count(config: "PointConfig") -> "NetworkSize":
 
 
 def cells(layer: "Layer") -> dict[str, str]:
-    """Return a row of the table in the terminal; all but weights is for one image."""
+    """Return the row of a layer in the table; all numbers but the weights are for one image."""
     return {
         "layer": layer.name or "(itself)",
         ">weights": f"{layer.weights:,}",
@@ -90,7 +91,10 @@ def cells(layer: "Layer") -> dict[str, str]:
 
 
 def totals(size: "NetworkSize", batch_size: int) -> list[str]:
-    """Return lines about a step of `batch_size`, and about servers that share whole tensors."""
+    """Return lines with the sums over all layers, for a step with `batch_size` images.
+
+    A second line tells how evenly servers that store whole tensors share the weights.
+    """
     from paceline.exchange.shard import imbalance
 
     found = [

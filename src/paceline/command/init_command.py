@@ -15,9 +15,9 @@ _CONFIG = Path(paceline.__file__).parent / "conf/config.yaml"
 
 
 def new_project(folder: Path) -> list[Path]:
-    """Write a project into `folder`; return its files, relative to it.
+    """Write a project into `folder`; return the paths of its files, relative to `folder`.
 
-    Raises SettingError("folder") if one of them is there already, before anything is written.
+    If one of these files exists already, raises SettingError("folder") before anything is written.
     """
     files = _files()
     if there := [name for name in files if (folder / name).exists()]:
@@ -33,7 +33,7 @@ def new_project(folder: Path) -> list[Path]:
 
 
 def _files() -> Mapping[str, Path]:
-    """Return what each file of a project is copied from."""
+    """Return, for each file of a new project, the file from which it is copied."""
     found = {
         path.relative_to(_TEMPLATE).as_posix(): path
         for path in _TEMPLATE.rglob("*")

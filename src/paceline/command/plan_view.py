@@ -1,4 +1,7 @@
-"""Views of a plan in the terminal, and the plan as JSON."""
+"""Views of plans in the terminal, and plans as JSON.
+
+A plan chooses, for each block of a network, its layout, recomputation and precision.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -26,7 +29,11 @@ _HALF = 0.5  # efficiency below which another worker is hardly worth it
 def plan_view(
     planned: Sequence[Planned], compared: Sequence[Compared], memory: float
 ) -> Iterator[RenderableType]:
-    """Yield the memory and the plans of all batch sizes, and the choice with its reasons."""
+    """Yield tables of the memory and the plans of all batch sizes, and the choice with reasons.
+
+    `compared`: plans whose whole steps were measured; the first one is the choice. `memory`: limit
+    [bytes].
+    """
     yield "memory of an unchanged step [MB]"
     yield plain_table(_numbers("batch_size", *_PARTS), map(_memory_row, planned))
     yield "time of a step: unchanged, as measured; planned, as predicted by the fastest plan"
@@ -42,7 +49,10 @@ def plan_view(
 
 
 def peak_view(planned: Sequence[Planned], peaks: Sequence[int]) -> Iterator[RenderableType]:
-    """Yield the counted memory of unchanged steps beside the measured, by batch size."""
+    """Yield a table of the counted and the measured peak memory of unchanged steps.
+
+    `peaks`: measured bytes for each batch size in `planned`.
+    """
     rows = list[list[str]]()
     for each, peak in zip(planned, peaks, strict=True):
         counted = each.measured.memory.peak
@@ -53,7 +63,10 @@ def peak_view(planned: Sequence[Planned], peaks: Sequence[int]) -> Iterator[Rend
 
 
 def verified_view(verified: Sequence[VerifiedPlan]) -> Iterator[RenderableType]:
-    """Yield measured beside predicted times, and the rank of the choice, which comes first."""
+    """Yield a table of predicted and measured times of plans, and the rank of the choice.
+
+    `verified`: measured plans; the first one is the choice.
+    """
     compared = differences(verified)
     rows = [
         [
@@ -79,7 +92,7 @@ def verified_view(verified: Sequence[VerifiedPlan]) -> Iterator[RenderableType]:
 
 
 def lemma_view(rows: Sequence[LemmaRow]) -> Iterator[RenderableType]:
-    """Yield a line for each number of workers, and what the columns mean."""
+    """Yield a table with a row for each point, and the meaning of its columns."""
     names = rows[0].point.config.names
     yield f"{names['workload']} on {names['cluster']}, {names['scheme']}"
     columns = ["workers", "batch_size", "R", "alpha", "half from", "at most", "R for half"]
@@ -101,7 +114,11 @@ def as_json(
     verified: Sequence[VerifiedPlan],
     memory: float,
 ) -> str:
-    """Return all batch sizes with their plans, and the shortlist from the choice on."""
+    """Return, as JSON, the plans of all batch sizes and the plans that were measured.
+
+    `compared`: plans whose whole steps were measured, beginning with the choice. `verified`: plans
+    that were measured again, or []. `memory`: limit [bytes].
+    """
     chosen = compared[0]
     content = {
         "memory": memory,
@@ -271,7 +288,7 @@ def _lemma_row(row: LemmaRow) -> list[str]:
 
 
 def _numbers(*names: str) -> list[str]:
-    """Return headings of columns that are set to the right."""
+    """Return headings of columns that are aligned to the right (see `plain_table`)."""
     return [f">{name}" for name in names]
 
 

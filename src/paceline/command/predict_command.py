@@ -45,7 +45,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
 
 
 def _write(options: argparse.Namespace, root: Path) -> Path:
-    """Write the predictions of a study, or of published numbers; return the path."""
+    """Write the predictions for a study or for published numbers to a file; return its path."""
     if options.overrides:
         name = "study" if options.study else "published"
         settings = " ".join(options.overrides)
@@ -94,7 +94,7 @@ def _print_predictions(options: argparse.Namespace, root: Path) -> None:
 
 
 def cells(prediction: "Prediction") -> dict[str, str]:
-    """Return a row of the table in the terminal, with the units in its headings."""
+    """Return the row of a prediction in the table, by heading."""
     point, run = prediction.point, prediction.run
     name, share = run.busiest
     low_to_high = " to ".join(f"{end:,.0f}" for end in prediction.interval or ())

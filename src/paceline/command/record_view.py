@@ -1,4 +1,4 @@
-"""View of one record in the terminal: what was asked, what came out, how to repeat it."""
+"""View of one record in the terminal: its settings, its result, and a command to repeat the run."""
 
 import json
 import re
@@ -26,9 +26,10 @@ _KEY = re.compile(r"[0-9a-f]{2,12}")
 
 
 def find_record(study: str, key: str, root: Path) -> Path:
-    """Return the folder of the one record with a key that begins with `key`; `study` may be `*`.
+    """Return the folder of the record whose key begins with `key`.
 
-    Raises SettingError if there is none, or more than one.
+    `study`: name of the record's study, or `*` for any study. Raises SettingError if there is no
+    such record, or more than one.
     """
     known = sorted(path.name for path in (root / "runs").glob("[!.]*"))
     if study != "*" and study not in {*known, *studies(root)}:
@@ -49,9 +50,9 @@ def find_record(study: str, key: str, root: Path) -> Path:
 
 
 def record_view(folder: Path, root: Path) -> Iterator[RenderableType]:
-    """Yield what a record holds, and how to repeat it by the settings of today.
+    """Yield the content of a record, and a command that repeats its run with conf/ of today.
 
-    Raises SettingError("key") for a record that does not fit.
+    Raises SettingError("key") for an invalid record.
     """
     result = require_fit(folder)
     config = PointConfig(yaml.safe_load((folder / "config.yaml").read_text()))
@@ -66,8 +67,10 @@ def record_view(folder: Path, root: Path) -> Iterator[RenderableType]:
 
 
 def different(config: PointConfig, root: Path) -> dict[str, str]:
-    """Return the settings of a point that differ from the default: files of conf/ that are chosen,
-    then settings with other values than these files have.
+    """Return the settings of a point that differ from the default settings of today.
+
+    First come the groups for which another file of conf/ is chosen, then the settings with other
+    values than in these files.
     """
     usual = composed([], root).names
     chosen = {group: name for group, name in config.names.items() if usual.get(group) != name}
@@ -81,9 +84,10 @@ def different(config: PointConfig, root: Path) -> dict[str, str]:
 
 
 def repeating(config: PointConfig, changes: Mapping[str, str], root: Path) -> str | None:
-    """Return a command that makes a record of the same key in the folder of the study `again`.
+    """Return a command that runs a point again, as a point of the study `again`.
 
-    None if the settings of today lead to another key.
+    `changes`: its settings that differ from the default ones (see `different`). Returns None if
+    with today's files of conf/, these settings have another key.
     """
     for sign in ("", "++"):  # with it, settings that are in no file
         words = [_word(name, value, sign if "." in name else "") for name, value in changes.items()]

@@ -43,7 +43,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
 
 
 def _report(study: str, root: Path) -> Path:
-    """Write tables/, figures and pages of a study; return the path of its page."""
+    """Write tables, figures and the page of a study's report; return the path of the page."""
     from paceline.analysis.analyse import analyse
     from paceline.analysis.exchanges import analyse_exchanges
     from paceline.report.exchange_page import report_exchanges
@@ -62,7 +62,7 @@ def _report(study: str, root: Path) -> Path:
 
 
 def _log(page: Path, records: Path) -> None:
-    """Add the page, as one file, to the run of the study in MLflow, if it has one."""
+    """Add the page as a single file to the study's run in MLflow, if the study has such a run."""
     from paceline.record.tracking.log import log_study_files, study_run
 
     if study_run(records) is None:
@@ -82,7 +82,7 @@ def _write_single(page: Path, file: Path) -> None:
 
 
 def _check(folder: Path) -> int:
-    """Print two lines for each rule of comparison; return 1 if one is broken."""
+    """Print two lines for each rule of comparison; return 1 if the study breaks a rule, else 0."""
     from paceline.analysis.analyse import table_path
     from paceline.analysis.frames import read_table, require
 

@@ -66,7 +66,10 @@ def _compared(a: str, b: str, csv: str | None, root: Path) -> str:
 
 
 def _open(study: str | None, root: Path) -> int:
-    """Open a page, of a study or of all, and print its path; return 1 if there is none yet."""
+    """Open the page of a study, or the front page, in the browser, and print its path.
+
+    Returns the exit code: 1 if the page does not exist yet.
+    """
     import webbrowser
 
     from paceline.command.studies_view import collected_rows

@@ -30,9 +30,9 @@ _HEADINGS = ["study", ">points", "state", ">other code", ">newest", "use (of its
 
 
 def studies_view(root: Path) -> Iterator[RenderableType]:
-    """Yield a table with a row for each study, without composing its points.
+    """Yield a table with a row for each study; the points of studies are not composed, to be fast.
 
-    Records in runs/ count, else those in the tables that were collected.
+    If a study has no records in runs/, the rows in its tables in reports/ count as its records.
     """
     with hydra_errors("study"), composer(root) as compose:
         yield plain_table(_HEADINGS, [_row(study, root, compose) for study in studies(root)])
@@ -62,7 +62,11 @@ def _row(study: str, root: Path, compose: Composer) -> list[str]:
 
 
 def _uses(report: Path) -> str:
-    """Count what the page says to use: `all-reduce 3, one worker 1 (of 5)`."""
+    """Count the situations for which a report says to use a scheme.
+
+    For example, `all-reduce 3, one worker 1 (of 5)`. A situation is the combination of workers,
+    links and so on under which schemes are compared.
+    """
     try:
         uses = [answer.use for answer in answers(read_findings(report))]
     except SettingError:  # it is not analysed
@@ -80,9 +84,10 @@ def age_of(seconds: float) -> str:
 
 
 def _records(root: Path, study: str, seeds: set[int]) -> Sequence[Mapping[str, Any]]:
-    """Return the records of the study's own points in runs/, or the rows of its tables.
+    """Return the results of the study's points in runs/, or if there are none, rows of its tables.
 
-    `seeds`: of these points; those of its tuning are others.
+    `seeds`: seeds of the study's points. Trials of its hyperparameter search have other seeds, and
+    are left out.
     """
     found = [
         result
@@ -93,7 +98,7 @@ def _records(root: Path, study: str, seeds: set[int]) -> Sequence[Mapping[str, A
 
 
 def collected_rows(root: Path, study: str) -> list[Mapping[str, str]]:
-    """Return a row for each point of reports/<study>/: of runs.csv, or of a study of exchanges."""
+    """Return a row for each point in reports/<study>/, from runs.csv or exchanges.csv."""
     for name in ("runs.csv", "exchanges.csv"):
         path = root / "reports" / study / name
         if path.is_file():
@@ -104,7 +109,7 @@ def collected_rows(root: Path, study: str) -> list[Mapping[str, str]]:
 
 
 def running(root: Path, study: str) -> dict[str, Path]:
-    """Return the partial records of a study that a process makes, by key."""
+    """Return the folders of the partial records that processes are now making, by key."""
     found = partial_records(root / "runs" / study)
     return {key: partial for key, partial in found if is_under_way(partial)}
 
@@ -114,7 +119,10 @@ _TIERS = [*MEANINGS, ""]
 
 
 def study_view(study: str, root: Path) -> Iterator[RenderableType]:
-    """Yield what there is of a study; records in runs/ count, else those that were collected."""
+    """Yield the question, the configurations, the state and the conclusions of a study.
+
+    If the study has no records in runs/, the rows in its tables in reports/ count as its records.
+    """
     points = study_points(study, root)
     if not any(point.result for point in points):
         _put_collected(points, collected_rows(root, study))
@@ -140,7 +148,10 @@ def study_view(study: str, root: Path) -> Iterator[RenderableType]:
 
 
 def next_command(study: str, root: Path, *, complete: bool) -> str:
-    """Return the command that comes next for a study. `complete`: every point has a record."""
+    """Return the command that users run next for a study.
+
+    `complete`: True if every point has a record.
+    """
     if not complete:
         return f"paceline sweep {study}"
     page, records = root / "reports" / study / "index.html", (root / "runs" / study)
@@ -151,7 +162,7 @@ def next_command(study: str, root: Path, *, complete: bool) -> str:
 
 
 def _put_collected(points: Points, rows: list[Mapping[str, str]]) -> None:
-    """Give points the results that a table has of them."""
+    """Set the results of points to their rows in a table."""
     results = [
         {**row, **{n: float(row[n]) if row.get(n) else None for n in ("top1", "test_top1")}}
         for row in rows
@@ -187,9 +198,10 @@ def _state(points: Points, shares: Mapping[str, float]) -> list[str]:
 
 
 def decision_table(path: Path) -> Table | None:
-    """Return a table with a row for each scheme, best first in each situation; None without one.
+    """Return a table that compares schemes, the best first in each situation.
 
-    `path`: tables/decision.csv of a report.
+    A situation is the combination of workers, links and so on under which schemes are compared.
+    `path`: tables/decision.csv of a report. Returns None if this file is missing or has no rows.
     """
     if not path.is_file():
         return None

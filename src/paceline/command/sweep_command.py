@@ -47,7 +47,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
 
 
 def print_plan(study: "Study") -> None:
-    """Print the points, their records, and what a sweep would cost."""
+    """Print the points, the status of their records, and the time and memory of a sweep."""
     from paceline.study.progress import finished_results
     from paceline.study.study_point import to_run
     from paceline.study.sweep import to_take_over
@@ -66,7 +66,10 @@ def print_plan(study: "Study") -> None:
 
 
 def _print_points(name: str, points: "Points", others: "Mapping[str, Path]") -> None:
-    """Print these points. `others`: records of other studies that can be copied, by key."""
+    """Print a table of points, and how many of them must run. `name`: words before the numbers.
+
+    `others`: records of other studies that can be copied for these points, by key.
+    """
     from paceline.study.study_point import counts, to_run
 
     print(table(points))
@@ -86,9 +89,10 @@ def table(points: "Points") -> str:
 
 
 def estimate(to_run: "Points", results: "Sequence[Result]", jobs: int) -> str:
-    """Estimate time and memory of `to_run`, with `jobs` points at a time, or call them unknown.
+    """Return words for the time and memory that the points `to_run` need.
 
-    `results`: results of finished points of any study.
+    `results`: results of finished points of any study, from which the need is estimated; without a
+    similar point it is unknown. `jobs`: number of points that run at a time.
     """
     from paceline.study.progress import Costs
 
@@ -105,8 +109,9 @@ def estimate(to_run: "Points", results: "Sequence[Result]", jobs: int) -> str:
 def prepare(study: str, root: Path, overrides: Sequence[str] = ()) -> Path:
     """Prepare every data set that `study` names; return the path `data/<study>.json`.
 
-    This file contains the settings and checksums of the images, so that it changes with them. A
-    DataModule of another package is prepared by the workers and has no checksum.
+    This file contains the settings of the data sets and checksums of their images, so that the file
+    changes when the data change. A LightningDataModule of a user or of another package is prepared
+    by the workers of a run, and has no checksum.
     """
     from paceline.study.study_points import study_points
 

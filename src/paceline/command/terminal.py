@@ -1,4 +1,4 @@
-"""Tables and texts in the terminal."""
+"""Prints tables and texts in the terminal."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ _WIDTH = 200  # of tables where there is no terminal
 
 
 def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Return a table of texts; a column is set to the right if its heading begins with `>`."""
+    """Return a table of texts; columns whose heading begins with `>` are aligned to the right."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in columns:
         side = "right" if heading.startswith(">") else "left"
@@ -31,6 +31,6 @@ def show(parts: Iterable[RenderableType]) -> None:
 
 
 def show_rows(rows: Sequence[Mapping[str, str]]) -> None:
-    """Print rows of texts by the headings of their columns; nothing without a row."""
+    """Print a table of rows, which are texts by heading; print nothing if there are no rows."""
     if rows:
         show([plain_table([*rows[0]], [[*row.values()] for row in rows])])

@@ -277,10 +277,10 @@ def images_per_second(
 
     `step_ends`: for each worker, an array of the times at which its steps ended [seconds since the
     run began]. `warmup_fraction`: share of all steps that is left out at the beginning and again at
-    the end, where workers wait for others. The measured time begins and ends when some worker
-    ends a step. Steps of other workers that are running at these two moments count in part, because
-    workers in lockstep end their steps some milliseconds apart. The result is None if fewer than two
-    steps remain, or if all that remain end at the same time.
+    the end, where workers wait for others. The measured time begins and ends when some worker ends
+    a step. Steps of other workers that run at these two moments count in part, because
+    workers in lockstep end their steps some milliseconds apart. The result is None if fewer than
+    two steps remain, or if all that remain end at the same time.
     """
     ends = np.sort(np.concatenate(step_ends))
     left_out = int(len(ends) * warmup_fraction)
@@ -293,5 +293,5 @@ def images_per_second(
 
 
 def _progress(step_ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the times 0 and `step_ends`, and the number of steps ended at each of these times."""
+    """Return the times 0 and `step_ends`, and the number of steps ended by each of them."""
     return np.concatenate([[0.0], step_ends]), np.arange(len(step_ends) + 1.0)

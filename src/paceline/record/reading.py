@@ -56,7 +56,7 @@ def require_fit(folder: Path) -> Result:
 
 
 def record_version(folder: Path) -> int | None:
-    """Return a number that changes when the record in `folder` is replaced; None if it is missing."""
+    """Return a number that changes when the record is replaced; None if it is missing."""
     try:
         return (folder / "result.json").stat().st_mtime_ns
     except FileNotFoundError:

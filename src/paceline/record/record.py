@@ -85,7 +85,7 @@ class PartialRecord:
         self._lock.release()
 
     def discard(self) -> None:
-        """Remove the unfinished record, except a complete checkpoint, from which a run can resume."""
+        """Remove the unfinished record, except a complete checkpoint to resume from."""
         clear(self.folder)
         self._lock.release()
 

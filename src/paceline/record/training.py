@@ -32,7 +32,8 @@ class Training:
     value` the largest absolute value of its elements; None for no limit. `ema_decay`: factor by
     which the moving average of the weights decays in each `lr_reference_batch_size` images of all
     workers; the average is evaluated as well; None for no average. `initial_weights`: file with the
-    weights at the beginning; None for random ones. `checkpoint_seconds`: real time between checkpoints; None for no checkpoints.
+    weights at the beginning; None for random ones. `checkpoint_seconds`: real time between
+    checkpoints; None for no checkpoints.
     """
 
     epochs: Positive

@@ -1,7 +1,7 @@
 """Signals by which a scheduler that is about to end a run, or a user, asks for a checkpoint.
 
-The launcher receives them and touches a file in the partial record, which the processes on all
-nodes look at.
+The process that launched the run receives these signals. It then touches a file in the partial
+record, whose time the processes on all nodes check regularly.
 """
 
 import signal
@@ -23,10 +23,11 @@ _PATIENCE = 20.0  # s to wait for a checkpoint before ending; Slurm kills after 
 
 @contextmanager
 def asked_by_signals(point: Point, record: Path) -> Generator[None]:
-    """Ask for a checkpoint at SIGUSR1, SIGUSR2 and SIGTERM; SIGTERM then ends the process.
+    """Ask for a checkpoint when SIGUSR1, SIGUSR2 or SIGTERM arrives, inside of the context.
 
-    A handler that a signal had before, such as that of a queue, is called after the checkpoint.
-    Does nothing for a point without checkpoints, or outside of the main thread.
+    If the signal had a handler before, such as that of a queue, this handler is called after the
+    checkpoint; else SIGTERM ends the process then. Does nothing for a point without checkpoints, or
+    outside of the main thread.
     """
     main = threading.current_thread() is threading.main_thread()
     if point.training.checkpoint_seconds is None or not main:
@@ -57,7 +58,7 @@ def asked_by_signals(point: Point, record: Path) -> Generator[None]:
 
 
 def when_asked(record: Path) -> int:
-    """Return the time of the last request [nanoseconds since 1970]; 0 if there was none."""
+    """Return the time of the last request for a checkpoint [nanoseconds since 1970], or 0."""
     try:
         return (record / CHECKPOINTS / ASKED).stat().st_mtime_ns
     except FileNotFoundError:
@@ -65,6 +66,9 @@ def when_asked(record: Path) -> int:
 
 
 def leave_signals_to_launcher() -> None:
-    """Ignore these signals in this process; some schedulers signal all processes of a job."""
+    """Ignore the signals that ask for a checkpoint.
+
+    Processes other than the launcher do so, because some schedulers signal all processes of a job.
+    """
     for each in _ASKING:
         signal.signal(each, signal.SIG_IGN)

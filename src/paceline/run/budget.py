@@ -1,4 +1,7 @@
-"""Budget of a point before it runs, and the messages of its split workers."""
+"""Budget of a point (the length of its run in samples and steps), known before the run.
+
+Also the messages inside of split workers on a modelled cluster.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -20,9 +23,10 @@ from paceline.timing.workload import OWN
 class Budget:
     """Length of a run.
 
-    `samples`: samples of all workers, rounded up to whole rounds of the scheme. `num_steps`: number
-    of steps of all workers together. `thresholds`: numbers of samples after which snapshots of the
-    weights are kept.
+    `samples`: samples of all workers, rounded up to whole rounds of the scheme (a round is the
+    number of batches of which a run takes a multiple). `images_per_update`: number of images in one
+    update of the weights. `num_steps`: number of steps of all workers
+    together. `thresholds`: numbers of samples after which snapshots of the weights are kept.
     """
 
     samples: int
@@ -58,10 +62,12 @@ def budget_of(point: Point, num_train: int) -> Budget:
 def split_step_of(
     point: Point, module: Callable[[], Any], image_shape: Callable[[], Sequence[int]]
 ) -> SplitStep | None:
-    """Return the messages of a split worker's step on a modelled cluster; None without a split.
+    """Return the messages inside of a worker that is split into processes, in one step.
 
-    They follow from the layers of the workload, or from the trained network; `module` and
-    `image_shape` are called only then. Raises SettingError for a network that cannot be split.
+    The cluster must be a modelled one. The messages follow from the layers of the workload, or if
+    the workload is `own`, from the trained network; only then are `module` and `image_shape`
+    called. Returns None if workers are not split. Raises SettingError for a network that cannot be
+    split.
     """
     sharding = point.sharding
     if sharding.shards == 1:

@@ -1,4 +1,4 @@
-"""Checks of modules from outside the project, before they train for hours."""
+"""Checks modules of users and other packages, before they train for hours."""
 
 import math
 from typing import Any
@@ -27,7 +27,8 @@ _PLACES = {
 def check_batch_hooks(module: Any, setting: str) -> None:
     """Raise SettingError(`setting`) for a module that overrides a hook which changes batches.
 
-    The Trainer gets no data module, and does not evaluate, so that it would not call such hooks.
+    Such a hook would not be called for every batch, because the Trainer gets no data module, and
+    does not evaluate.
     """
     for hook in _HOOKS:
         if is_overridden(hook, module, parent=DataHooks):
@@ -38,9 +39,9 @@ def check_batch_hooks(module: Any, setting: str) -> None:
 def rehearse(module: Any, data: PlacedData) -> None:
     """Score a few images of each part of the data, without changing any random state.
 
-    `module`: not trained yet, on the CPU. Raises SettingError("data") for a part without pairs of
-    images and labels, and SettingError("model") for a module that does not map images to logits or
-    changes batches by hooks.
+    `module` must be on the CPU, and not trained yet. Raises SettingError("data") for a part of the
+    data that does not consist of pairs of images and labels, and SettingError("model") for a module
+    that does not map images to logits, or that changes batches by hooks.
     """
     check_batch_hooks(module, "model")
     before = random_state()
@@ -81,10 +82,11 @@ def _rehearse(module: Any, images: Tensor, labels: Tensor) -> None:
 class HeededSettings(Callback):
     """Callback that refuses a module whose optimizer ignores the settings `training.*`.
 
-    A sweep over a learning rate that the module ignores would compare equal runs. Options that the
-    optimizer lacks (Adam has no momentum) and a corrected momentum are not checked. If there are
-    several groups of weights, one of them must have the set value. A resumed run must not use this
-    callback, because its options have changed since the beginning.
+    Without this check, a sweep over a learning rate that the module ignores would compare equal
+    runs. Options that the optimizer lacks (Adam has no momentum) are not checked, and a momentum
+    that is corrected for staleness neither. If there are several groups of weights, one of them
+    must have the set value. A resumed run must not use this callback, because a schedule may have
+    changed the options of its optimizer since the beginning.
     """
 
     def __init__(self, training: Training) -> None:

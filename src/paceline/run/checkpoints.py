@@ -1,4 +1,4 @@
-"""Writes the checkpoints of training processes, as Lightning's, and of servers."""
+"""Writes the checkpoint files of training processes (in Lightning's format) and of servers."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -24,10 +24,11 @@ _LOOK_SECONDS = 0.25  # between two looks for a request
 
 
 class CheckpointFiles:
-    """Checkpoint files of one process; each of `num_processes` processes writes its own.
+    """Checkpoint files of one process; each of the `num_processes` processes of a run has its own.
 
     `record`: folder of the partial record. `name`: name of the process. `before`: the file from
-    which the process resumes, or None. `written`, `resumes`: counts over the whole run.
+    which the process resumes; None if it begins anew. `written`: number of checkpoints since the
+    beginning of the run. `resumes`: how often the run was resumed.
     """
 
     def __init__(self, record: Path, name: str, num_processes: int) -> None:
@@ -38,7 +39,9 @@ class CheckpointFiles:
         self.resumes = before.resumes + 1 if before else 0
 
     def write(self, save: Callable[[Path], object], samples: int) -> None:
-        """Write a file by `save`; the last process to do so marks the checkpoint as complete.
+        """Write this process's file of the next checkpoint by calling `save`.
+
+        The last process of the run that writes its file marks the checkpoint as complete.
 
         `samples`: number of samples of all workers, as far as this process knows.
         """
@@ -64,8 +67,9 @@ class ServerCheckpoints(CheckpointFiles):
 class Checkpoints(Callback):
     """Callback that writes a checkpoint every `training.checkpoint_seconds`, and on request.
 
-    `record`: folder of the partial record. `clock` is stopped while a checkpoint is written.
-    `files`: files of this process. If workers are real processes, all of them stop for it.
+    `record`: folder of the partial record. `clock`: the training clock, which is stopped while a
+    checkpoint is written. `files`: the checkpoint files of this process. If workers are real
+    processes, all of them stop to write a checkpoint.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Measures the time in which real processes sum vectors, with several collectives by turns."""
+"""Measures how long real processes take to sum vectors by several collectives, in turns."""
 
 import random
 import tempfile
@@ -19,9 +19,9 @@ from paceline.exchange.group_wire import GroupWire, socket_bytes
 from paceline.exchange.node import workers_of_a_node
 from paceline.exchange.process_group import join, leave
 
-# Before each measured message a process fills its caches with other data, as a training step does,
-# and sleeps, as if it waited for an accelerator. Without this pause caches are warm and no thread
-# sleeps, and gloo's all-reduce of 30 KB takes a fifth of the time.
+# Before each measured exchange a process fills its caches with other data, as a training step does,
+# and sleeps, as if it waited for an accelerator. Without this pause, caches are warm and no thread
+# sleeps; then gloo's all-reduce of 30 KB takes only a fifth of the time.
 PAUSE = 0.01  # seconds at most; each pause is random, so that workers do not begin together
 _OTHER = torch.zeros(16 * 2**20, dtype=torch.uint8)
 _MOST_ROUNDS = 10  # repetitions of a small vector in each turn
@@ -38,9 +38,10 @@ class Asked(NamedTuple):
 class Carried(NamedTuple):
     """One exchange, observed by one worker.
 
-    `began`, `ended`: times on the clock of the machine. `sent`, `received`: bytes of messages,
-    which are not counted for the collective `native`. `by_kernel`: bytes (sent, received) on all
-    connections, with headers. `rounds`: bytes (sent, received) of each round of the schedule.
+    `began`, `ended`: times on the clock of the machine [seconds]. `sent`, `received`: bytes of this
+    worker's messages; 0 for the collective `native`, whose messages are not visible. `by_kernel`:
+    bytes (sent, received) on all connections including headers, as the kernel counts them.
+    `rounds`: bytes (sent, received) of each round of the collective's schedule.
     """
 
     began: float
@@ -53,12 +54,12 @@ class Carried(NamedTuple):
 
 @dataclass(frozen=True)
 class Exchanged:
-    """Measurement of an exchange.
+    """Measurement of one request, by all workers or (in `exchange_by_turns`) by one.
 
     `seconds`: for each turn, the time from the arrival of the last worker until a worker has the
-    sum, averaged over workers and repetitions. `sent`, `received`: bytes of all workers in one
-    exchange, counted in the messages, or for `native` in the kernel. `formula`: bytes that all
-    workers send according to the collective's own formula.
+    sum, averaged over workers and repetitions. `sent`, `received`: bytes of the workers in one
+    exchange, counted in the messages, or for the collective `native` by the kernel. `formula`:
+    bytes that the workers send according to the collective's own formula.
     """
 
     seconds: list[float]
@@ -70,9 +71,10 @@ class Exchanged:
 def measure_exchanges(
     cluster: AbstractCluster, workers: int, asked: Sequence[Asked], turns: int
 ) -> list[Exchanged]:
-    """Start processes that carry out all requests in `asked`, one after the other, in each turn.
+    """Start `workers` processes that carry out the requests `asked`; return their measurements.
 
-    Raises ProcessFailure if a process fails, or waits too long for another.
+    In each of `turns` turns, all requests are carried out one after the other. Raises
+    ProcessFailure if a process fails, or waits too long for another process.
     """
     target = f"{exchange_by_turns.__module__}:{exchange_by_turns.__name__}"
     with tempfile.TemporaryDirectory() as folder:
@@ -90,7 +92,10 @@ def _of_all(workers: Sequence[Exchanged]) -> Exchanged:
 def exchange_by_turns(
     asked: Sequence[Asked], turns: int, timeout_seconds: float
 ) -> list[Exchanged]:
-    """Act as one worker; return the seconds and this worker's bytes of each request."""
+    """Act as one worker of `measure_exchanges`.
+
+    Returns, for each request, the seconds and the bytes of this worker.
+    """
     torch.set_num_threads(1)
     join(timeout_seconds, "cpu")
     by_nodes = any(collective(each.collective).needs_nodes for each in asked)
@@ -106,9 +111,10 @@ def exchange_by_turns(
 
 
 def carry_out(name: str, vector: torch.Tensor, per_node: int | None, pause: float = 0) -> Carried:
-    """Sum `vector` over all processes, which must all call this; return times and bytes.
+    """Sum `vector` over all processes by the collective `name`; return times and bytes.
 
-    `pause`: longest pause before the exchange [seconds].
+    All processes must call this. `per_node`: workers on each node, or None if the collective does
+    not depend on nodes. `pause`: longest pause before the exchange [seconds].
     """
     wire = GroupWire(workers_per_node=per_node)
     dist.barrier()
@@ -125,10 +131,11 @@ def carry_out(name: str, vector: torch.Tensor, per_node: int | None, pause: floa
 
 
 def since_the_last(begun: Sequence[float], ended: Sequence[float]) -> list[float]:
-    """Return the mean seconds from the arrival of the last worker until a worker has the sum.
+    """Return the seconds of each round, from the arrival of the last worker until the sum is there.
 
-    `begun`, `ended`: times at which this worker began and ended each round. All processes must call
-    this, on one machine, because they compare times.
+    The end is the mean over workers of the time at which a worker has the sum. `begun`, `ended`:
+    times at which this worker began and ended each round. All processes must call this. They must
+    run on one machine, because the times of their clocks are compared.
     """
     own = torch.tensor([begun, ended], dtype=torch.float64)
     stamps = [torch.empty_like(own) for _ in range(dist.get_world_size())]

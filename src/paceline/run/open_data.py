@@ -1,6 +1,6 @@
-"""Opens the data of a point: the project's own, or a LightningDataModule.
+"""Opens the data of a point: one of Paceline's data sets, or a user's LightningDataModule.
 
-A module's data set is read in the project's order of data.
+The order in which samples are drawn is always Paceline's, also for a LightningDataModule.
 """
 
 import time
@@ -37,10 +37,10 @@ _POLL_SECONDS = 0.1
 
 
 def open_data(data: Any, reading: Reading) -> PlacedData:
-    """Open one of the project's data sets or any LightningDataModule.
+    """Open one of Paceline's data sets or any LightningDataModule.
 
-    Raises SettingError("batch_size") if it exceeds a worker's share of the images, and
-    SettingError("data.store") for a store that the data do not have.
+    Raises SettingError("batch_size") if the batch size exceeds a worker's share of the images, and
+    SettingError("data.store") for a kind of store that is not possible with these data.
     """
     opened = _open_images if isinstance(data, AbstractImageData) else _open_module
     return PlacedData(*opened(data, reading))
@@ -51,7 +51,8 @@ def _open_images(
 ) -> tuple["TrainingImages", Reading, list[Pass]]:
     """Return the training images, and the passes over validation, curve and test images.
 
-    Nothing else may refer to the training images: they are freed when a share is held.
+    Only the returned object refers to the training images, so that they are freed when it copies a
+    share of them into memory (see `hold`).
     """
     splits = data.load()
     decoded = reading.placement.store == "decoded_each_time"
@@ -70,7 +71,7 @@ def _open_images(
 
 
 class TrainingImages(AbstractTrainingSet):
-    """Training images of one of the project's data sets, which are read from `samples`."""
+    """Training images of one of Paceline's data sets. Batches are read from `samples`."""
 
     def __init__(
         self,
@@ -122,8 +123,8 @@ def _open_module(module: Any, reading: Reading) -> tuple["ModuleItems", Reading,
     """Open a DataModule by the data set, `collate_fn` and `num_workers` of its training loader.
 
     Batches are (images, labels). Raises SettingError("data") for a module without a map-style
-    training set or with hooks that change batches, and SettingError("data.store") for one that
-    cannot be mapped or held.
+    training set, or with hooks that change batches. Raises SettingError("data.store") for the store
+    `mapped`, since a module has no prepared file.
     """
     if not hasattr(module, "train_dataloader"):
         raise SettingError("data._target_", f"{type(module).__name__} is no LightningDataModule")
@@ -171,7 +172,7 @@ def _prepare(module: Any) -> None:
 
 
 def _curve_loader(module: Any, number: int | None) -> DataLoader | None:
-    """Return a loader of `number` of the module's validation images; None stands for all."""
+    """Return a loader of `number` of the module's validation images; None if `number` is None."""
     if number is None:
         return None
     loader = module.val_dataloader()
@@ -189,11 +190,12 @@ def _like(loader: DataLoader, dataset: Any, **options: Any) -> DataLoader:
 
 
 class ModuleItems(AbstractTrainingSet):
-    """Items of a module's training set, read through its loader's `collate_fn`.
+    """Items of a module's training set; batches are made by its loader's `collate_fn`.
 
-    Held items stay as they were when they were read. Raises SettingError("data.store") for items
-    that cannot be held: items that are not tensors of one shape, and items that a random transform
-    changes each time, because they would be the same in every epoch.
+    Items that are held (copied into memory, see `hold`) stay as they were when they were read.
+    Raises SettingError("data.store") for items that cannot be held: items that are not tensors of
+    one shape, and items that a random transform changes each time, because held ones would be the
+    same in every epoch.
     """
 
     def __init__(self, loader: DataLoader) -> None:

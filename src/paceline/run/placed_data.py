@@ -1,4 +1,4 @@
-"""Placement of a training set: what this process holds, and how batches come to its worker."""
+"""Placement of a training set: which samples this process holds, how batches reach its worker."""
 
 import sys
 import time
@@ -27,9 +27,11 @@ Pass = Callable[[], Iterable[Any]]  # starts a new pass over (images, labels)
 class Reading:
     """Settings by which a run reads its data.
 
-    `batch_size`: images per worker and step. `dtype`: type of image values. `worker`: worker of
-    this process; None if one process draws batches for all workers. `curve_images`: number of
-    validation images on which all snapshots except the last are scored; None for all images.
+    `batch_size`: images per worker and step. `evaluation_batch_size`: images that are scored at a
+    time. `placement`: where samples are held, and how they move among workers. `dtype`: type of
+    image values. `worker`: worker of this process; None if one process draws batches for all
+    workers. `curve_images`: number of validation images on which all snapshots except the last are
+    scored; None for all validation images.
     """
 
     num_workers: int
@@ -61,7 +63,7 @@ class IndexedBatches(SizedBatches, Protocol):
 
 
 class AbstractTrainingSet(ABC):
-    """Training samples. `share`: those in the memory of this process; None before `hold`."""
+    """Training samples. `share`: the samples that `hold` has copied into memory, or None."""
 
     share: Share | None = None
 
@@ -93,10 +95,10 @@ class AbstractTrainingSet(ABC):
 class PlacedData:
     """Data of a run, read by `reading`.
 
-    `validation()`, `curve()` and `test()` start a new pass over (images, labels); `curve()` yields
-    the validation images on which all snapshots except the last are scored. `traffic`: order of the
-    data, and how they move among workers. Raises SettingError("batch_size") if it exceeds a
-    worker's share.
+    `validation()`, `curve()` and `test()` start a new pass over batches (images, labels) of these
+    parts; `curve()` has the validation images on which all snapshots except the last are scored.
+    `traffic`: order in which samples are drawn, and how they move among workers. Raises
+    SettingError("batch_size") if the batch size exceeds a worker's share of the images.
     """
 
     def __init__(
@@ -127,7 +129,10 @@ class PlacedData:
     def train(
         self, worker: int, num_batches: int, begin: Callable[[], None] = lambda: None
     ) -> SizedBatches:
-        """Return the first batches of a worker; `begin()` is called after each exchange."""
+        """Return the first `num_batches` batches of a worker.
+
+        `begin()` is called each time after processes have exchanged samples.
+        """
         if self._feed is not None:
             return _FedBatches(num_batches, self.batch, self._feed, self.traffic, begin)
         batches = self._training.batches(self.traffic.order, worker, num_batches)
@@ -140,7 +145,7 @@ class PlacedData:
         return self._indexed(worker)[n]
 
     def _hold(self, order: AbstractOrder) -> None:
-        """Copy into memory the samples that the worker of this process draws from memory."""
+        """Copy the samples that this process draws from memory into its memory."""
         worker, draws = self._reading.worker, self._feed is None or self._feed.is_first
         if isinstance(order, PartitionedOrder) and worker is not None:
             self._training.hold(order.share(worker, 0), order.members - 1)
@@ -149,7 +154,10 @@ class PlacedData:
 
 
 class _ShuffledBatches(AbstractBatches):
-    """Batches of a worker that exchanges its samples with others when a period begins."""
+    """Batches of a worker that exchanges samples with other workers when a period begins.
+
+    In each period, a worker draws from another share of the training set.
+    """
 
     def __init__(
         self,
@@ -169,7 +177,10 @@ class _ShuffledBatches(AbstractBatches):
         self._exchange = SampleExchange(range(first, first + members))
 
     def beginning_at(self, first: int) -> Iterator[Any]:
-        """Iterate from batch `first` on, which may lie in a later period than the held samples."""
+        """Yield the batches from number `first` on.
+
+        This batch may belong to a later period than the samples that the worker holds.
+        """
         period = 0
         for n in range(first, len(self)):
             if (next_period := self._traffic.order.period(n)) != period:

@@ -1,4 +1,4 @@
-"""Uses Lightning without its messages, files, profiler and signal handlers."""
+"""Makes Lightning train without its messages, files, profiler and signal handlers."""
 
 import logging
 import signal

@@ -1,4 +1,4 @@
-"""Run of one point, from its settings to its record."""
+"""Runs one point (one training run), from its settings to its record."""
 
 import json
 import shutil
@@ -32,7 +32,11 @@ _SWEEP_SECONDS = 8  # how long a point of a sweep tries to log; the sweep logs t
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a run. `folder`: its record. `unlogged`: why MLflow lacks the record, or None."""
+    """Outcome of a run.
+
+    `folder`: folder of its record. `result`: content of the record's result.json. `unlogged`: the
+    reason why MLflow does not have the record; None if it has, or if the point is not logged.
+    """
 
     folder: Path
     result: Result
@@ -42,10 +46,10 @@ class Outcome:
 def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
     """Train the point and write its record; the failure of a process is a recorded result.
 
-    Raises SettingError, without a record, if a setting is invalid. In a sweep, a point whose
-    process was killed resumes at its latest checkpoint, an invalid setting that only the processes
-    can detect is recorded as a failure, and MLflow's store is neither prepared nor waited for: the
-    sweep logs missing records at its end.
+    Raises SettingError, and writes no record, if a setting is invalid. A sweep differs in three
+    ways: A point whose process was killed resumes at its latest checkpoint. An invalid setting that
+    only the processes can detect is recorded as a failure. MLflow's store is neither prepared here,
+    nor waited for long, because the sweep logs missing records at its end.
     """
     point.check_packages()
     if not in_sweep:
@@ -74,7 +78,10 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
 
 
 def _begin_checkpoints(point: Point, folder: Path) -> None:
-    """Print that the point is resumed, or why its checkpoint cannot be used."""
+    """Prepare the folder of checkpoints.
+
+    Prints that the point resumes at a checkpoint, or why the checkpoint there cannot be used.
+    """
     key = point.config.key
     if point.training.checkpoint_seconds is None and not has_checkpoint(folder):
         return
@@ -87,7 +94,10 @@ def _begin_checkpoints(point: Point, folder: Path) -> None:
 
 
 def prepare_data(data: Target) -> AbstractImageData | None:
-    """Verify or download the data; return None for a user's DataModule, which workers prepare."""
+    """Check that the data are complete, or download them, and return them.
+
+    Returns None for a user's LightningDataModule, which the workers prepare.
+    """
     if not data.is_ours:
         return None
     images = data.build()
@@ -130,9 +140,11 @@ def _train(
 
 
 def _run(point: Point, folder: Path, task: Task, *, again: bool) -> list[Any]:
-    """Run the processes; with `again`, restart them at their checkpoint if one is killed.
+    """Run the processes of a point and return what each of them returns.
 
-    Raises ProcessFailure if no checkpoint was written since the last start.
+    With `again`, if a process is killed, all processes are started again from the latest
+    checkpoint, provided that it was written since the last start. Any other failure of a process
+    raises ProcessFailure.
     """
     begun = -1
     while True:
@@ -168,7 +180,7 @@ def observed_by(point: Point, returned: list[Any]) -> Observed:
 
 
 def _about(point: Point, started: float, training_started: float | None) -> Result:
-    """Return the fields of a result that a failed point has as well."""
+    """Return the fields that all results have, also those of failed points."""
     return {
         "status": "",
         "reason": "",

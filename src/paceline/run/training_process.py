@@ -1,4 +1,7 @@
-"""Processes of a point: each trains until the end of the budget and evaluates, or is a server."""
+"""The processes of a point's run: training processes and servers.
+
+A training process trains until the end of the budget, then scores the snapshots that it has kept.
+"""
 
 import os
 import resource
@@ -45,9 +48,10 @@ from paceline.timing.pace import give_way
 
 
 def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
-    """Act as a worker or a server of `point`, by rank, and report the observations.
+    """Act as a worker or a server of `point`, and return a report of the observations.
 
-    The first ranks are workers. `folder`: folder of the partial record.
+    The rank of the process decides: the first ranks are workers, the last ones servers. `folder`:
+    folder of the partial record.
     """
     silence()
     if point.training.checkpoint_seconds is not None:
@@ -96,7 +100,7 @@ class TrainingProcess:
         self._built = time.time()
 
     def run(self) -> TrainingReport:
-        """Train, evaluate, and report the observations.
+        """Train, score the snapshots, and return a report of the observations.
 
         Raises SettingError before training if module and data cannot be evaluated.
         """
@@ -231,9 +235,11 @@ class TrainingProcess:
         return group.get("initial_lr", group["lr"]) * rule.factor(rule.warmup_samples)
 
     def _evaluate(self, report: TrainingReport) -> None:
-        """Score this process's snapshots; if it has the last one of the run, also on the test set.
+        """Score the snapshots that this process has, and add the scores to `report`.
 
-        If `save_weights` is set, the last snapshot, or its moving average, becomes weights.pt.
+        The last snapshot of the run is also scored on the test set. If `save_weights` is set, its
+        weights are saved as weights.pt. If the run has a moving average of the weights, it is saved
+        in their place.
         """
         snapshots, data = self._strategy.finish(), self._data
         evaluation = Evaluation(self._module, self._strategy.held_weights, self._device)

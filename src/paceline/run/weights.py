@@ -1,4 +1,4 @@
-"""Saves trained weights as a file for plain torch, and loads them as initial weights."""
+"""Saves trained weights to a file that plain torch can load, and loads initial weights from it."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from paceline.model.filling import FILLING
 
 
 def save_weights(module: LightningModule, path: Path) -> None:
-    """Save the state_dict of a Classifier's network, or of another module."""
+    """Save the state_dict of the network in a Classifier; of any other module, save its own."""
     network = _network_of(module)
     held = {name: value for name, value in network.state_dict().items() if name != FILLING}
     weights = {name: value.detach().cpu().clone() for name, value in held.items()}

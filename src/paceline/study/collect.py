@@ -1,4 +1,4 @@
-"""Tidy tables of a study, `reports/<study>/`, collected from its records."""
+"""Collects the records of a study into tables in `reports/<study>/`."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -17,9 +17,10 @@ from paceline.study.study_points import STRONG, Study
 def collect(study: Study) -> Path:
     """Write runs.csv, tuning.csv, study.json and the archive of the records; return their folder.
 
-    runs.csv has the points that the study names today, in its order. Trials of its hyperparameter
-    search are only in tuning.csv and in the archive. Records of other settings in the same folder
-    are only listed in study.json. At least one point must have a record.
+    runs.csv has a row for each point with a record, in the order in which the study's file now
+    names the points. Trials of its hyperparameter search are only in tuning.csv and in the archive.
+    Records in the study's folder of runs/ that belong to no point and no trial are only listed in
+    study.json. At least one point must have a record.
     """
     name, points = study.points[0].config.study, study.with_repeats()
     folder = study.root / "reports" / name
@@ -38,7 +39,10 @@ def collect(study: Study) -> Path:
 
 
 def num_of_other_code(records: Iterable[Row]) -> int:
-    """Count the records, or rows of a table of them, made by a different version of the code."""
+    """Return how many records were made by a different version of the code.
+
+    `records`: results of records, or the rows of runs.csv.
+    """
     digest = source_digest()
     return sum(record["source_digest"] != digest for record in records if "source_digest" in record)
 

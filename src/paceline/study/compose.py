@@ -1,4 +1,7 @@
-"""Composition of points' configurations from conf/ and settings as on the command line."""
+"""Composes the configurations of points from files in conf/ and from overrides.
+
+An override is a setting as on the command line, such as workers=2.
+"""
 
 import re
 from collections.abc import Generator, Mapping, Sequence
@@ -35,7 +38,7 @@ OmegaConf.register_new_resolver("times", lambda number, by: number * by, replace
 
 
 def composed(overrides: Sequence[str], root: Path) -> PointConfig:
-    """Compose a point's configuration. `root`: folder of conf/ and experiments/.
+    """Return the configuration of a point. `root`: folder that has conf/ and experiments/.
 
     Raises SettingError for unknown settings.
     """
@@ -44,14 +47,16 @@ def composed(overrides: Sequence[str], root: Path) -> PointConfig:
 
 
 class Swept(NamedTuple):
-    """Configuration of one combination of swept values. `swept`: these values by setting."""
+    """Configuration for one combination of swept values. `swept`: these values, by setting."""
 
     swept: Mapping[str, str]
     config: PointConfig
 
 
 def composed_each(overrides: Sequence[str], root: Path) -> list[Swept]:
-    """Compose a configuration for each combination of swept values, such as workers=1,2.
+    """Return a configuration for each combination of the values that overrides list.
+
+    For example, workers=1,2 seed=1,2 gives four configurations.
 
     Raises SettingError for unknown settings.
     """
@@ -71,10 +76,10 @@ def parsed(overrides: Sequence[str]) -> list[Override]:
 
 
 def jobs_of(axes: Sequence[Override]) -> list[list[str]]:
-    """Return the overrides of each combination of the values that `axes` sweep.
+    """Return the overrides of each combination of the values that `axes` list.
 
-    The first axis changes most slowly. If two axes have the same setting, the values of the later
-    one are used, in the place of the first.
+    An axis is an override with one or several values. The value of the first axis changes most
+    slowly. If two axes have the same setting, the later one counts, at the position of the first.
     """
     texts = dict[str, list[str]]()
     for axis in axes:
@@ -93,7 +98,7 @@ def jobs_of(axes: Sequence[Override]) -> list[list[str]]:
 class Composed(NamedTuple):
     """Settings of a point before interpolations are resolved, without Hydra's own settings.
 
-    `choices`: name of the chosen file of each group.
+    `choices`: for each group of conf/, the name of the file that is chosen.
     """
 
     cfg: DictConfig
@@ -126,7 +131,8 @@ def _escaped(found: re.Match[str]) -> str:
 class Composer:
     """Composes configurations, five times as fast as Hydra, which reads all files each time.
 
-    A configuration that differs from an earlier one only in values is made from a copy of that.
+    A configuration that differs from an earlier one only in values of settings is made from a copy
+    of the earlier one.
     """
 
     def __init__(self, search: str) -> None:
@@ -162,7 +168,7 @@ class Composer:
         )
 
     def _is_value(self, override: Override, among: Sequence[Override]) -> bool:
-        """Return True if an override sets a single value that no other override touches."""
+        """Return True if `override` only changes one value that no other override changes."""
         key = override.key_or_group
         plain = override.type == OverrideType.CHANGE and override.package is None
         if not plain or key in self._choices or isinstance(override.value(), dict | list):
@@ -197,7 +203,7 @@ def _resolve_hydra(cfg: DictConfig | ListConfig) -> None:
 
 @contextmanager
 def hydra_errors(setting: str) -> Generator[None]:
-    """Turn Hydra's errors inside into SettingErrors, see `as_setting_error`."""
+    """Raise SettingError in place of errors of Hydra inside; see `as_setting_error`."""
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:
@@ -205,7 +211,10 @@ def hydra_errors(setting: str) -> Generator[None]:
 
 
 def as_setting_error(error: Exception, setting: str) -> SettingError:
-    """Translate an error of Hydra. `setting`: the name to use if Hydra reports none."""
+    """Return a SettingError for an error of Hydra or OmegaConf.
+
+    `setting`: name of the setting that is wrong, in case the error does not tell it.
+    """
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, name = error.missing_cfg_file.rpartition("/")
         meant, known = did_you_mean(name, error.options), ", ".join(error.options)

@@ -1,4 +1,7 @@
-"""Measures the exchanges of a study that have no record yet."""
+"""Runs a study of exchanges: measures how long workers take to sum vectors by a collective.
+
+Points of the study that have a record already are not measured again.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -25,19 +28,19 @@ _OWN = ("scheme.collective", "workers", "exchange.megabytes", "cluster")  # axes
 
 
 class _Point(NamedTuple):
-    """A point of the study, untyped and typed."""
+    """A point of the study: `point` knows its record, `exchange` has its checked settings."""
 
     point: StudyPoint
     exchange: ExchangePoint
 
 
 def exchange_study(study: str, root: Path, overrides: Sequence[str], predict: Predict) -> Path:
-    """Measure the exchanges that have no record; return reports/<study>/exchanges.csv.
+    """Measure the exchanges that have no record; return the path reports/<study>/exchanges.csv.
 
-    The table has a row for each turn, and one for a failed exchange, of the points that `overrides`
-    ask for and of the study's own points with a record. `predict` returns the seconds that a cost
-    model expects, or None. Raises SettingError for an invalid setting of any point, before the
-    first process starts.
+    This table has a row for each turn of an exchange, and one row for a failed exchange. It has all
+    points that the study with `overrides` consists of, and those points of the study without
+    overrides that have a record. `predict` returns the seconds that a cost model expects, or None.
+    Raises SettingError for an invalid setting of any point, before the first process starts.
     """
     points = _points(study, root, overrides)
     tell_unfit(each.point.folder for each in points)
@@ -55,7 +58,10 @@ def _points(study: str, root: Path, overrides: Sequence[str]) -> list[_Point]:
 
 
 def _groups(points: Sequence[_Point]) -> list[list[_Point]]:
-    """Group points that the same processes can measure."""
+    """Return groups of points with the same cluster, number of workers and number of turns.
+
+    The points of a group can be measured by the same processes.
+    """
     found: dict[str, list[_Point]] = {}
     for each in points:
         exchange = each.exchange

@@ -1,4 +1,4 @@
-"""Runs points as jobs of Hydra, one by itself or many in a multirun."""
+"""Runs points (training runs) as jobs of Hydra: a single one, or many in a multirun."""
 
 import multiprocessing
 import sys
@@ -48,10 +48,10 @@ def run(overrides: Sequence[str], root: Path) -> None:
 
 
 def multirun(overrides: Sequence[str], root: Path) -> bool:
-    """Run all points that `overrides` describe by Hydra's sweeper and launcher.
+    """Run all points that `overrides` describe, by Hydra's sweeper and launcher.
 
-    Returns False if points of a study still have no record. Raises Hydra's errors, and SettingError
-    for an invalid setting of any point.
+    Returns False if afterwards some points of a study have no record. Raises Hydra's errors, and
+    SettingError for an invalid setting of any point.
     """
     check_groups(overrides)
     with hydra_of(root) as hydra:
@@ -59,11 +59,11 @@ def multirun(overrides: Sequence[str], root: Path) -> bool:
 
 
 def job(cfg: DictConfig) -> float | None:
-    """Run one point, unless its record is complete, and print how it ended.
+    """Run one point, unless its record says that it need not run, and print how it ended.
 
-    Returns its validation top-1, which Hydra's sweepers can optimize; None if it failed. Raises
-    SystemExit, because Hydra would print other exceptions: 2 for an invalid setting, and outside of
-    a multirun 1 for a failed point.
+    Returns the point's validation top-1, which Hydra's sweepers can optimize; None if the point
+    failed. Errors raise SystemExit, because Hydra would print any other exception: the exit code is
+    2 for an invalid setting, and outside of a multirun 1 for a failed point.
     """
     multi = HydraConfig.get().mode == RunMode.MULTIRUN
     try:
@@ -84,9 +84,9 @@ def job(cfg: DictConfig) -> float | None:
 
 
 def job_of_study(cfg: DictConfig) -> Result | None:
-    """Run one point of a study from checked settings; return its result.
+    """Run one point of a study, whose settings are composed already; return its result.
 
-    Raises SystemExit for a setting that turns out to be invalid.
+    Raises SystemExit for an invalid setting that is only found when the point runs.
     """
     plain = cast("dict[str, Any]", OmegaConf.to_container(cfg))
     try:
@@ -96,9 +96,10 @@ def job_of_study(cfg: DictConfig) -> Result | None:
 
 
 def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
-    """Run the point unless its record is complete; return its result, and why it failed, or "".
+    """Run the point unless its record says that it need not run.
 
-    `number`: position of the point in a multirun, from 1; None outside of one.
+    Returns its result, and the reason why it failed or could not be logged, or "". `number`:
+    position of the point in a multirun, from 1; None outside of a multirun.
     """
     result, mlflow = read_result(config.folder), config.measurement.mlflow
     if result is not None and not config.sweep.needs_run(result, source_digest()):

@@ -1,7 +1,8 @@
-"""Runs points of a multirun in several processes at a time.
+"""Runs the points of a multirun in several processes at a time.
 
-If a process dies, only the point that it was running fails. This is not in the launcher's file
-because Hydra imports plugins under another name, so that their functions cannot be pickled.
+If a process dies, only the point that it was running fails. These functions are not in the file of
+the launcher, because Hydra imports plugins under another name, so that functions in them cannot be
+pickled.
 """
 
 import multiprocessing
@@ -25,13 +26,13 @@ _END_SECONDS = 4.0  # for a process to end its point, discard its record and clo
 
 
 class Killed(NamedTuple):
-    """Takes the place of a point's result if its process died. `how`: a description."""
+    """Returned in place of a point's result if its process died. `how`: how it died, in words."""
 
     how: str
 
 
 class _Left(NamedTuple):
-    """Takes the place of a point's result if it raised SystemExit with this code."""
+    """Sent in place of a point's result if the point raised SystemExit with this exit code."""
 
     code: Any
 
@@ -64,8 +65,8 @@ class _Worker:
 def run_points(task: Task, jobs: Sequence[DictConfig], processes: int) -> list[Any]:
     """Run `task` for each of `jobs` (composed configurations) in `processes` processes.
 
-    Returns all results; that of a process which died is Killed. Raises SystemExit as soon as a task
-    does.
+    Returns the results in the order of `jobs`, with Killed in place of a result if the process
+    died. Raises SystemExit as soon as a task raises it.
     """
     left, ended = deque(enumerate(jobs)), [None] * len(jobs)
     idle: list[_Worker] = []

@@ -1,6 +1,6 @@
 """Shows the progress of a run or a sweep on standard error; standard output is for results.
 
-The progress is read from files that points write, on whatever machine they run.
+The progress is read from files that running points write, also points on other machines.
 """
 
 import csv
@@ -28,7 +28,11 @@ _TAIL = 512  # bytes at the end of the file that contain the last whole row
 
 
 class Status(NamedTuple):
-    """State of the work. `share`: how much of it is done; None before it has begun."""
+    """State of the work, as it is shown.
+
+    `name`: what is running. `share`: the done share of the work; None before it has begun. `note`:
+    further words.
+    """
 
     name: str
     share: float | None
@@ -36,9 +40,10 @@ class Status(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """State of a run at `time` [seconds since 1970]. `share`: how much of its samples are done.
+    """State of a run at `time` [seconds since 1970].
 
-    `images_per_second` is None if the training clock has not advanced since the last state.
+    `share`: the share of its samples that is done. `images_per_second`: throughput since the
+    previous state on the training clock; None if this clock has not advanced since.
     """
 
     share: float
@@ -48,7 +53,7 @@ class Progress(NamedTuple):
 
 
 def read_progress(folder: Path) -> Progress | None:
-    """Return the last state written in the partial record `folder`; None without one."""
+    """Return the last state in the partial record `folder`; None if none is written yet."""
     path = folder / "progress.csv"
     try:
         with path.open("rb") as file:
@@ -67,7 +72,10 @@ def read_progress(folder: Path) -> Progress | None:
 
 
 class RunWatch:
-    """Watches the partial record in `folder`. `name`: of the run; `kind`: of its throughput."""
+    """Watches the run that writes the partial record `folder`.
+
+    `name`: name of the run. `kind`: kind of its throughput, measured, paced or virtual.
+    """
 
     def __init__(self, name: str, kind: str, folder: Path) -> None:
         self._name, self._kind, self._folder = name, kind, folder
@@ -100,7 +108,11 @@ class SweepWatch:
         self._costs: Costs | None = None
 
     def begin(self, stage: str, points: Points, to_run: Points, later: Points) -> None:
-        """Watch a stage of `points`, of which `to_run` must run; `later`: those of later stages."""
+        """Begin to watch a stage of the sweep.
+
+        `points`: all points of the stage. `to_run`: those of them that must run. `later`: points of
+        later stages.
+        """
         self._stage, self._later = stage, later
         self._points = {point.key: point for point in points}
         self._before = {point.key: record_version(point.folder) for point in to_run}
@@ -154,11 +166,12 @@ class SweepWatch:
 
 
 class Costs:
-    """Estimates how long points take from `results`, those of finished points of any study.
+    """Estimates how long points take, from `results` of finished points of any study.
 
-    The estimate is the median time per sample of points with the same scheme, model, data and
-    cluster, preferably of the same study, because other studies may pace their steps, and with the
-    same number of workers and batch size.
+    The estimate follows from the median time per sample of finished points with the same scheme,
+    model, data and cluster. If there are any, only points of the same study are used, because other
+    studies may pace their steps (emulate step times), and of these only points with the same number
+    of workers and batch size.
     """
 
     def __init__(self, results: Iterable[Result]) -> None:
@@ -174,7 +187,7 @@ class Costs:
         return self._by_names.get(_names(point.config.names), [])
 
     def seconds(self, point: StudyPoint) -> float | None:
-        """Return the seconds that the point takes; None without a result to estimate from."""
+        """Return the estimated seconds of the point; None if no result matches."""
         matching, values = self.matching(point), point.config.values
         sizes, training = ("workers", "batch_size"), values["training"]
         own = [each for each in matching if each["study"] == values["study"]] or matching
@@ -189,9 +202,10 @@ class Costs:
     def left(
         self, points: Points, jobs: int, shares: Mapping[str, float] | None = None
     ) -> str | None:
-        """Describe the time that `points` take with `jobs` at a time; None if nothing is known.
+        """Return words for the time that `points` take, with `jobs` points at a time.
 
-        `shares`: the part of some points that is already done, by key.
+        Returns None if no point's time can be estimated. `shares`: for points that are running, the
+        share of the work that is already done, by key.
         """
         known = [
             (1 - (shares or {}).get(point.key, 0.0)) * seconds
@@ -224,8 +238,8 @@ def duration(seconds: float) -> str:
 class StatusLine:
     """Context manager that shows the progress of the work inside.
 
-    On a terminal it is a bar that vanishes at the end, elsewhere a line every 30 seconds. `status`
-    returns the state; a thread calls it.
+    On a terminal, it shows a bar that vanishes at the end; elsewhere, it prints a line every 30
+    seconds. `status` returns the state of the work; a thread calls it regularly.
     """
 
     def __init__(self, status: Callable[[], Status]) -> None:
@@ -302,9 +316,10 @@ def _bar(file: TextIO) -> Generator[Show]:
 
 
 def result_line(number: int | None, config: PointConfig, result: Result, note: str) -> str:
-    """Return the line on a point that has ended.
+    """Return the line that tells how a point has ended.
 
-    `number`: position in a multirun, from 1; None outside one.
+    `number`: position of the point in a multirun, from 1; None outside of a multirun. `note`: words
+    at the end of the line.
     """
     workers, batch_size = config.values["workers"], config.values["batch_size"]
     settings = f"workers={workers} batch_size={batch_size} lr={config.lr} seed={config.seed}"

@@ -1,4 +1,4 @@
-"""Lists, runs, awaits and cancels the jobs of a study in Slurm's queue."""
+"""Lists, awaits and cancels the jobs of a study in Slurm's queue, and runs points in a job."""
 
 import os
 import signal
@@ -28,9 +28,11 @@ def name_of(study: str) -> str:
 
 
 def living_jobs(study: str) -> dict[str, str] | None:
-    """Return why each of this user's jobs of the study waits ("None" if it runs), by id.
+    """Return this user's waiting and running jobs of the study, by id.
 
-    Jobs of other folders are left out. The result is None if Slurm does not answer.
+    The value is the reason for which the job waits, or the text "None" if it runs. Jobs that were
+    submitted from another working directory are left out. The result is None if Slurm does not
+    answer.
     """
     asked = [f"--name={name_of(study)}", "--format=%i|%r|%Z"]
     lines = _output("squeue", "--me", "--noheader", "--array", *asked)
@@ -63,7 +65,10 @@ def cancel_study(study: str) -> int:
 
 
 def write_jobs(folder: Path, jobs: Mapping[str, str]) -> None:
-    """Write the job of each point, by key, to the folder of the study's records."""
+    """Write down in `folder` in which job each point is. `jobs`: id of the job, by point's key.
+
+    `folder`: folder of the study's records.
+    """
     for key, job in jobs.items():
         made = folder / f"{_MARKER.format(key=key)}.new"
         made.write_text(f"{job}\n")
@@ -99,10 +104,11 @@ def _output(*command: str) -> str | None:
 
 
 def ended(study: str, jobs: Mapping[str, str], has_ended: Callable[[str], bool]) -> Iterator[str]:
-    """Yield the key of each point when it has a new record, or its job has left the queue.
+    """Yield the key of each point as soon as it has a new record, or its job has left the queue.
 
-    Prints why a job waits if it may wait for ever. `jobs`: by key. `has_ended(key)`: whether there
-    is a new record. It does not matter if Slurm does not answer for a while.
+    Prints why a job waits if it may wait for ever. `jobs`: id of each point's job, by the point's
+    key. `has_ended(key)` returns whether the point has a new record. While Slurm does not answer,
+    no job counts as having left the queue.
     """
     left, gone, reported = dict(jobs), dict[str, float](), set[str](_USUAL)
     while left:
@@ -126,12 +132,13 @@ def ended(study: str, jobs: Mapping[str, str], has_ended: Callable[[str], bool])
 
 @dataclass(frozen=True)
 class PointJob:
-    """Function of a job, which runs points one after the other.
+    """Function that a job calls; it runs points one after the other.
 
-    submitit pickles it, and calls it again if the job is requeued. `versions`: versions of the
-    points' records when they were queued, so that finished points are not run again. `code`: digest
-    of the source at that time. `root`: folder of the project. Jobs do not log to MLflow; the
-    process that queued them does.
+    submitit pickles this object, and calls it again if the job is requeued. `configs`: settings of
+    the points. `versions`: versions of the points' records when the points were queued; a point
+    whose record has changed since is not run. `code`: digest of the source when the points were
+    queued. `root`: folder of the project. Jobs do not log to MLflow; the process that queued them
+    does.
     """
 
     configs: tuple[PointConfig, ...]
@@ -154,7 +161,7 @@ class PointJob:
             sys.exit(2)
 
     def checkpoint(self) -> object:
-        """Return what the job does when it is requeued: the same."""
+        """Return what submitit submits when the job is requeued: this object again."""
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)

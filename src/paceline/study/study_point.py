@@ -1,9 +1,10 @@
-"""Points of a study with what is known of their records, and their order in blocks.
+"""Points (training runs) of a study with the state of their records, and their order in blocks.
 
 The speed of a machine drifts within minutes. If the seeds of a configuration ran one after the
-other, a slow minute would look like a slow scheme. So each seed of a study may form a block: it
-runs all configurations once, in a random order, between two runs of a reference. The second of
-these trains the same again (repeat=1) and shows how much the machine has drifted meanwhile.
+other, a slow minute would look like a slow scheme. Therefore, a study can run in blocks, one for
+each seed. A block runs all configurations once with its seed, in a random order, between two runs
+of a reference configuration. The second of these (repeat=1) trains the same as the first, and shows
+how much the speed of the machine has drifted meanwhile.
 """
 
 from collections import Counter
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from paceline.record.point import Point
 
 
-UNTUNED = "untuned"  # in place of the key
+UNTUNED = "untuned"  # in place of the key of a point whose learning rate is not known yet
 _STATES = ("finished", "diverged", "failed")
 
 
@@ -37,11 +38,13 @@ _STATES = ("finished", "diverged", "failed")
 class StudyPoint:
     """A point of a study.
 
-    `config`: its settings. `cfg`: the settings before interpolations are resolved, from which a
-    tuning makes trials. `axes`: values of the settings that the study sweeps, by dotted name.
-    `overrides`: the overrides that identify the point in its study. `root`: folder of runs/.
-    `result`: result.json as it was last read; None without a record. Until its tuning has ended, a
-    tuned point has no learning rate (`has_rate` is False), and its key is UNTUNED.
+    `config`: its settings. `cfg`: the settings before interpolations are resolved, from which the
+    study's hyperparameter search (its tuning) makes trials. `axes`: values of the settings that
+    differ between points of the study, by dotted name. `overrides`: the settings, as on the command
+    line, by which the study names the point. `root`: folder that has runs/. `result`: content of
+    result.json when it was last read; None if the point had no record then. A tuned point has no
+    learning rate until the search has found one; until then, `has_rate` is False, and the key is
+    UNTUNED.
     """
 
     config: PointConfig
@@ -65,9 +68,9 @@ class StudyPoint:
 
     @cached_property
     def point(self) -> "Point":
-        """The typed and checked point; takes seconds if torch is not imported yet.
+        """The point with typed and checked parts; takes seconds if torch is not imported yet.
 
-        Raises SettingError, also for a tuned point without a learning rate.
+        Raises SettingError for an invalid setting, or if a tuned point has no learning rate yet.
         """
         from paceline.record.point import Point
 
@@ -84,7 +87,10 @@ class StudyPoint:
         return bool(self.config.values.get("exchange"))
 
     def check(self) -> None:
-        """Raise SettingError for an invalid setting, if the point has its learning rate."""
+        """Raise SettingError for an invalid setting.
+
+        A tuned point that has no learning rate yet is not checked.
+        """
         if self.is_exchange:
             from paceline.record.point import ExchangePoint  # torch takes seconds
 
@@ -94,7 +100,7 @@ class StudyPoint:
 
     @property
     def words(self) -> str:
-        """The axes as on the command line."""
+        """The values of the axes, as on the command line: `workers=2 seed=1`."""
         return " ".join(f"{name}={value}" for name, value in self.axes.items())
 
     @property
@@ -108,7 +114,7 @@ class StudyPoint:
 
     @property
     def is_unsettled(self) -> bool:
-        """True without a record, and if the machine or the network made the point fail."""
+        """True if the point has no record, or failed because of the machine or the network."""
         return self.result is None or failed_by_environment(self.result)
 
     def refresh(self) -> None:
@@ -129,14 +135,15 @@ def counts(points: Points) -> str:
     return f"{len(points)} points: {', '.join(parts)}"
 
 
-REPEAT = "repeat"  # the setting; in a study with blocks, a column of runs.csv
+REPEAT = "repeat"  # name of the setting, and in a study with blocks of a column of runs.csv
 
 
 @settings("blocks")
 class Blocks:
     """Settings of the blocks of a study.
 
-    `order`: seed of the random order. `reference`: a value for each axis but the seed, by setting.
+    `order`: seed of the random order. `reference`: values of axes that only the reference
+    configuration has, by setting.
     """
 
     order: Count
@@ -146,8 +153,8 @@ class Blocks:
 def in_blocks(points: Points) -> list[list[StudyPoint]]:
     """Return the points of each block in the order of their runs; [] for a study without blocks.
 
-    Each block also has a repetition of its reference. Raises SettingError if the points cannot form
-    blocks.
+    The last point of a block is the repetition of its reference. Raises SettingError if the points
+    cannot form blocks.
     """
     asked = points[0].config.values["blocks"]
     if asked is None:

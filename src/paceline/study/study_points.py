@@ -1,4 +1,7 @@
-"""Expands a study into its points, which are composed before any of them runs."""
+"""Expands a study into its points (training runs), and composes the settings of each point.
+
+This happens before any point runs.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,17 +20,18 @@ from paceline.study.study_point import StudyPoint, in_blocks
 from paceline.study.trials import AbstractTuning
 from paceline.study.tuning import Configuration, needs_tuning, put_best, tuning_of
 
-STRONG = "global_batch_size"  # axis of a study of strong scaling
+STRONG = "global_batch_size"  # axis of a study of strong scaling: workers share the images
 Grids = Sequence[Sequence[Override]]
 
 
 class Study:
-    """The points that a study names today, with the content of their records.
+    """The points that a study now consists of, with the content of their records.
 
-    `name`: name of its file in experiments/; None if there are only `overrides`, settings as on the
-    command line. `root`: folder of conf/, experiments/ and runs/. `params`: axes that replace those
-    of the file. Raises SettingError for an unknown study, for invalid settings, and for two equal
-    points. Takes about 15 ms for each point.
+    `name`: name of the study's file in experiments/; None if the points follow from `overrides`
+    alone (settings as on the command line). `root`: folder that has conf/, experiments/ and runs/.
+    `params`: axes (settings and their values) that replace the sweeper's in the file. `grids`: the
+    points of each grid of the file. Raises SettingError for an unknown study, for invalid settings,
+    and for two equal points. Takes about 15 ms for each point.
     """
 
     def __init__(
@@ -66,7 +70,7 @@ class Study:
         return in_blocks(self.points)
 
     def with_repeats(self) -> list[StudyPoint]:
-        """Return the points in the order of the study, then the repetitions of its blocks.
+        """Return the points in the order of the study, then the second runs of the references.
 
         In a study with blocks, all points have REPEAT as an additional axis.
         """
@@ -76,7 +80,7 @@ class Study:
 
     @property
     def batches(self) -> list[list[StudyPoint]]:
-        """The groups of points that run one after the other: blocks, or else grids."""
+        """The points in the groups that run one after the other: in blocks, or else in grids."""
         return self.blocks or self.grids
 
     @property
@@ -86,9 +90,9 @@ class Study:
 
     @property
     def tuning(self) -> AbstractTuning | None:
-        """The tuning of the study, or None.
+        """The tuning (hyperparameter search) of the study, or None.
 
-        Raises SettingError if trials and reported points share a seed.
+        Raises SettingError if a trial has the same seed as a point of the study.
         """
         cfg = self.points[0].cfg
         if cfg.tuning is None:
@@ -99,7 +103,7 @@ class Study:
 
     @property
     def configurations(self) -> list[Configuration]:
-        """The configurations of a study with tuning, once each; else []."""
+        """The configurations whose hyperparameters are searched, once each; [] without a tuning."""
         if self.tuning is None:
             return []
         found = {each.key: each for each in map(self._configuration, self.points)}
@@ -112,18 +116,18 @@ class Study:
 
     @property
     def trials_of_points(self) -> list[StudyPoint]:
-        """The points of all known trials, if any point of the study is tuned."""
+        """The points of all known trials; [] if no point of the study is tuned."""
         return self.trials if any(point.config.is_tuned for point in self.points) else []
 
     @property
     def first_trials(self) -> list[StudyPoint]:
-        """The trials with which the tuning of each configuration begins."""
+        """The trials of each configuration that do not depend on results of other trials."""
         if self.tuning is None or not self.trials_of_points:
             return []
         return [each.points[trial] for each in self.configurations for trial in self.tuning.first]
 
     def refresh(self) -> None:
-        """Read all records again, and set the learning rates that follow from them."""
+        """Read all records again, and set the learning rates of tuned points that are now known."""
         for configuration in self._configurations.values():
             configuration.refresh()
         for point in (*self.points, *(point for block in self.blocks for point in block)):
@@ -145,7 +149,7 @@ class Study:
         return self._with_rate(point)
 
     def _with_rate(self, point: StudyPoint) -> StudyPoint:
-        """Return the point; a tuned one gets the rate of its best trial if that is known."""
+        """Return the point. If it is tuned and its best trial is known, it has the trial's rate."""
         best = self._configuration(point).tried.best if point.config.is_tuned else None
         if best is None or best.is_in(point.cfg):
             return point
@@ -161,14 +165,14 @@ class Study:
         return self._known[common]
 
     def _tuning(self, cfg: DictConfig) -> AbstractTuning:
-        """Return the tuning, which is the same in the settings of all points."""
+        """Return the tuning in the settings `cfg` of a point; it is the same in all points."""
         if self._read is None:
             self._read = tuning_of(cfg)
         return self._read
 
 
 def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[StudyPoint]:
-    """Return the points that `experiments/<study>.yaml` names today, in its order; see `Study`."""
+    """Return the points that `experiments/<study>.yaml` now names, in its order; see `Study`."""
     return Study(study, root, overrides).points
 
 
@@ -191,9 +195,12 @@ def axes_of_grids(
     overrides: Sequence[str] = (),
     params: Mapping[str, Any] | None = None,
 ) -> list[list[Override]]:
-    """Return the axes of each grid of a study. `base`: its composed file with Hydra's settings.
+    """Return the axes (settings with one or several values) of each grid of a study.
 
-    A study without grids has a single one, of its sweep parameters.
+    `base`: the composed configuration of the study, with Hydra's own settings. `file`: the override
+    that chooses the study's file. `overrides`: settings that replace all others.
+    `params`: axes that all grids have; by default, the parameters of Hydra's sweeper. A study that
+    declares no grids has a single grid, which has only these axes.
     """
     axes = _texts(params or base.hydra.sweeper.params or {})
     grids = base._get_node("grids")
@@ -203,10 +210,11 @@ def axes_of_grids(
 
 
 def _flat(grids: Any) -> Iterator[list[str]]:
-    """Yield the overrides of each grid.
+    """Yield the settings of each grid as overrides, with grids that are inside of grids expanded.
 
-    The settings of a grid are nested loops, the first one outermost. A grid may contain `grids`:
-    the settings before it are loops around these grids, the settings after it are loops in each.
+    The settings of a grid are nested loops; the first setting is the outermost loop. A grid may
+    contain `grids`: the settings before `grids` are loops around these inner grids, the settings
+    after it are innermost loops in each inner grid.
     """
     if not isinstance(grids, list) or not all(isinstance(grid, Mapping) for grid in grids):
         raise SettingError("grids", "a list of {setting: values} is needed")
@@ -221,7 +229,7 @@ def _flat(grids: Any) -> Iterator[list[str]]:
 
 
 def _texts(settings: Mapping[Any, Any]) -> list[str]:
-    """Return settings as on the command line, where interpolations need quotes."""
+    """Return settings as texts as on the command line, with interpolations in quotes."""
     return [
         f'{name}="{values}"' if str(values).startswith("${") else f"{name}={values}"
         for name, values in settings.items()
@@ -229,14 +237,21 @@ def _texts(settings: Mapping[Any, Any]) -> list[str]:
 
 
 def _swept(grids: Grids) -> list[str]:
-    """Return the settings that a grid sweeps, that differ between grids, or that follow others."""
+    """Return the names of the settings that vary between points.
+
+    These are settings with several values in a grid, settings that differ between grids, and
+    settings that refer to other settings.
+    """
     latest = [{axis.get_key_element().lstrip("+"): axis for axis in axes} for axes in grids]
     names = dict.fromkeys(name for axes in latest for name in axes)
     return [name for name in names if _varies([axes.get(name) for axes in latest])]
 
 
 def _varies(axes: Sequence[Override | None]) -> bool:
-    """Return whether a setting varies. `axes`: of each grid; None if it does not set it."""
+    """Return whether a setting varies between points.
+
+    `axes`: the setting's axis in each grid, None for a grid that does not have the setting.
+    """
     if any(axis is not None and axis.is_sweep_override() for axis in axes):
         return True
     texts = {axis and axis.get_value_element_as_str() for axis in axes}

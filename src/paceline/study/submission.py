@@ -1,4 +1,4 @@
-"""Submits points to Slurm by submitit, as one job array for all points with equal needs."""
+"""Submits points to Slurm by submitit: one job array for all points that need equal resources."""
 
 import json
 import secrets
@@ -30,9 +30,10 @@ Jobs = dict[str, str]  # of points, by key
 
 
 def run_queued(points: Sequence[Point]) -> list[str]:
-    """Submit points of one study, wait for those with `wait`, and print how each ended.
+    """Submit points of one study to the queue, and wait for those whose cluster sets `wait`.
 
-    Returns the problems: points without a record, failed points, and records that MLflow lacks.
+    Prints how each awaited point ended. Returns the problems in words: jobs that ended without a
+    record, failed points, and records that could not be logged to MLflow.
     """
     study, by_key = points[0].study, {point.config.key: point for point in points}
     versions = {key: record_version(point.config.folder) for key, point in by_key.items()}
@@ -63,7 +64,7 @@ def run_queued(points: Sequence[Point]) -> list[str]:
 
 
 def _tell(point: Point, job: str, has_ended: bool) -> str:
-    """Print how the point ended, and log its record; return the problem, or ""."""
+    """Print how the point ended, and log its record to MLflow; return the problem, or ""."""
     config = point.config
     result = read_result(config.folder) if has_ended else None
     if result is None:
@@ -78,10 +79,11 @@ def _tell(point: Point, job: str, has_ended: bool) -> str:
 
 
 def _submit_missing(points: Sequence[Point], versions: Versions) -> tuple[Jobs, Jobs]:
-    """Submit the points that are not in the queue and whose records still have these versions.
+    """Submit the points that are not in the queue yet, and whose records have not changed since.
 
-    Returns the new jobs, and those of an earlier submission. Raises SettingError, before anything
-    is submitted, if Slurm cannot run all of them.
+    `versions`: the versions of their records before. Returns the new jobs, and the jobs in the
+    queue from an earlier submission. Raises SettingError, before anything is submitted, if Slurm
+    could not run one of the new jobs.
     """
     study, folder = points[0].study, points[0].config.folder.parent
     if shutil.which("sbatch") is None:
@@ -123,7 +125,7 @@ def _submit(points: Sequence[Point], study: str, folder: Path) -> Jobs:
 
 
 def _by_needs(points: Sequence[Point]) -> Iterator[tuple[dict[str, Any], list[list[Point]]]]:
-    """Group points by the resources that they need; yield these, and the points of each job."""
+    """Group points by needed resources; yield the resources and the points of each job."""
     alike: dict[str, list[Point]] = {}
     for point in points:
         assert point.cluster.submitted_to is not None
@@ -172,7 +174,7 @@ def _refused(error: str, executor: Any) -> SettingError:
 
 
 def _check_shared(folder: Path, needs: Mapping[str, Any]) -> None:
-    """Raise SettingError if a free node does not see `folder`, in which records are written."""
+    """Raise SettingError if a free node does not see `folder`, to which records are written."""
     token = folder.resolve() / f".seen-{secrets.token_hex(4)}"
     where = [f"--{name}={needs[name]}" for name in ("partition", "account") if name in needs]
     step = ["--nodes=1", "--ntasks=1", "--time=1", f"--immediate={_IMMEDIATE_SECONDS}"]

@@ -1,7 +1,7 @@
-"""Runs the points of a study that have no record, and so continues an earlier sweep.
+"""Runs the points of a study that have no record yet, and so continues an earlier sweep.
 
-If another study has a record of the same point, it is copied. If points are tuned, the trials of
-the study's tuning run first.
+If another study has a record of the same point, this record is copied. If the learning rates of
+points are tuned, the trials of the study's hyperparameter search run first.
 """
 
 import sys
@@ -42,7 +42,7 @@ def checked_study(
 ) -> Study:
     """Return the study, after its archived records are unpacked and its points are checked.
 
-    The arguments are those of `Study`. Raises SettingError for an invalid setting of any point.
+    The arguments are passed to `Study`. Raises SettingError for an invalid setting of any point.
     """
     if name is not None:
         archive = root / "reports" / name / ARCHIVE
@@ -59,12 +59,12 @@ def checked_study(
 
 
 def sweep(study: Study, launch: Launch, *write: Write) -> bool:
-    """Run the points of `study` that need it; return True if every point has a record then.
+    """Run those points of `study` that must run; return True if no record is missing at the end.
 
-    `launch(points)` runs points and returns their results. Before it, `take_over` and each function
-    in `write` write those records that need no training. A point that fails because of the machine
-    or the network is tried once more, and counts as missing. Queued points that the sweep does not
-    wait for do not count as missing.
+    `launch(points)` runs points and returns their results. Before that, `take_over` and each
+    function in `write` write those records that need no training. A point that fails because of the
+    machine or the network is tried once more; if it fails again, its record counts as missing. If
+    points are in a queue and the sweep does not wait for them, no record counts as missing.
     """
     config, points = study.points[0].config, study.in_order
     folder, mlflow = study.root / "runs" / config.study, config.measurement.mlflow
@@ -95,7 +95,11 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
 
 
 def _tune(study: Study, runner: "_Runner") -> bool:
-    """Run the first trials, then each extension; return True if all have a record then."""
+    """Run the trials of the study's hyperparameter search, then set the rates that it found.
+
+    The first trials run, then extensions that follow from their results. Returns False if a trial
+    has no record at the end; no rates are set then.
+    """
     stage = name = f"{study.points[0].config.study}, tuning"
     new, tried, extension = study.first_trials, set[str](), 0
     while new:
@@ -112,7 +116,8 @@ def _tune(study: Study, runner: "_Runner") -> bool:
 class _Runner:
     """Runs the stages of a sweep by `launch`, and shows their progress.
 
-    `is_awaited`: False if points were queued that the sweep does not wait for.
+    A stage consists of trials, or of the points of the study. `is_awaited`: False if there are
+    points in a queue for which the sweep does not wait.
     """
 
     def __init__(self, launch: Launch, write: Sequence[Write], watch: SweepWatch) -> None:
@@ -120,7 +125,7 @@ class _Runner:
         self.is_awaited = True
 
     def complete(self, name: str, batches: Sequence[Points], later: Points = ()) -> bool:
-        """Run the points that need it, batch by batch; return True if all have a record then.
+        """Run the points that must run, batch by batch; return False if a record is missing then.
 
         `later`: points of later stages, for the estimate of the remaining time.
         """
@@ -163,7 +168,7 @@ class _Runner:
                     point.refresh()
 
     def _queue(self, points: Points) -> list[StudyPoint]:
-        """Run the points whose cluster has a queue in jobs; return the other points."""
+        """Run the points whose cluster has a queue, in jobs of this queue; return all others."""
         from paceline.study.submission import run_queued  # torch takes seconds
 
         queued = [point for point in points if point.point.cluster.submitted_to is not None]
@@ -195,9 +200,9 @@ def take_over(points: Points) -> None:
 
 
 def settle_partial_records(folder: Path, tracking_uri: str | None) -> None:
-    """Complete or remove partial records that were left by processes which have ended.
+    """Complete or remove the partial records that processes which have ended left behind.
 
-    Runs in MLflow that belong to removed ones are marked as killed.
+    For a removed partial record, its run in MLflow is marked as killed.
     """
     for key, made in partial_records(folder):
         with left_behind(made) as left:
@@ -210,9 +215,10 @@ def settle_partial_records(folder: Path, tracking_uri: str | None) -> None:
 
 @contextmanager
 def one_at_a_time(folder: Path) -> Generator[None]:
-    """Hold the lock of the study, which only one sweep can hold at a time; wait for it if needed.
+    """Hold the lock of a study, so that only one sweep of it runs at a time.
 
-    Raises SettingError("study") if the folder cannot be written.
+    Waits while another process holds the lock. `folder`: folder of the study's records. Raises
+    SettingError("study") if the folder cannot be written.
     """
     lock = Lock(folder / ".sweep.lock")
     try:
@@ -230,14 +236,17 @@ def one_at_a_time(folder: Path) -> Generator[None]:
 
 
 def tell_unfit(folders: Iterable[Path]) -> None:
-    """Print which records are invalid; the sweep replaces them."""
+    """Print which records are invalid, and why; the sweep replaces these records."""
     for folder in folders:
         if fault := fault_of(folder):
             _tell(f"{folder} is invalid and counts as missing: {fault}")
 
 
 def _log_missing(points: Points) -> None:
-    """Log the records that MLflow lacks; stop at the first failure and print its reason."""
+    """Log the records that are not yet logged to MLflow.
+
+    At the first failure, prints its reason and stops.
+    """
     for point in points:
         if point.result and (reason := log(point.folder, point.config.measurement.mlflow)):
             return _tell(f"{reason}; the next sweep logs the records again")

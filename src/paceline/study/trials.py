@@ -26,9 +26,9 @@ _EDGE = 0.1  # share of the length of a search's box, in logarithms, at each of 
 
 @settings("trial")
 class Trial:
-    """Values of training.lr, training.momentum and the seed that a search tries.
+    """Values of training.lr, training.momentum and the seed that a search tries in one run.
 
-    `momentum` is None if the search does not change it.
+    `momentum` is None if the search does not change the momentum.
     """
 
     lr: Positive
@@ -43,7 +43,7 @@ class Trial:
 
     @property
     def effective_rate(self) -> float:
-        """The step length lr / (1 - momentum) that a constant gradient leads to."""
+        """Step length lr / (1 - momentum) to which a constant gradient of 1 leads."""
         return self.lr / (1 - (self.momentum or 0))
 
     def is_in(self, cfg: DictConfig) -> bool:
@@ -61,10 +61,10 @@ ResultOf = Callable[[Trial], Result | None]  # result.json of a trial; None with
 
 
 class Tried(NamedTuple):
-    """Trials of one configuration that are known so far.
+    """Trials of one configuration that are known so far, with the best one.
 
-    `best`: the best trial; None until all of them have results. `edge`: in words, the edge of the
-    search range at which the best trial is, or "".
+    `best`: the best trial; None until all known trials have results. `edge`: if the best trial is
+    at an edge of the searched range, words for this edge, else "".
     """
 
     trials: tuple[Trial, ...]
@@ -75,8 +75,8 @@ class Tried(NamedTuple):
 def best_trial(trials: Iterable[Trial], result_of: ResultOf) -> Trial | None:
     """Return the trial with the best final validation top-1; None if a result is missing.
 
-    A trial that diverged or failed is worse than any other. Among equal trials, the one with the
-    smaller effective rate is the best.
+    A trial that diverged or failed is worse than any finished one. Of trials with equal top-1, the
+    one with the smallest effective rate is the best.
     """
     scored = list[tuple[float, float, Trial]]()
     for trial in trials:
@@ -90,7 +90,7 @@ def best_trial(trials: Iterable[Trial], result_of: ResultOf) -> Trial | None:
 class AbstractTuning(ABC):
     """Rule that chooses the trials of each configuration of a study.
 
-    `at`: settings that are different in trials than in the points of the study.
+    `at`: settings that have other values in trials than in the points of the study.
     """
 
     at: Mapping[str, Any]
@@ -102,7 +102,10 @@ class AbstractTuning(ABC):
 
     @abstractmethod
     def tried(self, result_of: ResultOf) -> Tried:
-        """Return the trials that are known from the results so far."""
+        """Return the trials that follow from the results so far, and the best of them.
+
+        `result_of(trial)` returns the result of a trial, or None if it has no record.
+        """
 
     @property
     def names(self) -> list[str]:
@@ -137,7 +140,7 @@ class ListedRates(AbstractTuning):
 
 
 class Side(NamedTuple):
-    """Side of a SearchBox: the lowest or the highest values on one of its two axes."""
+    """Side of a SearchBox: the end with the lowest or the highest values of one of its axes."""
 
     axis: int
     is_high: bool
@@ -164,7 +167,7 @@ class Bounds(NamedTuple):
 class SearchBox(NamedTuple):
     """Bounds of lr / (1 - momentum) and of 1 - momentum (Shallue et al. 2019, arXiv:1811.03600).
 
-    A search draws both uniformly on a logarithmic scale.
+    A search draws each of these two values uniformly on a logarithmic scale.
     """
 
     effective_rate: Bounds
@@ -173,7 +176,7 @@ class SearchBox(NamedTuple):
     def edge(self, effective_rate: float, one_minus_momentum: float) -> Side | None:
         """Return the nearest side if these values are in the outer tenth of the box, else None.
 
-        Momentum 0 is not an edge, because nothing lies beyond it.
+        A side at momentum 0 is never returned, because no momentum lies beyond it.
         """
         values = (effective_rate, one_minus_momentum)
         places = [bounds.place(value) for bounds, value in zip(self, values, strict=True)]
@@ -184,9 +187,10 @@ class SearchBox(NamedTuple):
         return min(near)[1] if near else None
 
     def beyond(self, side: Side, share: float) -> "SearchBox":
-        """Return the box next to this one at `side`, with `share` of its logarithmic length.
+        """Return the box that lies next to this one, beyond `side`.
 
-        It ends at momentum 0.
+        Across this side, it has `share` times the logarithmic length of this box, but it ends at
+        momentum 0.
         """
         bounds = self[side.axis]
         if not side.is_high:
@@ -207,14 +211,15 @@ class SearchBox(NamedTuple):
 class QuasiRandomSearch(AbstractTuning):
     """Tuning by `searches` searches of `trials` trials each, at points of one Sobol sequence.
 
-    `at`: settings that are different in trials, so that points which differ only in these settings
-    share a learning rate. `effective_rate`: lowest and highest lr / (1 - momentum), before any
-    training.lr_rule. `one_minus_momentum`: lowest and highest 1 - momentum. The runs of search k
-    have the seed `seed` + k.
+    `at`: settings that have other values in trials than in the points of the study, so that points
+    which differ only in these settings get the same learning rate. `effective_rate`: lowest and
+    highest lr / (1 - momentum), before training.lr_rule changes the rate. `one_minus_momentum`:
+    lowest and highest 1 - momentum. The runs of search k have the seed `seed` + k.
 
-    The configuration gets the best trial of all searches. While this trial is in the outer tenth of
-    the search box, the box is extended there, at most `extensions` times, by `extension_trials`
-    trials of each search. The new part has the same density of trials as the box.
+    The points of a configuration get the learning rate and momentum of the best trial of all
+    searches. As long as the best trial is in the outer tenth of the search box, the box is extended
+    at this side, by `extension_trials` more trials of each search, but at most `extensions` times.
+    The new part has the same density of trials as the box.
     """
 
     effective_rate: Range
@@ -237,11 +242,11 @@ class QuasiRandomSearch(AbstractTuning):
 
     @cached_property
     def first(self) -> Sequence[Trial]:
-        """The trials in the box as it is set, search by search."""
+        """The trials in the box that the settings define, search by search."""
         return self._in(self._box, 0, self.trials)
 
     def tried(self, result_of: ResultOf) -> Tried:
-        """Return the trials in the box, and in the extensions to which their results lead."""
+        """Return the trials in the box, and in the extensions that follow from results so far."""
         box, trials, each = self._box, list(self.first), self.trials
         for extension in range(self.extensions + 1):
             best = best_trial(trials, result_of)
@@ -258,10 +263,11 @@ class QuasiRandomSearch(AbstractTuning):
         return SearchBox(Bounds(*self.effective_rate), Bounds(*self.one_minus_momentum))
 
     def _in(self, box: SearchBox, before: int, count: int) -> list[Trial]:
-        """Return `count` trials of each search in `box`, at the points after `before` of each.
+        """Return `count` trials of each search in `box`.
 
-        They have 4 and 3 significant digits: so many do not depend on how a machine rounds
-        logarithms, on which keys of records would depend otherwise.
+        They use the points of the sequence that follow after the first `before` of each search. The
+        learning rate is rounded to 4 significant digits, and 1 - momentum to 3. Without this, the
+        values, and so the keys of records, would depend on how a machine rounds logarithms.
         """
         start, found = before * self.searches, list[Trial]()
         for index, places in enumerate(self._places[start : start + count * self.searches]):

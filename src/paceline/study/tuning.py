@@ -1,7 +1,8 @@
-"""Hyperparameter search of a study: the trials of each configuration, and what they find.
+"""Hyperparameter search of a study: the trials of each configuration, and the best of them.
 
-Trials run before the points of the study, and only tuning.csv has their results. The learning rate
-that was found is not stored anywhere; it follows from the records of the trials.
+Trials run before the points of the study. Of the tables, only tuning.csv has their results. The
+learning rate that a search finds is not stored; it is derived from the records of the trials each
+time it is needed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,10 +23,10 @@ RATES = ("by_rule", "tuned")
 
 
 class Configuration:
-    """Configuration of a study, with its trials.
+    """Configuration of a study, with its trials; all its points get the same learning rate.
 
     `point`: any point of the configuration. `axes`: values of the settings that differ between
-    configurations.
+    configurations, by dotted name.
     """
 
     def __init__(self, point: StudyPoint, tuning: AbstractTuning) -> None:
@@ -41,7 +42,7 @@ class Configuration:
 
     @property
     def tried(self) -> Tried:
-        """The trials that are known from the records as they were last read."""
+        """The trials that follow from the records as they were last read, and the best of them."""
         return self._tuning.tried(lambda trial: self._point(trial).result)
 
     @property
@@ -112,15 +113,16 @@ def _put_trial(cfg: DictConfig, trial: Trial) -> None:
 
 
 def put_best(cfg: DictConfig, tuning: AbstractTuning, best: Trial | None) -> None:
-    """Set the values of the best trial in `cfg`, or None if it is not known yet."""
+    """Set the values of the best trial in `cfg`; set None if `best` is None (not known yet)."""
     for name, value in (best.settings if best else dict.fromkeys(tuning.names)).items():
         OmegaConf.update(cfg, name, value)
 
 
 def needs_tuning(cfg: DictConfig) -> bool:
-    """Return whether `cfg` needs the values of a best trial; apply its `trial` if one is set.
+    """Return whether `cfg` needs the learning rate of a best trial.
 
-    Raises SettingError for an unknown `training.rate`, and if there is no tuning.
+    If `cfg` is itself a trial (its setting `trial` is set), puts the trial's values into it. Raises
+    SettingError for an unknown `training.rate`, or if the rate is tuned and there is no tuning.
     """
     if cfg.trial is not None:
         if not isinstance(cfg.trial, DictConfig):
@@ -136,10 +138,11 @@ def needs_tuning(cfg: DictConfig) -> bool:
 
 
 def set_rate(cfg: DictConfig, root: Path) -> bool:
-    """Set the learning rate of `cfg` if it is a trial, or if `training.rate` is tuned.
+    """Set the learning rate of `cfg` if it is a trial, or if its `training.rate` is tuned.
 
-    `root`: folder of runs/. Returns False, and sets None, if a trial of this configuration has no
-    record. Raises SettingError for an unknown `training.rate` and for an invalid tuning.
+    `root`: folder that has runs/. If the rate is tuned and a trial of this configuration has no
+    record, sets None and returns False. Raises SettingError for an unknown `training.rate` and for
+    an invalid tuning.
     """
     if not needs_tuning(cfg):
         return True
