@@ -18,7 +18,7 @@ from omegaconf import DictConfig, open_dict
 
 
 class PointLauncher(Launcher):
-    """`jobs`: number of points that run at a time."""
+    """Hydra's launcher for points. `jobs`: number of points that run at a time."""
 
     def __init__(self, jobs: int) -> None:
         super().__init__()

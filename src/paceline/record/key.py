@@ -82,7 +82,7 @@ def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def declared_settings(kind: type) -> dict[str, Any]:
-    """Return the annotations of all settings of a class, by name."""
+    """Return the annotation of each setting that a class declares, by the setting's name."""
     return get_type_hints(kind, include_extras=True)
 
 

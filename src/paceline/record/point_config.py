@@ -171,9 +171,10 @@ def _check_batches(cfg: DictConfig) -> None:
 
 
 def asked_target(target: Any) -> Mapping[str, Any] | None:
-    """Check the target to which a study measures time; None leaves the choice to the analysis.
+    """Check and return the target: the accuracy or loss to which a study measures the time.
 
-    It is {metric, value} or {metric, below_baseline}. Raises SettingError for anything else.
+    A target is {metric, value} or {metric, below_baseline}. With None, the analysis chooses one.
+    Raises SettingError for anything else.
     """
     if target is None:
         return None

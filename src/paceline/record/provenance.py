@@ -137,7 +137,7 @@ def versions() -> dict[str, str]:
 
 
 def job() -> dict[str, str]:
-    """Return the id and the nodes of this process's Slurm job; {} outside of Slurm."""
+    """Return the id and the nodes of the Slurm job of this process; {} outside of a job."""
     if "SLURM_JOB_ID" not in os.environ:
         return {}
     number, task = (os.environ.get(f"SLURM_ARRAY_{each}_ID") for each in ("JOB", "TASK"))

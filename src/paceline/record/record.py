@@ -183,7 +183,7 @@ def left_behind(partial: Path) -> Generator[bool]:
 
 
 class Lock:
-    """A lock whose file exists only while it is held."""
+    """A lock between processes; its file exists only while a process holds the lock."""
 
     def __init__(self, path: Path) -> None:
         self._lock = FileLock(path)

@@ -1,6 +1,7 @@
-"""Budget of a point (the length of its run in samples and steps), known before the run.
+"""Computes the budget of a point (the length of its run in samples and steps) before the run.
 
-Also the messages inside of split workers on a modelled cluster.
+Also computes the messages inside of split workers (each consists of several processes) on a
+modelled cluster.
 """
 
 import math
@@ -25,8 +26,8 @@ class Budget:
 
     `samples`: samples of all workers, rounded up to whole rounds of the scheme (a round is the
     number of batches of which a run takes a multiple). `images_per_update`: number of images in one
-    update of the weights. `num_steps`: number of steps of all workers
-    together. `thresholds`: numbers of samples after which snapshots of the weights are kept.
+    update of the weights. `num_steps`: number of steps of all workers together. `thresholds`:
+    numbers of samples after which snapshots of the weights are kept.
     """
 
     samples: int

@@ -39,7 +39,7 @@ class Carried(NamedTuple):
     """One exchange, observed by one worker.
 
     `began`, `ended`: times on the clock of the machine [seconds]. `sent`, `received`: bytes of this
-    worker's messages; 0 for the collective `native`, whose messages are not visible. `by_kernel`:
+    worker's messages; the messages of the collective `native` are not counted. `by_kernel`:
     bytes (sent, received) on all connections including headers, as the kernel counts them.
     `rounds`: bytes (sent, received) of each round of the collective's schedule.
     """

@@ -88,7 +88,10 @@ class AbstractTrainingSet(ABC):
         """Return the first `num_batches` batches of a worker."""
 
     def hold(self, samples: np.ndarray, spare: int) -> None:
-        """Copy these samples into memory; all later batches consist of them."""
+        """Copy these samples into memory; all later batches consist of them.
+
+        `spare`: number of samples for which memory is kept free, for exchanges with other workers.
+        """
         self.share = Share(samples, self.read, self.row_format, spare)
 
 
@@ -198,7 +201,7 @@ class _ShuffledBatches(AbstractBatches):
 
 
 class _FedBatches(AbstractBatches):
-    """Batches of a worker that the first worker of its node draws and sends."""
+    """Batches of a worker that the first worker of its node draws and sends to it."""
 
     def __init__(
         self,
