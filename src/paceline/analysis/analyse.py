@@ -1,4 +1,4 @@
-"""Turns the tables of a study's points into tables of conclusions."""
+"""Derives the tables of conclusions of a study from the tables of its points (single runs)."""
 
 import json
 from collections.abc import Callable
@@ -23,10 +23,11 @@ from paceline.analysis.tables import Tables, read_tables
 
 
 class Conclusion(NamedTuple):
-    """Table of conclusions, tables/`name`.csv, which `make` derives from a study.
+    """Table of conclusions that `make` derives from a study; it is written to tables/`name`.csv.
 
-    The page shows a table with a `caption` as it is; the report lays out the others, or links to
-    them. An `exact` table is written with all digits, because figures need them.
+    A table with a `caption` is shown on the page of the study with all its columns. For a table
+    without one, the page has its own layout, or only a link to the file. If `exact` is True,
+    numbers are written with all digits, because charts are drawn from them; else they are rounded.
     """
 
     name: str
@@ -55,7 +56,8 @@ FOLDER = "tables"  # name of the folder in the report of a study
 def analyse(folder: Path) -> None:
     """Write a CSV for each of CONCLUSIONS, and metrics.json, into `folder`, reports/<study>.
 
-    Equal tables result in equal bytes. Raises SettingError("study") if a table is missing.
+    Equal input tables result in files of equal bytes. Raises SettingError("study") if a table of
+    the study is missing.
     """
     tables = read_tables(folder)
     made = {each.name: each.make(tables) for each in CONCLUSIONS}
@@ -74,11 +76,13 @@ def table_path(folder: Path, name: str) -> Path:
 
 
 def metrics(tables: Tables, configurations: Frame, decided: Frame) -> Row:
-    """Return the numbers that `dvc metrics diff` compares; those that do not exist are left out.
+    """Return the numbers that `dvc metrics diff` compares, without those that have no value.
 
-    `n_situations` counts situations with several workers and several schemes. In `n_decided` of
-    them one scheme is shown to be faster than one worker, and no other is tied with it.
-    `best_speedup` is the largest that is shown, `best_speedup_workers` its number of workers.
+    `n_situations` is the number of situations with several workers and several schemes. `n_decided`
+    is the number of these situations in which the best scheme is shown to be faster than one
+    worker, and no other scheme is tied with it. `best_speedup` is the largest speed-up of a best
+    scheme that is shown to be faster than one worker, and `best_speedup_workers` the number of
+    workers of that scheme.
     """
     numbers: Row = {"n": len(tables.runs)} | counts(tables.runs)
     numbers |= {"n_missing": len(tables.about["missing"])} | _decisions(tables, decided)

@@ -1,7 +1,8 @@
-"""Judges the blocks of a study by the drift of the machine between their two reference runs.
+"""Judges the blocks of a study by how much the speed of the machine drifted within each.
 
-A block has all configurations of one seed. Its reference runs first and again last; the second run
-has a `repeat` in runs.csv and is no point.
+A block consists of the runs of one seed, with all configurations, which were made one after
+another. The reference configuration runs first in the block and again last. The second of these
+runs has a number above 0 in the column `repeat` of runs.csv and is not a point of the study.
 """
 
 import math
@@ -19,11 +20,14 @@ _COLUMNS = ["block", "started", "hour", "minutes", "first", "last", "drift", "ve
 
 
 def judged(runs: Frame, repeats: Frame, axes: list[str]) -> Frame:
-    """Return one row per block; none if no reference was repeated.
+    """Return one row per block; no rows if the reference configuration was not run again.
 
-    `block` is its seed, `started` the start of its first run, `hour` that of the day (UTC), and
-    `minutes` the time until its last run ended. `first` and `last` are images/s of the reference,
-    and `drift` is last / first - 1. `verdict` is KEPT or the reason why the block is dropped.
+    - `block`: the seed of its runs;
+    - `started`, `hour`: when its first run started, and the hour of the day (UTC) of that time;
+    - `minutes`: time from the start of its first run to the end of its last run;
+    - `first`, `last`: images/s of the first and the last run of the reference configuration;
+    - `drift`: last / first - 1;
+    - `verdict`: KEPT, or the reason why the block is dropped.
     """
     seeds = dict.fromkeys(runs["seed"]) if len(repeats) else ()
     reference = repeats[["kind", *axes]].drop_duplicates()
@@ -32,14 +36,14 @@ def judged(runs: Frame, repeats: Frame, axes: list[str]) -> Frame:
 
 
 def minutes_of(runs: Frame) -> float:
-    """Return the minutes from the first start of these runs to the last end."""
+    """Return the minutes from the earliest start of these runs to the latest end of any of them."""
     starts = pd.to_datetime(runs["started"])
     ends = starts + pd.to_timedelta(runs["wall_seconds"].to_numpy(float), unit="s")
     return (ends.max() - starts.min()).total_seconds() / 60
 
 
 def without_dropped(runs: Frame, blocks: Frame) -> Frame:
-    """Return the points, without the throughput of those in dropped blocks."""
+    """Return `runs`, with the columns of throughput empty in rows of dropped blocks."""
     dropped = runs["seed"].isin(blocks.loc[blocks["verdict"] != KEPT, "block"])
     numbers = [name for name in THROUGHPUT if name in runs]
     return runs.assign(**{name: runs[name].mask(dropped) for name in numbers})
@@ -63,7 +67,7 @@ def _row(once: Frame, again: Frame, reference: Frame) -> Row:
 
 
 def _speed(points: Frame) -> float:
-    """Return images/s of the only point; NaN if it did not finish."""
+    """Return images/s of `points`, which has one row; NaN if that run did not finish."""
     done = finished(points)
     return float(done["images_per_second"].iloc[0]) if len(done) else math.nan
 

@@ -19,23 +19,30 @@ _COLUMNS += ["started", "minutes"]
 
 
 def cautions(tables: Tables) -> Frame:
-    """Return one row per condition that applies to `points` out of `of` points.
+    """Return one row per caution: a condition that weakens the meaning of some numbers.
 
-    The column `what` is the condition:
+    The condition applies to `points` out of `of` points (single runs); for dropped, super_linear,
+    few_seeds and at_edge, these two columns count blocks or configurations. The column `what` names
+    the condition:
 
-    - virtual: the time of the points is modelled;
-    - crowded: the points had more processes than cores; `value` lists them, as "8 on 4, 9 on 4";
-    - late: paced workers were late in more than LATE of their steps; `share` is the maximum;
-    - unlike: the points differ in the condition `name`, which is no axis; `value` lists its values;
-    - uncertified: a run contradicts the claim of its scheme; `value` says how;
-    - one_machine: the measured points ran on the machine `name` in `value` different hours;
-      `started` is the start of the first, and `minutes` later the last had ended;
-    - dropped: these blocks have no throughput; `value` says why;
-    - super_linear: these configurations have an efficiency above 1, beyond its interval or by more
-      than 5 %; `value` lists them;
-    - few_seeds: these configurations have one finished seed;
-    - at_edge: the best trial of these configurations is at the edge of the search range, so that a
-      better one may be beyond it; `value` lists them.
+    - virtual: the time of the points is computed by a model, not measured;
+    - crowded: the points had more processes than the machine had cores; `value` lists the pairs of
+      both numbers, as "8 on 4, 9 on 4";
+    - late: workers with emulated step times exceeded them in more than the share LATE of their
+      steps; `share` is the largest share of a point;
+    - unlike: the points were run with different values of `name`, a property of the machine or of
+      how the study was run, which the study did not vary on purpose; `value` lists the values;
+    - uncertified: the certificate of a run (whether its workers shared updates as its scheme
+      claims) contradicts the scheme; `value` is the certificate;
+    - one_machine: the measured points ran on the machine `name`, in `value` different hours;
+      `started` is the start of the first run, and `minutes` is the time from it to the end of the
+      last;
+    - dropped: the throughput of these blocks (the runs of one seed) is left out; `value` says why;
+    - super_linear: the efficiency of these configurations (speed-up per worker) is above 1 by its
+      whole interval, or by more than 5 % in the mean; `value` lists them;
+    - few_seeds: these configurations have only one finished seed;
+    - at_edge: the best trial of these configurations is at the edge of the range of their search,
+      so that a better setting may lie outside the range; `value` lists them.
     """
     rows = [row for find in _FOUND for row in find(tables)]
     return pd.DataFrame(rows, columns=_COLUMNS)
@@ -52,7 +59,10 @@ def _virtual(tables: Tables) -> Iterator[Row]:
 
 
 def _crowded(tables: Tables) -> Iterator[Row]:
-    """Yield a row per kind with more processes than cores; virtual runs have one process."""
+    """Yield a row per kind that has points with more processes than cores.
+
+    Virtual runs have one process and are not checked.
+    """
     runs = tables.runs
     runs = runs.assign(processes=runs["jobs"] * (num_processes(runs) + runs["servers"].fillna(0)))
     for kind in ("measured", "paced"):
@@ -151,7 +161,7 @@ def _at_edge(tables: Tables) -> Iterator[Row]:
 
 
 def _settings(row: Row | Frame, names: list[str]) -> list[str]:
-    """Describe the settings of a row that have a value."""
+    """Describe those settings in `names` that have a value in the row."""
     known = [name for name in names if not pd.isna(row[name])]
     return [str(row[name]) if name == "scheme" else f"{name} {row[name]}" for name in known]
 

@@ -1,4 +1,7 @@
-"""Compares the virtual clock with the wall clock at equal settings, paired by seed."""
+"""Compares runs on the virtual clock with equal runs on the wall clock, paired by seed.
+
+On the wall clock, runs are measured, or paced: their step times are emulated.
+"""
 
 import math
 
@@ -19,11 +22,12 @@ _COLUMNS = ("what", "measure", "verdict", "distance", *_NUMBERS)
 
 
 def clocks(tables: Tables) -> Frame:
-    """Return one row per virtual configuration and paced or measured one of equal settings.
+    """Return a row per pair of a virtual and a paced or measured configuration of equal settings.
 
-    `against` is the kind of the other, `against_<axis>` its value of an axis that determines the
-    clock. Ratios are virtual over the other, differences virtual minus the other. Staleness has a
-    difference in place of a ratio if the mean of the other is below LITTLE [updates].
+    `against` is the kind of the paced or measured configuration. `against_<axis>` is its value of
+    each axis that determines the clock. Each ratio is the virtual number divided by the other, and
+    each difference the virtual number minus the other. If the mean staleness of the other is below
+    LITTLE [updates], the row has the difference of staleness in place of the ratio.
     """
     of_clock, runs, rows = clock_axes(tables), tables.runs, list[Row]()
     wall = runs[runs["kind"].isin(WALL)]
@@ -52,13 +56,16 @@ def _agreement(virtual: Frame, wall: Frame) -> Row:
 
 
 def clock_agreement(tables: Tables) -> Frame:
-    """Return rows that judge each pair of `clocks`.
+    """Return rows that judge for each pair of `clocks` whether the two clocks agree.
 
-    `what` is images_per_second, staleness_mean or, at the largest number of workers of each scheme
-    and setting, test_top1. `measure` is ratio or difference. The `verdict` is within if the mean of
-    a ratio is within CLOSE of 1, or the interval of a top-1 difference within POINTS; else outside,
-    or unknown without a pair of seeds or an interval. Rows of one kind and number are in descending
-    order of `distance` from agreement, on the scale of CLOSE.
+    - `what`: the compared number, which is images_per_second, staleness_mean, or test_top1; the
+      last only at the largest number of workers of each scheme and setting;
+    - `measure`: ratio or difference;
+    - `verdict`: within if the mean of the ratio is at most CLOSE away from 1, or if the whole
+      interval of the difference of top-1 lies between -POINTS and POINTS; outside if not; unknown
+      if no seed was run on both clocks, or if the difference of top-1 has no interval;
+    - `distance`: how far the ratio is from 1; a difference of staleness of LITTLE counts as CLOSE.
+      Within one `against` and `what`, rows with the largest distance come first.
     """
     rows: list[Row] = []
     for _, same in groups(as_written(clocks(tables)), ["against"]):

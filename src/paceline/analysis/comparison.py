@@ -1,12 +1,13 @@
-"""Compares a configuration with others, paired by seed.
+"""Compares each configuration with one worker and with the reference scheme, paired by seed.
 
     speed-up = images/s of K workers / images/s of one worker
     efficiency = speed-up / number of processes of the K workers
 
-The baseline is one worker in one process, with otherwise equal settings. If the scheme has no such
-run, it is that of the scheme with the fastest one, since one worker trains by plain SGD under any
-scheme. Scaling is weak in the batch if the images per worker and step are constant, and strong if K
-workers share global_batch_size images. The total of samples is constant in both.
+The baseline is a run of one worker in one process, with otherwise equal settings. If the scheme has
+no such run, the baseline is taken from the scheme whose one-worker run is fastest; this is fair
+because one worker trains by plain SGD under any scheme. Scaling is weak if each worker has a
+constant number of images per step, and strong if all K workers share a constant number,
+global_batch_size. In weak and in strong scaling, the total number of training images is constant.
 """
 
 from collections.abc import Iterator
@@ -36,7 +37,7 @@ Verdict = Literal["equal", "different", "not shown"]
 
 
 def reference_scheme(runs: Frame) -> str:
-    """Return the scheme that all others are compared with."""
+    """Return the scheme that all other schemes of the study are compared with."""
     schemes = list(dict.fromkeys(runs["scheme"]))
     return REFERENCE if REFERENCE in schemes else schemes[0]
 
@@ -44,9 +45,11 @@ def reference_scheme(runs: Frame) -> str:
 def scaling(tables: Tables, configuration: Configuration, points: Frame) -> Row:
     """Return the columns on speed-up, efficiency and accuracy against one worker.
 
-    `baseline` describes the one-worker points, or why there are none; `n_unpaired` counts finished
-    points without a baseline of equal seed. `baseline_<field>` are fields of EqualAccuracy, empty
-    for one process and without a speed-up.
+    `baseline` describes the one-worker runs that the configuration is compared with, or says why
+    there are none. `n_unpaired` is the number of finished points for whose seed there is no
+    baseline. `baseline_verdict`, `baseline_metric`, `baseline_margin` and
+    `baseline_top1_difference` are fields of EqualAccuracy; they are empty for a configuration of
+    one process, and for one without a speed-up.
     """
     own, base = finished(points), baseline(tables.finished, configuration)
     processes, speedup = num_processes(configuration), ratio(own, base, _SPEED)
@@ -79,11 +82,15 @@ def _baseline_text(configuration: Configuration, points: Frame, base: Frame, num
 
 
 class EqualAccuracy(NamedTuple):
-    """Comparison of the accuracy of many workers with that of one.
+    """Comparison of the accuracy of many workers with that of one worker.
 
-    `difference` is top-1 of `metric` minus that of the baseline, paired by seed. The `verdict` is
-    equal if its interval lies within the `margin`, different if it lies outside or if `lost_seeds`
-    diverged, which no mean contains, and else not shown.
+    - `verdict`: equal if the whole interval of the difference lies within `margin` of 0; different
+      if the whole interval lies outside, or if a run diverged; else not shown;
+    - `metric`: name of the compared accuracy, test_top1 or top1 (validation);
+    - `margin`: largest difference that counts as equal, a share;
+    - `difference`: accuracy of many workers minus that of one worker, paired by seed;
+    - `lost_seeds`: number of runs of many workers that diverged; `difference` does not contain
+      them.
     """
 
     verdict: Verdict
@@ -94,10 +101,11 @@ class EqualAccuracy(NamedTuple):
 
 
 def equal_accuracy(points: Frame, base: Frame, margin: float) -> EqualAccuracy:
-    """Test whether points are as accurate as their baseline by two one-sided tests (TOST).
+    """Test by two one-sided tests (TOST) whether points are as accurate as their baseline.
 
-    Schuirmann 1987, J. Pharmacokinet. Biopharm. 15: two means are equivalent if the interval of
-    their difference, here of 95 %, lies within a margin that was stated before.
+    By Schuirmann 1987 (J. Pharmacokinet. Biopharm. 15), two means are equivalent if the interval of
+    their difference lies within a margin that was stated before the experiment. The interval here
+    is one of 95 %.
     """
     found, metric = top1_difference(finished(points), base)
     lost = int((points["status"] == "diverged").sum())
@@ -110,7 +118,10 @@ def equal_accuracy(points: Frame, base: Frame, margin: float) -> EqualAccuracy:
 
 
 def top1_difference(points: Frame, base: Frame) -> tuple[Interval, str]:
-    """Return the difference of test top-1, else of validation top-1, and the metric's name."""
+    """Return the mean difference of top-1, paired by seed, and the name of the metric.
+
+    The metric is top-1 on test images, or on validation images if no pair of runs has the former.
+    """
     for metric in reversed(METRICS):
         found = difference(points, base, metric)
         if found.n:
@@ -119,9 +130,10 @@ def top1_difference(points: Frame, base: Frame) -> tuple[Interval, str]:
 
 
 def speedups(tables: Tables) -> Iterator[tuple[Configuration, Frame, Frame]]:
-    """Yield each configuration of several processes that has a speed-up.
+    """Yield each configuration of several processes that has a speed-up, with two tables.
 
-    With it come its points, including those that did not finish, and the points of its baseline.
+    The first has the points of the configuration, including those that did not finish. The second
+    has the points of its baseline.
     """
     for configuration, points in configurations(tables.runs, tables.axes):
         base = baseline(tables.finished, configuration)
@@ -130,7 +142,7 @@ def speedups(tables: Tables) -> Iterator[tuple[Configuration, Frame, Frame]]:
 
 
 def baseline(finished: Frame, configuration: Configuration) -> Frame:
-    """Return the one-process points that a configuration is compared with, if there are any."""
+    """Return the one-process points that a configuration is compared with; no rows without any."""
     one = one_process(configuration)
     same_scheme = matching(finished, one)
     if len(same_scheme):
@@ -141,17 +153,21 @@ def baseline(finished: Frame, configuration: Configuration) -> Frame:
 
 
 def unequal_samples(tables: Tables) -> tuple[float, float] | None:
-    """Return the least and most samples of a finished point; None if within 1 %."""
+    """Return the smallest and largest number of training images of a finished point.
+
+    None if the two numbers differ by at most 1 %.
+    """
     samples = tables.finished["samples"].dropna()
     equal = samples.empty or samples.max() <= 1.01 * samples.min()
     return None if equal else (samples.min(), samples.max())
 
 
 def comparison(tables: Tables, configuration: Configuration, points: Frame) -> Row:
-    """Return the columns on the comparison with the `reference` scheme; it has none itself.
+    """Return the columns on the comparison with the scheme `reference`.
 
-    `reference_speed_ratio` is of images/s, `reference_<metric>_difference` of top-1, paired by
-    seed.
+    `reference_speed_ratio` is images/s divided by images/s of the reference.
+    `reference_<metric>_difference` is top-1 minus top-1 of the reference. Runs are paired by seed.
+    A configuration of the reference scheme itself has none of these columns.
     """
     reference = reference_scheme(tables.runs)
     if configuration["scheme"] == reference:
@@ -166,13 +182,15 @@ def comparison(tables: Tables, configuration: Configuration, points: Frame) -> R
 
 
 def fault(tables: Tables, configuration: Configuration, points: Frame) -> Row:
-    """Return the columns on a fault in the middle of a run.
+    """Return the columns on a fault that was injected in the middle of each run.
 
-    `fault_seconds_ratio` and `fault_test_top1_difference` compare finished runs with the run of the
-    same seed without the fault. `fault_seconds_to_end` is the longest time from the fault to the
-    end of a failed run. `fault_images_lost` is the mean number of images whose gradients are in no
-    weights at the end: all until the fault if a run failed, else those of late pushes and of a lost
-    worker's last step. `fault_reason` is what a run reports.
+    - `fault_seconds_ratio`, `fault_test_top1_difference`: finished runs compared with the runs of
+      the same seeds without the fault;
+    - `fault_seconds_to_end`: longest time from the fault to the end of a failed run;
+    - `fault_images_lost`: mean number of images whose gradients are not contained in the weights at
+      the end. For a failed run, these are all images until the fault; for a finished run, those of
+      pushes that came too late and those of the last step of a lost worker;
+    - `fault_reason`: what a run reports about the fault.
     """
     if configuration.get(FAULT, NO_FAULT) == NO_FAULT:
         return {}
@@ -189,9 +207,11 @@ def fault(tables: Tables, configuration: Configuration, points: Frame) -> Row:
 
 
 def block_ratio(tables: Tables, configuration: Configuration, points: Frame) -> Row:
-    """Return the column `block_ratio`: images/s over the mean of the block's two reference runs.
+    """Return the column `block_ratio`: images/s relative to the reference runs of the same block.
 
-    It is empty for the reference, and without a finished point in a block that is kept.
+    Each point's images/s are divided by the mean of the first and the last run of the reference
+    configuration in its block (the runs of one seed). The column is empty for the reference
+    configuration, and for a configuration without a finished point in a block that is kept.
     """
     kept = tables.blocks[tables.blocks["verdict"] == KEPT].set_index("block")
     references = kept[["first", "last"]].astype(float).mean(axis=1).rename("reference")

@@ -1,4 +1,7 @@
-"""Groups points that differ only in their seed, and selects those of equal settings."""
+"""Groups points (single runs) by configuration, and selects points with given settings.
+
+Points of one configuration differ only in their seed.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,7 +16,10 @@ SPLIT = (_SHARDS, "model.split")  # axes that say how a worker's network is divi
 
 
 def groups(table: Frame, columns: Sequence[str]) -> list[tuple[Row, Frame]]:
-    """Split rows by their values of `columns`, in order of appearance; empty values are equal."""
+    """Split rows by their values of `columns`, in the order in which the values first appear.
+
+    Returns pairs of the values and their rows. Two empty values count as equal.
+    """
     if not len(table):
         return []
     if not columns:
@@ -23,7 +29,7 @@ def groups(table: Frame, columns: Sequence[str]) -> list[tuple[Row, Frame]]:
 
 
 def configurations(runs: Frame, axes: Sequence[str]) -> Iterator[tuple[Configuration, Frame]]:
-    """Yield each kind and combination of `axes` with its points, in the order of `runs`."""
+    """Yield each combination of a kind and values of `axes` with its points, in order of `runs`."""
     yield from groups(runs, ["kind", *axes])
 
 
@@ -34,26 +40,27 @@ def counts(points: Frame) -> dict[str, int]:
 
 
 def finished(points: Frame) -> Frame:
-    """Return the points that finished; only these enter a mean, others are counted."""
+    """Return the points that finished; means contain only these, and other points are counted."""
     return points[points["status"] == "finished"]
 
 
 def num_processes(settings: Configuration | Frame) -> Entry:
-    """Return the number of training processes, of one configuration or of each row."""
+    """Return the number of training processes of one configuration, or of each row of a table."""
     return settings["workers"] * settings.get(_SHARDS, 1)
 
 
 def size_of(situation: Configuration) -> int:
-    """Return the number of workers of a situation, or of processes if workers may be split."""
+    """Return the number of workers of a situation; of processes if workers may have several."""
     return int(situation.get("workers") or situation[PROCESSES])
 
 
 def situation_columns(axes: Sequence[str]) -> list[str]:
-    """Return the columns that identify a situation, within which schemes are compared.
+    """Return the columns that identify a situation: the settings under which schemes are compared.
 
-    They are the kind, the data set, and those of `axes` that are not settings of the scheme. If
-    workers may be split over processes, the situation has the number of all processes, and how many
-    of them form a worker is a choice like the scheme.
+    They are the kind, the data set, and those of `axes` that are not settings of the scheme. If the
+    study splits some workers over several processes, the column with the number of workers is
+    replaced by the number of all processes. How many of the processes form one worker is then
+    compared like a scheme.
     """
     own = [name for name in axes if name != "scheme" and not name.startswith("scheme.")]
     if _SHARDS in own:
@@ -62,20 +69,20 @@ def situation_columns(axes: Sequence[str]) -> list[str]:
 
 
 def with_processes(table: Frame) -> Frame:
-    """Add the number of processes to each row, if workers may be split."""
+    """Add a column with the number of processes, if the table has a column for split workers."""
     if _SHARDS not in table or "workers" not in table:
         return table
     return table.assign(**{PROCESSES: num_processes(table) if len(table) else []})
 
 
 def one_process(configuration: Configuration) -> Configuration:
-    """Return the settings of a configuration with one worker that is one process."""
+    """Return the settings of a configuration, changed to one worker that is a single process."""
     kept = {name: value for name, value in configuration.items() if name not in SPLIT}
     return kept | {"workers": 1} | ({_SHARDS: 1} if _SHARDS in configuration else {})
 
 
 def matching(table: Frame, values: Mapping[str, Entry]) -> Frame:
-    """Select the rows of `table` with these values; an empty value matches an empty one."""
+    """Select the rows of `table` with these values; an empty value matches only an empty cell."""
     same = pd.Series(True, table.index)
     for name, value in values.items():
         same &= table[name].isna() if pd.isna(value) else table[name] == value

@@ -1,4 +1,4 @@
-"""Makes configurations.csv: one row per configuration, with all that is concluded about it."""
+"""Makes configurations.csv: one row per configuration, with all conclusions about it."""
 
 import numpy as np
 import pandas as pd
@@ -26,12 +26,13 @@ _QUANTILES = {"low": 0.05, "median": 0.5, "high": 0.95}
 def configuration_table(tables: Tables) -> Frame:
     """Return one row per configuration, identified by its kind, data set and axes.
 
-    `n` counts its points, `n_finished`, `n_diverged` and `n_failed` those of each status. Means
-    over finished seeds follow, of all numbers that record.numbers shows, and then the columns that
-    the functions in _PARTS document. Each mean has the columns <name>_mean, <name>_low and
-    <name>_high (95 % interval, empty for one observation) and <name>_n. Means of positive numbers
-    are geometric; those of accuracies are means of logits, and their intervals include the random
-    draw of the test images.
+    `n` is the number of its points; `n_finished`, `n_diverged` and `n_failed` are the numbers of
+    points with each status. Then come the means over finished points of all numbers that
+    record.numbers shows, and then the columns that are described at each function in _PARTS. A mean
+    has four columns: <name>_mean, <name>_low and <name>_high (95 % interval, empty for a single
+    observation), and <name>_n. Means of positive numbers are geometric. Means of accuracies are
+    means of logits, and their intervals also contain the error due to the random draw of the test
+    images.
     """
     numbers = [number for number, _ in shown_numbers() if number.name in tables.runs]
     names = dict.fromkeys(["data", *tables.axes])
@@ -47,14 +48,14 @@ def configuration_table(tables: Tables) -> Frame:
 
 
 def known(table: Frame, column: str) -> Frame:
-    """Return the rows with a value in `column`; none if the table has no such column."""
+    """Return the rows that have a value in `column`; no rows if the table has no such column."""
     if column not in table:
         return table.iloc[:0].assign(**{column: None})
     return table[table[column].notna() & (table[column] != "")]
 
 
 def mean(number: Number, points: Frame) -> Interval:
-    """Return the mean of a number over points, with an interval that stays in its range."""
+    """Return the mean of a number over points; the interval contains only possible values."""
     values = points[number.name].dropna().astype(float)
     images = points[number.of].dropna() if number.of in points else []
     if len(values) and len(images):
@@ -68,7 +69,8 @@ def mean(number: Number, points: Frame) -> Interval:
 def phase_shares(tables: Tables, _: Configuration, points: Frame) -> Row:
     """Return the columns on the phases of a step: compute, exchange (with waiting), and loading.
 
-    `phase_<name>` is a share of the seconds of all workers, `phase_<name>_seconds` a worker's mean.
+    `phase_<name>` is the share of the phase in the time of all workers. `phase_<name>_seconds` is
+    its mean time per worker.
     """
     workers = _of_finished(tables.phases, points)
     if not len(workers):
@@ -78,9 +80,10 @@ def phase_shares(tables: Tables, _: Configuration, points: Frame) -> Row:
 
 
 def staleness_spread(tables: Tables, _: Configuration, points: Frame) -> Row:
-    """Return the columns on staleness [updates] of the pushes that servers applied, over seeds.
+    """Return the columns on staleness [updates] of the pushes that servers applied in all seeds.
 
-    `pushes` is their number; `pushes_mean`, `_low`, `_median` and `_high` are mean and quantiles.
+    `pushes` is the number of pushes. `pushes_mean` and `pushes_median` are the mean and the median
+    of their staleness, `pushes_low` and `pushes_high` its 5 % and 95 % quantiles.
     """
     own = _of_finished(tables.staleness, points)
     if not len(own):
@@ -93,12 +96,15 @@ def staleness_spread(tables: Tables, _: Configuration, points: Frame) -> Row:
 
 
 def _of_finished(table: Frame, points: Frame) -> Frame:
-    """Select the rows of finished points."""
+    """Select those rows of `table` that belong to finished points."""
     return table[table["key"].isin(finished(points)["key"])]
 
 
 def _quantile(values: np.ndarray, number: np.ndarray, at: float) -> float:
-    """Return the smallest value that is at least as large as the share `at` of all."""
+    """Return the smallest of rising `values` up to which at least the share `at` of all lies.
+
+    `number` is how often each of the values occurs.
+    """
     return float(values[int(np.searchsorted(number.cumsum(), at * number.sum() * (1 - 1e-12)))])
 
 

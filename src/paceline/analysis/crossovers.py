@@ -1,4 +1,4 @@
-"""Finds the number of workers from which a scheme reaches the target before the reference."""
+"""Finds the number of workers above which a scheme reaches the target before the reference does."""
 
 import numpy as np
 import pandas as pd
@@ -18,12 +18,15 @@ _SEED = 0  # of the bootstrap: equal tables result in equal bytes
 def crossovers(tables: Tables) -> Frame:
     """Return one row per scheme and situation that was run with several numbers of workers.
 
-    `ahead_from` is the number of workers, from `least` to `most`, from which the scheme is faster
-    to the target: 0 if it always is, infinity if it is not at the largest. `everywhere` and
-    `nowhere` are the shares of bootstrap draws that say so. `at_edge` is an edge of the search
-    range at which a best trial of the scheme is, so that it is not judged. Numbers of workers at
-    which a run of either did not reach the target are left out. There are no rows without a target,
-    or if the reference has several settings.
+    - `least`, `most`: smallest and largest compared number of workers; a number is compared if all
+      runs of the scheme and of the reference reached the target with it;
+    - `ahead_from`: number of workers from which the scheme reaches the target first; 0 if it does
+      so at every compared number, infinity if it does not at the largest;
+    - `everywhere`, `nowhere`: shares of bootstrap draws in which `ahead_from` is 0, or infinity;
+    - `at_edge`: edge of the search range at which a best trial of the scheme is; the scheme is then
+      not judged, because a better setting may lie outside the range.
+
+    There are no rows if the study has no target, or if the reference has several settings.
     """
     rows: list[Row] = []
     if len(targets(tables)) and "workers" in tables.axes and not {*SPLIT} & {*tables.axes}:
@@ -46,7 +49,7 @@ def crossovers(tables: Tables) -> Frame:
 
 
 def _times(points: Frame, found: Crossings) -> dict[int, Array]:
-    """Return the seconds to the target by number of workers, where all runs reach it."""
+    """Return the seconds to the target by number of workers, where every run reached the target."""
     return {
         int(own["workers"]): np.array([found[key].middle for key in rows["key"]])
         for own, rows in groups(points, ["workers"])
@@ -55,7 +58,7 @@ def _times(points: Frame, found: Crossings) -> dict[int, Array]:
 
 
 def _crossover(workers: list[int], own: dict[int, Array], reference: dict[int, Array]) -> Row:
-    """Return the columns of one scheme, by the times at these numbers of workers."""
+    """Return the columns of one scheme from its times and those of the reference."""
     sides = [reference[n] for n in workers], [own[n] for n in workers]  # swapped: less is better
     place = crossover(workers, *sides, np.random.default_rng(_SEED), space=POSITIVE)
     found = {"least": workers[0], "most": workers[-1], "ahead_from": place.workers}
