@@ -1,8 +1,9 @@
 """Decides which scheme to use in each situation: by the time to the target, and what it costs.
 
-A situation is given to the user: the number of workers, and the settings that are not the scheme's.
-Its schemes are one family: with probability 95 % all statements on accuracies against the reference
-are true, and likewise all on times against the best.
+A situation is what the user cannot choose: the number of workers, and the settings that do not
+belong to the scheme. The schemes of one situation are a family, whose intervals and tests are made
+together: with probability 95 %, all statements on the accuracies of its schemes against the
+reference are true, and likewise all statements on their times against the best scheme.
 """
 
 import math
@@ -65,22 +66,28 @@ BEST, TIED, BEHIND, NEVER = "best", "tied", "behind", "never"
 def decision(tables: Tables) -> Frame:
     """Return one row per situation and scheme.
 
-    - `success`: the share of runs that reach the target; a diverged run is one that does not;
-    - `target_seconds`: the mean time to it, restricted to `horizon_seconds`; `worker_seconds`:
-      times the number of workers;
-    - `speedup`: that of the best one-worker runs, `baseline`, over it, if all of both get there;
-      `reference_speedup`: that of the scheme `reference` over it, likewise;
-    - `baseline_n`, `baseline_reached`: the runs of `baseline`, and how many of them got there;
-    - `tier`: best, the smallest time to the target; tied, if the difference from it is not
-      significant; behind, if it is; never, if no run reached the target; empty without a target;
-    - `top1_difference`: top-1 (of test, if known) less that of `reference`, a share, over finished
-      runs, with simultaneous intervals; `accuracy` judges it (better, worse, equivalent, not
-      told), and `within_margin` is 1 if it is shown to lie within the margin of the study;
-      `tuning_sd` and `draw_sd` are the standard deviations, in the interval, by which the luck of
-      repeated searches for the rate, and the draw of test images, move the difference;
-    - the same five, with `one_worker_` before their names, less top-1 of the runs of `baseline`;
-    - `at_edge`: the edge of the search range at which its best trial is, so that a better one may
-      be beyond it: then nothing may be said against the scheme.
+    - `success`: share of runs that reached the target; a diverged run counts as one that did not;
+    - `target_seconds`: restricted mean of the time to the target, in which a run that did not reach
+      it counts as `horizon_seconds`; `worker_seconds`: its mean times the number of workers;
+    - `baseline`: the configuration of one worker that reaches the target first; `baseline_n` and
+      `baseline_reached`: number of its runs, and of those that reached the target;
+    - `speedup`: time of `baseline` divided by the time of the scheme; `reference_speedup`: time of
+      the scheme `reference` divided by it; empty unless all compared runs reached the target;
+    - `tier`: best for the smallest time to the target; tied if the difference from the best is not
+      significant; behind if it is significant, or if runs of only this scheme missed the target;
+      never if no run reached the target; empty without a target;
+    - `top1_difference`: top-1 minus that of `reference`, as a share, over finished runs, with
+      simultaneous intervals; on test images if they were scored, else on validation images;
+    - `accuracy`: verdict on this difference, one of better, worse, equivalent, not told;
+      `within_margin`: 1 if the difference is shown to lie within the margin of the study, else 0;
+    - `tuning_sd`, `draw_sd`: standard deviations that the interval of `top1_difference` contains,
+      due to the luck of the search for the learning rate (from repeated searches), and due to the
+      random draw of the test images;
+    - `one_worker_<column>`, for the last five columns: the same comparison of accuracy with the
+      runs of `baseline` in place of `reference`;
+    - `at_edge`: edge of the search range at which the best trial of the scheme is, or that its
+      tuning has not ended; a better setting may then exist, so that nothing is said against the
+      scheme.
     """
     rows: list[Row] = []
     for situation, points in groups(with_processes(tables.runs), situation_columns(tables.axes)):
@@ -91,10 +98,11 @@ def decision(tables: Tables) -> Frame:
 
 
 def is_faster(best: Frame) -> bool:
-    """Return False if a situation's best scheme is not shown to be faster than one worker.
+    """Return False if the best scheme of a situation is not shown to be faster than one worker.
 
-    `best`: its row of `decision`. Without runs of one worker the result is True; their best run has
-    a speed-up without an interval.
+    `best` is the row of this scheme in the table `decision`. Without a baseline of one worker, the
+    result is True. With a baseline but an unknown speed-up, it is False. If the speed-up has no
+    interval, its mean decides.
     """
     mean, low = best["speedup_mean"], best["speedup_low"]
     if pd.isna(mean):
@@ -103,7 +111,7 @@ def is_faster(best: Frame) -> bool:
 
 
 def _rows(tables: Tables, situation: Configuration, members: Sequence[Member]) -> list[Row]:
-    """Return the rows of one situation, scheme by scheme."""
+    """Return the rows of one situation, one per scheme with its settings."""
     reference = reference_scheme(tables.runs)
     centres = [place for place, (own, _) in enumerate(members) if own["scheme"] == reference]
     centre = centres[0] if len(centres) == 1 else None  # of several settings none is the centre
@@ -140,7 +148,11 @@ def _rows(tables: Tables, situation: Configuration, members: Sequence[Member]) -
 def _against_one_worker(
     tables: Tables, members: Sequence[Member], one: OneWorker | None
 ) -> list[Row]:
-    """Return the columns on accuracy against runs of one worker, of those that have several."""
+    """Return the columns that compare the accuracy of each member with that of one worker.
+
+    The columns are empty if a member has a single process, or if no run of one worker reached the
+    target.
+    """
     several = one is not None and all(num_processes(own) > 1 for own, _ in members)
     extended = [*members, (one.configuration, one.points)] if one and several else members
     found = accuracies(tables, extended, len(members) if several else None)
@@ -155,10 +167,11 @@ def family_times(
     one: OneWorker | None,
     reference: int | None,
 ) -> list[Row]:
-    """Return the columns on time of each member; they are empty without a target and horizon.
+    """Return for each member of a family the columns on time; empty without a target or horizon.
 
-    Speed-ups are against the runs of `one` worker, and against the member at the place `reference`.
-    There is none where a run of either did not reach the target: it would depend on the horizon.
+    Speed-ups are computed against the runs of `one` worker, and against the member at the index
+    `reference`. A speed-up is empty if a run of either side did not reach the target, because it
+    would then depend on the horizon.
     """
     if target_of(tables, members[0][0]) is None or math.isnan(horizon):
         return [_times_row(restricted_mean([], horizon), None, None, "") for _ in members]
@@ -171,10 +184,11 @@ def family_times(
 def tiers(times: Sequence[RestrictedMean]) -> list[str]:
     """Return the tier of each scheme of a family.
 
-    All pairs are tested, with Holm's p-values, since the data decide which scheme is best.
-    Schemes whose runs all reach the target have one relative variance, those with failures their
-    own. Where all runs of the best reach the target, a scheme that lost one is behind without a
-    test: the horizon in its mean makes that so uncertain that few seeds would call it tied.
+    All pairs are tested, with p-values adjusted by Holm's method, since the data decide which
+    scheme is best. Schemes all of whose runs reach the target share one relative variance; every
+    other scheme has a variance of its own. If all runs of the best scheme reach the target, a
+    scheme with a run that missed it is behind without a test: the horizon, by which this run
+    counts, makes the mean so uncertain that a test of few seeds would call the scheme tied.
     """
     found = [NEVER if not own.reached else TIED for own in times]
     ranked = [place for place, own in enumerate(times) if own.reached]
@@ -227,11 +241,12 @@ def _speedup(base: RestrictedMean | None, own: RestrictedMean) -> Interval:
 
 
 def accuracies(tables: Tables, members: Sequence[Member], centre: int | None) -> list[Row]:
-    """Return the columns on accuracy of each member against the one at the place `centre`.
+    """Return the columns that compare the accuracy of each member with that of the `centre`.
 
-    There is no difference for the centre itself, nor for any member without a centre. Intervals
-    contain the pooled variance of all finished runs, that of the luck of searches for the rate, if
-    they were repeated, and that of the draw of test images, if records say which were right.
+    `centre` is an index of `members`. The columns are empty for this member, and for all members if
+    it is None. Intervals contain three variances: that between seeds, pooled over all finished
+    runs; that of the luck of the search for the learning rate, if searches were repeated; and that
+    of the random draw of test images, if records say which images were classified correctly.
     """
     runs = [finished(own) for _, own in members]
     validation, test = METRICS
@@ -269,7 +284,10 @@ def _accuracy_row(difference: Interval) -> Row:
 
 
 def means_of_family(members: Sequence[Member], metric: str) -> list[Row]:
-    """Return the mean of a rate of each member, geometric, with intervals of one variance."""
+    """Return for each member the geometric mean of `metric`, a rate, with its interval.
+
+    All intervals use the same relative variance, pooled over the members.
+    """
     values = [finished(own)[metric].dropna().to_numpy(float) for _, own in members]
     values = [own[own > 0] for own in values]
     known = [place for place, own in enumerate(values) if len(own)]
@@ -282,12 +300,13 @@ def means_of_family(members: Sequence[Member], metric: str) -> list[Row]:
 
 
 def variance_of_draw(tables: Tables, one: Frame, other: Frame) -> float:
-    """Return the variance of the difference of two mean accuracies by the draw of the images.
+    """Return the variance of the difference of two mean accuracies due to the draw of the images.
 
-    `one`, `other`: rows of finished runs. 0 if records do not say which images were right. All runs
-    are scored on the same images, so that the variance between seeds does not contain it. What both
-    get right, or both wrong, cancels: an image counts by how much more often the one is right on it
-    than the other (McNemar 1947, for means over seeds).
+    `one` and `other` have rows of finished runs. The result is 0 if records do not say which images
+    were classified correctly. All runs are scored on the same images, so that the variance between
+    seeds does not contain this variance. Images that both sides classify equally often correctly
+    cancel: an image counts by how much more often one side is right about it than the other
+    (McNemar 1947, here for means over seeds).
     """
     right = [
         [tables.right[key] for key in own["key"] if key in tables.right] for own in (one, other)

@@ -1,4 +1,8 @@
-"""Recommends a collective for each number of workers, bytes and cluster, by measured seconds."""
+"""Recommends the fastest collective per number of workers, size of message, and cluster.
+
+The recommendation is by measured seconds of exchanges: single collective operations on all workers,
+without training.
+"""
 
 import json
 from dataclasses import dataclass
@@ -19,9 +23,10 @@ _SAME = ("reason", "predicted_seconds", "bytes_sent", "bytes_received", "bytes_f
 
 @dataclass(frozen=True)
 class Exchanges:
-    """Exchanges of a study: one of `rows` for each turn, and for each exchange that failed.
+    """Exchanges of a study: `rows` has one row per turn of an exchange, or one if it failed.
 
-    `facets` are the columns, besides the cluster's name, by which clusters differ.
+    A turn is one measured repetition. `facets` are those columns, besides the cluster's name, by
+    which the clusters of the study differ.
     """
 
     study: str
@@ -31,7 +36,7 @@ class Exchanges:
 
     @property
     def situation(self) -> list[str]:
-        """Columns that identify an exchange, except for its collective."""
+        """Columns that identify what was exchanged and where, without the collective."""
         return ["kind", "cluster", *self.facets, "workers", "num_bytes"]
 
 
@@ -44,10 +49,10 @@ def read_exchanges(folder: Path) -> Exchanges:
 
 
 def exchange_seconds(exchanges: Exchanges) -> Frame:
-    """Return one row per exchange: mean seconds over the turns, beside the prediction.
+    """Return one row per exchange: its mean seconds over all turns, and the predicted seconds.
 
     `updates_per_second` is 1 / seconds, as in figure 5 of FireCaffe (Iandola et al. 2016,
-    arXiv:1511.00175). `error` is the relative error of the prediction.
+    arXiv:1511.00175). `error` is predicted seconds / mean seconds - 1.
     """
     rows = []
     for group, turns in groups(exchanges.rows, [*exchanges.situation, "collective"]):
@@ -62,9 +67,10 @@ def exchange_seconds(exchanges: Exchanges) -> Frame:
 def recommendation(exchanges: Exchanges) -> Frame:
     """Return one row per situation in which an exchange finished.
 
-    `collective` has the fewest mean seconds, `runner_up` the next. `ratio` is the runner-up's
-    seconds over those of the first, paired by turn. The `verdict` is first, or NO_DIFFERENCE if the
-    interval of the ratio contains 1 or does not exist.
+    `collective` is the one with the smallest mean of seconds, and `runner_up` the one with the
+    second smallest. `ratio` is the mean of the runner-up's seconds divided by those of `collective`
+    in the same turn. `verdict` is first if `collective` is shown to be faster; it is NO_DIFFERENCE
+    if the interval of the ratio contains 1 or is unknown.
     """
     finished = exchanges.rows[exchanges.rows["status"] == "finished"]
     rows = []
@@ -83,7 +89,10 @@ TABLES = (exchange_seconds, recommendation)
 
 
 def analyse_exchanges(folder: Path) -> None:
-    """Write the CSVs of TABLES, or raise SettingError("study") without exchanges.csv."""
+    """Write the CSVs of TABLES into `folder`, reports/<study>.
+
+    Raises SettingError("study") if exchanges.csv is missing.
+    """
     exchanges = read_exchanges(folder)
     (folder / FOLDER).mkdir(exist_ok=True)
     for make in TABLES:

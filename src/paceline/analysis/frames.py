@@ -1,4 +1,4 @@
-"""Reads and writes tables as CSV files, with types."""
+"""Reads and writes tables as CSV files; each column read has a type, text or number."""
 
 import io
 from pathlib import Path
@@ -23,16 +23,19 @@ DIGITS = 9  # significant digits of numbers in the tables of conclusions
 
 
 def require(path: Path, command: str) -> Path:
-    """Return `path`; raise SettingError("study"), which names the `command` to run, without it."""
+    """Return `path` if the file exists.
+
+    Raises SettingError("study"), which names the `command` that makes the file, if it does not.
+    """
     if not path.is_file():
         raise SettingError("study", f"there is no {path}; first: {command}")
     return path
 
 
 def read_table(source: Path | io.StringIO) -> Frame:
-    """Read a CSV; columns that are declared as text, or have a cell that is no number, are text.
+    """Read a CSV; a column is text if it is declared so, or if a cell of it is not a number.
 
-    Other columns are numeric, with NaN for empty cells.
+    All other columns are numeric, with NaN for empty cells.
     """
     text = pd.read_csv(source, dtype=str, keep_default_na=False)
     return text.apply(_typed) if len(text) else text
@@ -45,7 +48,7 @@ def write_table(path: Path, table: Frame, *, exact: bool = False) -> None:
 
 
 def as_written(table: Frame) -> Frame:
-    """Round numbers to DIGITS, so that verdicts follow from the numbers that the table shows."""
+    """Round numbers as in a written table, so that verdicts follow from the numbers it shows."""
     numbers = table.select_dtypes("float")
     return table.assign(**numbers.map(lambda number: float(f"{number:.{DIGITS}g}")))
 

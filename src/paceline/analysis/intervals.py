@@ -1,4 +1,4 @@
-"""Computes means with their intervals and numbers of observations, also of pairs of equal seed."""
+"""Computes means, ratios and differences with 95 % intervals, also of runs paired by seed."""
 
 import math
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ from paceline.analysis.statistics.means import (
 
 
 class Interval(NamedTuple):
-    """Mean of `n` numbers with the ends of its interval, which are NaN if n < 2."""
+    """Mean of `n` numbers, with the ends of its 95 % interval, which are NaN if n < 2."""
 
     mean: float
     low: float
@@ -27,7 +27,7 @@ class Interval(NamedTuple):
     n: int
 
     def named(self, name: str) -> dict[str, float | int]:
-        """Return the interval as columns of a table: `name`_mean, _low, _high, _n."""
+        """Return the interval as four columns of a table: `name`_mean, _low, _high and _n."""
         return {f"{name}_{field}": value for field, value in self._asdict().items()}
 
 
@@ -37,10 +37,11 @@ NONE = Interval(math.nan, math.nan, math.nan, 0)
 def interval(
     values: Iterable[float], space: Space = PLAIN, extra_variance: float = 0.0
 ) -> Interval:
-    """Return the mean and its 95 % interval by Student's t; NaNs are left out of n.
+    """Return the mean of `values` and its 95 % interval by Student's t; NaNs are ignored.
 
-    Both are computed in `space`; `extra_variance` is the variance there of an error that all values
-    share.
+    Values are mapped into `space` (for example to logarithms), averaged there, and mean and
+    interval are mapped back. `extra_variance` is the variance, in this space, of an error that all
+    values share.
     """
     numbers = [float(value) for value in values if not math.isnan(value)]
     if not numbers:
@@ -50,24 +51,30 @@ def interval(
 
 
 def not_negative(values: Iterable[float]) -> Space:
-    """Return the space of numbers that are at least 0, such as times."""
+    """Return the space in which to average numbers that are at least 0, such as times.
+
+    It is POSITIVE (a geometric mean) if all values are above 0, else COUNTS (an arithmetic mean).
+    """
     return POSITIVE if all(value > 0 for value in values if not math.isnan(value)) else COUNTS
 
 
 def paired(points: Frame, baseline: Frame, metric: str) -> Frame:
-    """Return the `metric` of both tables as columns `value` and `base`, a row per common seed."""
+    """Return a row per seed that both tables have, with `metric` of each as `value` and `base`."""
     sides = {"value": points, "base": baseline}
     columns = [side.set_index("seed")[metric].rename(name) for name, side in sides.items()]
     return pd.concat(columns, axis=1, join="inner").dropna().astype(float)
 
 
 def ratio(points: Frame, baseline: Frame, metric: str, divisor: float = 1) -> Interval:
-    """Return the geometric mean of ratios of a metric above 0, paired by seed."""
+    """Return the geometric mean, over pairs of equal seed, of the ratio of a positive metric.
+
+    The ratio is that of points to baseline, divided by `divisor`.
+    """
     pairs = paired(points, baseline, metric)
     return interval(pairs["value"] / pairs["base"] / divisor, POSITIVE)
 
 
 def difference(points: Frame, baseline: Frame, metric: str) -> Interval:
-    """Return the mean difference of a metric that is a share, paired by seed."""
+    """Return the mean, over pairs of equal seed, of points minus baseline in a metric (a share)."""
     pairs = paired(points, baseline, metric)
     return interval(pairs["value"] - pairs["base"], DIFFERENCES)

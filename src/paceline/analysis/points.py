@@ -1,8 +1,8 @@
-"""Compares single points: speed-up, time to the target, accuracy at equal budgets, and mean curves.
+"""Computes numbers of single runs (speed-up, time to the target, accuracy) and mean curves.
 
-The common time of several points is the smallest total `seconds` of those that finished with the
-same number of workers, kind and settings, over all schemes and rates. The common number of updates
-is defined likewise.
+Accuracies are compared at equal budgets. The common time of several points is the smallest total
+`seconds` of the finished ones that have the same kind, number of workers and settings, over all
+schemes and learning rates. The common number of updates is defined in the same way.
 """
 
 import math
@@ -30,11 +30,11 @@ _OF_CURVES = ("evaluation", "n", "samples", "seconds", "top1", "is_front")
 
 
 def points(tables: Tables) -> Frame:
-    """Return one row per point of `runs`, by `key`; a number that does not exist is NaN.
+    """Return one row per point (a single run), named by `key`; a number that is not known is NaN.
 
-    `speedup` and `efficiency` compare with one process of the same scheme, settings and seed.
-    `target_seconds` is the time of the first evaluation at which the `target` counts as reached.
-    `at_equal_budgets` documents the other columns.
+    `speedup` and `efficiency` compare with the run of one process with the same scheme, settings
+    and seed. `target_seconds` is the time of the first evaluation at which the `target` counts as
+    reached. The other columns are described at `at_equal_budgets`.
     """
     goals, found = targets(tables)[["kind", "data", "target"]], crossings(tables, "seconds")
     reached = {key: own.high for key, own in found.items() if own.reached}
@@ -60,9 +60,9 @@ def _with_speedup(tables: Tables) -> Frame:
 def equal_time(tables: Tables, _: Configuration, points: Frame) -> Row:
     """Return the columns on validation top-1 at equal budgets.
 
-    `top1_equal_samples` is the mean at the end; `top1_equal_time` and `top1_equal_updates` are
-    means when `common_seconds` or `common_updates` are spent, without runs that were not evaluated
-    by then.
+    `top1_equal_samples` is the mean at the end of training, after equal numbers of images.
+    `top1_equal_time` and `top1_equal_updates` are means at the moment when `common_seconds` or
+    `common_updates` are spent; they leave out runs that had no evaluation until this moment.
     """
     values = at_equal_budgets(tables)
     own = values[values.index.isin(points.index)]
@@ -77,7 +77,11 @@ def equal_time(tables: Tables, _: Configuration, points: Frame) -> Row:
 def at_equal_budgets(tables: Tables) -> Frame:
     """Return one row per finished point, with the index of `runs`.
 
-    Its columns are `key`, `top1`, and for both budgets `common_<budget>` and `top1_equal_<budget>`.
+    `top1` is the last accuracy of the point identified by `key`. The two budgets are `time` and
+    `updates`. `common_time` and `common_updates` are the amounts that all compared points have
+    spent: the common time [s] and the common number of updates of the module. `top1_equal_time` and
+    `top1_equal_updates` are the accuracies of the last evaluation within these budgets; NaN if
+    there is none.
     """
     finished = tables.finished
     same = ["kind", "workers", *(n for n in tables.facets if not n.startswith(_RATES))]
@@ -94,10 +98,10 @@ def at_equal_budgets(tables: Tables) -> Frame:
 
 
 def _top1_by(curve: Frame, run: Frame, name: str, limit: float) -> float:
-    """Return the top-1 of the last evaluation within the limit, or NaN.
+    """Return the top-1 of the last evaluation within the limit; NaN without such an evaluation.
 
-    A run that ends within the limit counts by its last evaluation, whose time may be later than
-    that of its last step.
+    A run that ends within the limit counts by its last evaluation, even if that took place after
+    the limit: its time may be later than that of the last training step.
     """
     rows = curve if run[name] <= limit else curve[curve[name] <= limit]
     return math.nan if rows.empty else float(rows["top1"].iloc[-1])
@@ -106,8 +110,9 @@ def _top1_by(curve: Frame, run: Frame, name: str, limit: float) -> float:
 def mean_curves(tables: Tables) -> Frame:
     """Return one row per configuration and evaluation, with means over finished seeds.
 
-    `evaluation` counts from 1; evaluations that a seed lacks are left out. `top1` is of validation.
-    `is_front` is 1 where no other configuration of the same situation reached that top1 by then.
+    `evaluation` is the number of the evaluation, from 1; evaluations that some seed lacks are left
+    out. `top1` is measured on validation images. `is_front` is 1 where `top1` is higher than at
+    every evaluation of the same situation, of any configuration, that took no more seconds; else 0.
     """
     axes = ["kind", "data", *tables.axes]
     curves = tables.curves.sort_values(["key", "samples"], kind="stable")
@@ -125,7 +130,7 @@ def mean_curves(tables: Tables) -> Frame:
 
 
 def _front(rows: Frame) -> Frame:
-    """Return 1 for each row with a higher top1 than all rows that took no longer, else 0."""
+    """Return 1 for a row whose `top1` is above that of all rows with no more seconds, else 0."""
     ordered = rows.sort_values(["seconds", "top1"], ascending=[True, False], kind="stable")
     before = ordered["top1"].cummax().shift(fill_value=-1.0)
     return (ordered["top1"] > before).astype(int)

@@ -1,4 +1,7 @@
-"""Compares images/s, exchange and staleness of real processes with what a model predicts."""
+"""Compares images/s, exchange and staleness of real processes with what a model predicts.
+
+A prediction counts as near if its relative error is within a limit, else as far.
+"""
 
 from functools import lru_cache
 
@@ -19,12 +22,15 @@ _RATIOS = ("half", "against", "observed_ratio", "predicted_ratio", "error", "ver
 
 
 def predicted(tables: Tables, _: Configuration, points: Frame) -> Row:
-    """Return the columns on images/s of measured or paced points with predictions.
+    """Return the columns on images/s of measured or paced points that have predictions.
 
-    `rate_observed` and `rate_predicted` are harmonic means over `rate_n` seeds, as of one long run;
-    `rate_least` and `rate_most` are the extremes. `rate_error` is the relative error of the
-    prediction. `rate_half` is validation or development, if the study has both. `rate_verdict` is
-    near, far, or calibrated if the points went into the prediction.
+    - `rate_observed`, `rate_predicted`: harmonic means over `rate_n` seeds, which are the rates of
+      one long run of all of them;
+    - `rate_least`, `rate_most`: smallest and largest observed images/s of a seed;
+    - `rate_error`: relative error of the prediction;
+    - `rate_half`: validation or development, if the study is divided into these two halves;
+    - `rate_verdict`: near if the error is within the limit in NEAR, far if not; calibrated if the
+      model was fitted to these points.
     """
     runs = _with_predictions(tables)
     own = runs[runs.index.isin(points.index)]
@@ -48,12 +54,16 @@ def predicted(tables: Tables, _: Configuration, points: Frame) -> Row:
 
 
 def predicted_exchange(tables: Tables, _: Configuration, points: Frame) -> Row:
-    """Return the columns on exchange and staleness of paced points with predictions.
+    """Return the columns on exchange and staleness of paced points that have predictions.
 
-    `exchange_observed` and `exchange_predicted` are mean seconds that messages and servers add to a
-    step. `exchange_staleness_distance` is the total variation between the distributions of
-    staleness, `_p` the smallest p-value of a seed times their number, `_verdict` alike or apart.
-    The other columns are as in `predicted`.
+    - `exchange_observed`, `exchange_predicted`: mean seconds by which messages and servers prolong
+      a step;
+    - `exchange_staleness_distance`: total variation distance between the observed and the predicted
+      distribution of staleness;
+    - `exchange_staleness_p`: smallest p-value of a seed, multiplied by the number of seeds;
+    - `exchange_staleness_verdict`: apart if this p-value is at most SIZE, else alike;
+    - `exchange_n`, `exchange_half`, `exchange_error`, `exchange_verdict`: as at `predicted`, with
+      the limit EXCHANGE_NEAR.
     """
     runs = _with_predictions(tables)
     own = runs[runs.index.isin(points.index) & (runs["kind"] == "paced")]
@@ -87,19 +97,20 @@ def _staleness(own: Frame) -> Row:
 
 @lru_cache(maxsize=1)
 def _with_predictions(tables: Tables) -> Frame:
-    """Return the points with a rate and a prediction."""
+    """Return the points that have both observed images/s and a prediction."""
     found = tables.predictions.set_index("key").add_prefix("predicted_")
     runs = tables.runs.join(found, on="key", how="inner")
     return runs.dropna(subset=["images_per_second"])
 
 
 def predicted_comparisons(tables: Tables) -> Frame:
-    """Return a row for each predicted configuration and each one that it is compared with.
+    """Return a row for each predicted configuration and each configuration it is compared with.
 
-    Those are the reference scheme at the same settings and the same scheme with one worker. Ratios
-    are of images/s; `error` is that of the predicted ratio. The `verdict` is right if both ratios
-    are on the same side of 1, wrong if not, too close if the observed one differs from 1 by at most
-    NOISE. Calibrated configurations have no row of their own.
+    A configuration is compared with the reference scheme at the same settings, and with the same
+    scheme on one worker. Ratios are those of images/s, and `error` is the relative error of the
+    predicted ratio. `verdict` is too close if the observed ratio differs from 1 by at most NOISE;
+    else right if the observed and the predicted ratio are on the same side of 1, and wrong if not.
+    A configuration to which the model was fitted has no row.
     """
     runs, rows = _with_predictions(tables), list[Row]()
     found = [

@@ -1,7 +1,7 @@
-"""Checks a study against five rules of comparison, after FireCaffe (Iandola et al. 2016).
+"""Checks whether a study keeps five rules of fair comparison, after FireCaffe (2016).
 
-The paper (arXiv:1511.00175) has such a list for ImageNet; the wording here is ours, and applies to
-a study of any size.
+The paper (Iandola et al. 2016, arXiv:1511.00175) has a list of such rules for ImageNet. The wording
+here is ours, and applies to studies of any size.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,9 +42,10 @@ Sides = Sequence[tuple[Configuration, Frame, Frame]]  # each with a speed-up, it
 
 
 class RuleFinding(NamedTuple):
-    """Result of checking one rule in `of` cases, of which `broken` break it.
+    """Result of checking one rule: `broken` of `of` cases break it.
 
-    `evidence` is a sentence with numbers, `place` the table of reports/<study> that they are from.
+    A case is a speed-up, a configuration or a point, depending on the rule. `evidence` is a
+    sentence with numbers. `place` is the table in reports/<study> from which these numbers are.
     """
 
     broken: int
@@ -59,7 +60,8 @@ _NO_SPEEDUP = RuleFinding(0, 0, "no speed-up against one worker", _TABLE)
 def rules(tables: Tables) -> Frame:
     """Return one row per rule: what it `asks`, its `verdict`, and the fields of RuleFinding.
 
-    The verdict is holds, broken, or, without any case, not applicable.
+    The verdict is broken if any case breaks the rule, holds if none does, and not applicable if
+    there is no case.
     """
     sides = list(speedups(tables))
     found = {asks: find(tables, sides) for asks, find in _OF_SPEEDUPS.items() if sides}
@@ -78,7 +80,10 @@ def _verdict(found: RuleFinding) -> str:
 
 
 def _accuracy_rule(tables: Tables, sides: Sides) -> RuleFinding:
-    """Check rule 1: a speed-up is at equal accuracy, or is called one of throughput only."""
+    """Check rule 1: a speed-up is at equal accuracy, or is said to be one of throughput only.
+
+    The rule is broken by a speed-up whose accuracy is shown to differ from that of the baseline.
+    """
     found = [
         (configuration, equal_accuracy(points, base, tables.margin))
         for configuration, points, base in sides
@@ -107,7 +112,7 @@ def _points(accuracy: EqualAccuracy) -> str:
 
 
 def _baseline_rule(tables: Tables, sides: Sides) -> RuleFinding:
-    """Check rule 2: no one-worker run on the same hardware is faster than the baseline."""
+    """Check rule 2: no one-worker run on the same hardware is faster than the baseline used."""
     broken, better = [], dict[tuple[str, ...], str]()
     for configuration, points, base in sides:
         keys = tuple(base["key"])
@@ -121,16 +126,17 @@ def _baseline_rule(tables: Tables, sides: Sides) -> RuleFinding:
 
 
 def _of_sides(sides: Sides, broken: Sequence[str], what: str) -> RuleFinding:
-    """Count the speed-ups that keep a rule, and name the first that breaks it."""
+    """Return the finding on a rule of speed-ups; its evidence names the first one in `broken`."""
     evidence = f"{len(sides) - len(broken)} of {len(sides)} speed-ups {what}"
     evidence += f"; not {broken[0]}" if broken else ""
     return RuleFinding(len(broken), len(sides), evidence, _RUNS)
 
 
 def _unlike(points: Frame, base: Frame) -> str:
-    """Name the hardware or version that differs between the two sides; "" if none does.
+    """Name a property of hardware or a version that differs between both tables; "" if none does.
 
-    The memory that a kernel reserves varies between boots, so sizes within 1 % count as equal.
+    The memory that the kernel reserves varies from boot to boot, so sizes within 1 % count as
+    equal.
     """
     for name in (column for column in base if column.startswith(_HARDWARE)):
         both = pd.concat([points[name], base[name]]).unique()
@@ -141,7 +147,10 @@ def _unlike(points: Frame, base: Frame) -> str:
 
 
 def _better(tables: Tables, configuration: Configuration, base: Frame) -> str:
-    """Describe the one-worker run that is faster than the baseline by the most; "" if none is."""
+    """Describe the fastest one-worker run that beats the baseline; "" if there is none.
+
+    It must be shown to be faster, on the same hardware, and must not be shown to be less accurate.
+    """
     one = one_process(configuration)
     places = [name for name in one if name.split(".")[0] in _PLACES]
     same = {name: one[name] for name in ("kind", *places)}
@@ -163,7 +172,10 @@ def _better(tables: Tables, configuration: Configuration, base: Frame) -> str:
 
 
 def _network_rule(tables: Tables, sides: Sides) -> RuleFinding:
-    """Check rule 3: both sides train the same network, by its name, settings and weights."""
+    """Check rule 3: each speed-up and its baseline train the same network.
+
+    Networks are compared by name, settings and number of parameters.
+    """
     names = [name for name in tables.runs if name in _NETWORK or name.startswith("model.")]
     names = [name for name in names if name not in SPLIT]
     unlike, sizes = [], set()
@@ -180,7 +192,7 @@ def _network_rule(tables: Tables, sides: Sides) -> RuleFinding:
 
 
 def _evaluation_rule(tables: Tables) -> RuleFinding:
-    """Check rule 4: no accuracy is of images that rates were tuned on, or of a single seed."""
+    """Check rule 4: no accuracy is of images on which rates were tuned, or of a single seed."""
     found = configurations(tables.runs, tables.axes)
     seeds = [(each, number) for each, own in found if (number := counts(own)["n_finished"])]
     single = [each for each, number in seeds if number == 1]
@@ -207,7 +219,7 @@ def _evaluation_rule(tables: Tables) -> RuleFinding:
 def _reporting_rule(tables: Tables) -> RuleFinding:
     """Check rule 5: settings, hardware, versions and code of each finished point are known.
 
-    Settings that runs.csv lacks are those of the commit, if no file differed from it.
+    A setting that has no column in runs.csv is known from the commit, if no file differed from it.
     """
     columns: Frame = tables.finished.reindex(columns=[*_SETTINGS, *_MACHINE, *_CODE])
     lacks: Frame = columns.replace("", None).isna()

@@ -1,4 +1,8 @@
-"""Measures the luck of hyperparameter searches, where their best trials are, and their cost."""
+"""Tells how much hyperparameter searches depend on luck, and where their best trials are.
+
+A search of a configuration consists of trials, each a run with other settings (such as the learning
+rate). The best trial is chosen by its accuracy on validation images.
+"""
 
 import math
 from collections.abc import Sequence
@@ -20,11 +24,16 @@ _COLUMNS += ("top1_sd", "test_top1_sd")
 def tuning_curve(tables: Tables) -> Frame:
     """Return one row per configuration and number `trials` of trials that a search may spend.
 
-    `expected_best` is the mean validation top-1 of the best of that many of its `of` trials.
-    `searches_median` is the median over its searches of the best of their first trials, as AlgoPerf
-    reports (arXiv:2306.07179); `top1_sd` and `test_top1_sd` are the standard deviations of these
-    bests. All three are empty beyond the length of a search. An unfinished trial has the accuracy
-    of chance.
+    - `of`: number of all trials of the configuration;
+    - `expected_best`: mean validation top-1 of the best of `trials` trials that are drawn from all;
+    - `searches`: number of repeated searches of the configuration;
+    - `searches_median`: best score among the first `trials` trials of each search, and of these the
+      median over searches, as AlgoPerf reports (arXiv:2306.07179);
+    - `top1_sd`, `test_top1_sd`: standard deviations over searches of the validation top-1 and the
+      test top-1 of these best trials.
+
+    The columns on searches are empty where `trials` exceeds the length of a search. A trial that
+    did not finish has the accuracy of guessing.
     """
     axes = tuning_axes(tables)
     rows: list[Row] = []
@@ -42,11 +51,11 @@ def tuning_curve(tables: Tables) -> Frame:
 
 
 def expected_best(scores: Frame, trials: int) -> float:
-    """Return the mean, over all choices of `trials` of the `scores`, of the best one.
+    """Return the mean, over all choices of `trials` of the `scores`, of the best chosen score.
 
     This is the unbiased form (Tang et al. 2020, arXiv:2004.13705) of the expected performance of
-    Dodge et al. 2019 (arXiv:1909.03004): the i-th smallest of n is the best of comb(i-1, trials-1)
-    of the comb(n, trials) choices.
+    Dodge et al. 2019 (arXiv:1909.03004): the i-th smallest of n scores is the best one in comb(i-1,
+    trials-1) of the comb(n, trials) choices.
     """
     ranked = sorted(scores)
     shares = [comb(rank, trials - 1) / comb(len(ranked), trials) for rank in range(len(ranked))]
@@ -54,10 +63,11 @@ def expected_best(scores: Frame, trials: int) -> float:
 
 
 def edge_of(tables: Tables, configuration: Configuration) -> str:
-    """Return the edge of the search range at which a configuration's best trial is, or "".
+    """Return the edge of the search range at which a configuration's best trial is; "" if inside.
 
-    A better rate may be beyond the edge, so the configuration is not judged, as before its tuning
-    has ended. Rates by rule are not tuned and have no edge.
+    A better rate may lie outside the range, so the configuration must not be judged. The same holds
+    before its tuning has ended; the result then says so. A learning rate that follows from a rule
+    is not tuned and has no edge.
     """
     if tables.tuning.empty or configuration.get(_RATE, "tuned") != "tuned":
         return ""
@@ -70,8 +80,9 @@ def tuning_variance(
 ) -> float:
     """Return the variance that tuning adds to a difference of mean `metric` within a family.
 
-    `metric` is top1 or test_top1, `noise` its variance between seeds. The result is 0 if no rate is
-    tuned, or no configuration has two searches.
+    A family has the configurations that are compared with each other. `metric` is top1 or
+    test_top1, and `noise` is the variance of this metric between seeds. The result is 0 if no rate
+    is tuned, or if no configuration was searched twice.
     """
     tuned = [each for each in configurations if each.get(_RATE, "tuned") == "tuned"]
     searched = _scored(tables)
@@ -91,12 +102,15 @@ def tuning_axes(tables: Tables) -> list[str]:
 
 
 def best_trials(tables: Tables) -> Frame:
-    """Return the row of tuning.csv of each configuration's best trial."""
+    """Return the rows of tuning.csv of those trials that were chosen as the best."""
     return tables.tuning[tables.tuning["chosen"] == "true"]
 
 
 def _scored(tables: Tables) -> Frame:
-    """Return tuning.csv with a `score` on validation and one on `test` images per trial."""
+    """Return tuning.csv with columns `score` (validation top-1) and `test` (test top-1).
+
+    A trial that did not finish has the accuracy of guessing.
+    """
     tuning = tables.tuning
     done = tuning["status"] == "finished"
     scores = {"score": tuning["top1"], "test": tuning["test_top1"]}

@@ -26,13 +26,18 @@ _STRONG = "global_batch_size"  # axis of a study of strong scaling
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Tables of a study: those that were collected, and those in the archive of its records.
+    """Tables of a study: those that its report collects, and those in the archive of its records.
 
-    `runs` has one row per point, in the order of the study; throughput in dropped blocks is left
-    out. `curves` has evaluations on the same images: a final one on more images is left out, so
-    that curves stay comparable. `blocks` judges the blocks, and `repeats` has the last reference
-    run of each; both are empty without blocks. `predictions` and `tuning` are empty if the study
-    has none. The remaining tables have any number of rows per point, each with its `key`.
+    - `about`: what study.json says about the study;
+    - `runs`: one row per point (a single run), in the order of the study; throughput of points in
+      dropped blocks is empty;
+    - `blocks`: a judgement of each block (the runs of one seed, made one after another), and
+      `repeats`: the last run of the reference configuration in each; both are empty in a study
+      without blocks;
+    - `curves`: evaluations during training, all on the same images; a final evaluation on more
+      images is left out, so that curves stay comparable;
+    - `staleness`, `phases`, `timeline`, `tests`: any number of rows per point, with its `key`;
+    - `predictions`, `tuning`: empty if the study has none.
     """
 
     about: StudyState
@@ -49,20 +54,20 @@ class Tables:
 
     @property
     def is_strong(self) -> bool:
-        """True if all workers of a step share a constant number of images."""
+        """True if scaling is strong: all workers share a constant number of images per step."""
         return _STRONG in self.about["axes"]
 
     @property
     def axes(self) -> list[str]:
-        """Columns of `runs` that identify a configuration: all axes but the seed."""
+        """Columns of `runs` that identify a configuration: all axes of the study but the seed."""
         return ["scheme", *self.facets, "workers"]
 
     @cached_property
     def facets(self) -> list[str]:
-        """Axes other than scheme, workers and seed, without those that the scheme implies.
+        """Axes other than scheme, workers and seed, without settings that the scheme determines.
 
-        The first is always the batch size: global_batch_size in a study of strong scaling, else
-        batch_size, even if that is no axis of the study.
+        The first facet is always the batch size, even if the study does not vary it:
+        global_batch_size in a study of strong scaling, else batch_size.
         """
         batch = _STRONG if self.is_strong else "batch_size"
         core = ("scheme", batch, "workers", "seed")
@@ -77,16 +82,16 @@ class Tables:
 
     @property
     def margin(self) -> float:
-        """Largest difference of accuracies, a share, that the study calls equal."""
+        """Largest difference of accuracies that the study calls equal, as a share."""
         return self.about["margin"] / 100
 
     @property
     def tuned_at(self) -> Row:
-        """Axes, with their values, that all trials of tuning had in common."""
+        """Those axes that had the same value in all trials of tuning, with this value."""
         return {n: value for n, value in self.about["tuned_at"].items() if n in self.axes}
 
     def curve(self, key: str) -> Frame:
-        """Return the rows of `curves` of one point, sorted by samples; it may have none."""
+        """Return the evaluations of the point `key`, sorted by samples; no rows if it has none."""
         return self._curves_by_key.get(key, self.curves.iloc[:0])
 
     @cached_property
@@ -98,13 +103,16 @@ class Tables:
 
     @cached_property
     def right(self) -> dict[str, np.ndarray]:
-        """Test images [bool] that each point classified correctly, by its key, where known."""
+        """Test images that each point classified correctly [bool per image], by the point's key.
+
+        Points whose record does not say this are left out.
+        """
         rows = zip(self.tests["key"], self.tests["right"], self.tests["images"], strict=True)
         return {key: bits_of(right, int(images)) for key, right, images in rows}
 
     @property
     def finished(self) -> Frame:
-        """Points that finished; only these enter a mean, others are counted."""
+        """Points that finished; means contain only these, and other points are counted."""
         return finished(self.runs)
 
 
@@ -138,7 +146,7 @@ def read_tables(folder: Path) -> Tables:
 
 
 def _on_equal_images(tables: Tables) -> Frame:
-    """Leave out each run's final evaluation if it used more images than the others."""
+    """Return `curves` without the final evaluation of each run that used more images for it."""
     curves, runs, everywhere = tables.curves, tables.runs, tables.about["settings"]
     fewer = runs.get(CURVE_IMAGES, pd.Series(everywhere.get(CURVE_IMAGES), runs.index))
     fewer = runs[pd.Series(pd.to_numeric(fewer, errors="coerce"), runs.index).notna()]
@@ -150,7 +158,7 @@ def _on_equal_images(tables: Tables) -> Frame:
 
 
 def _joined(table: PointTable, archive: Mapping[str, Mapping[str, bytes]], runs: Frame) -> Frame:
-    """Join the tables of all points; a table or column that a record lacks stays empty."""
+    """Join one table of all points; cells of a table or column that a record lacks stay empty."""
     text, files = io.StringIO(), archive[f"{table.name}.csv"]
     joined = csv.DictWriter(text, ["key", *table.columns], lineterminator="\n")
     joined.writeheader()
@@ -173,14 +181,14 @@ def _read_predictions(path: Path) -> Frame:
 
 
 def varying(tables: Tables) -> list[str]:
-    """Return the facets with several values, without those that the kind of a number implies."""
+    """Return the facets that have several values and do not follow from the kind of the point."""
     implied = implied_by_kind(tables)
     axes = [axis for axis in tables.facets if axis not in implied]
     return [axis for axis in axes if tables.runs[axis].nunique(dropna=False) > 1]
 
 
 def implied_by_kind(tables: Tables) -> list[str]:
-    """Return the axes of the cluster with one value per kind; none if there is one kind."""
+    """Return the axes of the cluster that have one value per kind; none if all kinds are equal."""
     kinds = tables.runs.groupby("kind")
     if len(kinds) < 2:
         return []
@@ -188,7 +196,7 @@ def implied_by_kind(tables: Tables) -> list[str]:
 
 
 def implied_by_scheme(tables: Tables) -> Frame:
-    """Return a row per scheme with those of its settings that never vary in the study."""
+    """Return a row per scheme, with those of its settings that have one value in the study."""
     names = [name for name in tables.about["axes"] if name.startswith("scheme.")]
     names = [name for name in names if name in tables.runs and name not in tables.axes]
     own = tables.runs[["scheme", *names]]
@@ -196,10 +204,10 @@ def implied_by_scheme(tables: Tables) -> Frame:
 
 
 def clock_axes(tables: Tables) -> list[str]:
-    """Return the axes whose values determine the clock.
+    """Return the axes whose values determine whether a run is on the virtual or the wall clock.
 
-    That is `cluster` if it is an axis, and else each axis `cluster.*` of which no value occurs on
-    both clocks.
+    That is `cluster` if it is an axis. Else it is each axis `cluster.*` none of whose values occurs
+    on both clocks.
     """
     axes = [axis for axis in tables.axes if axis.startswith("cluster")]
     if "cluster" in axes:

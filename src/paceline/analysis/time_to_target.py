@@ -1,7 +1,7 @@
 """Computes when runs first reach a target of top-1, top-5 or loss on validation images.
 
-The study sets the target, or else it is two points below the best mean top-1 of one worker at the
-last evaluation of its curves.
+The study may set the target. Else it is two percentage points below the best mean top-1 of one
+worker at its last evaluation.
 """
 
 import math
@@ -38,13 +38,13 @@ Crossings = Mapping[str, Crossing]  # by the key of the run
 
 
 class TargetMetric(NamedTuple):
-    """Validation metric; `sign` is 1 if more of it is better, -1 if less is."""
+    """Validation metric, in the table's `column`; `sign` is 1 if larger is better, else -1."""
 
     column: str
     sign: int
 
     def gain(self, table: Frame) -> Frame:
-        """Return the metric of each row, negated if less is better."""
+        """Return the metric of each row, negated if smaller is better, so that larger is better."""
         return self.sign * table[self.column]
 
 
@@ -62,10 +62,11 @@ def target_metric(tables: Tables) -> TargetMetric:
 
 @lru_cache(maxsize=1)
 def targets(tables: Tables) -> Frame:
-    """Return one row per kind and data set: kind, data, target, set_by.
+    """Return one row per kind and data set, with its target.
 
-    `set_by` names the one-worker configuration with the best mean, or is BY_STUDY for a value that
-    the study sets. In the first case a kind and data set needs a finished point of one worker.
+    `set_by` is BY_STUDY if the study sets the value of the target; else it names the one-worker
+    configuration with the best mean, from which the target is computed. In this case, a kind and
+    data set without a finished point of one worker has no row.
     """
     rows = []
     asked = tables.about["target"] or {"below_baseline": BELOW_BEST}
@@ -89,31 +90,37 @@ def targets(tables: Tables) -> Frame:
 
 
 def target_of(tables: Tables, configuration: Configuration) -> Row | None:
-    """Return the row of `targets` that applies to a configuration, if there is one."""
+    """Return the row of `targets` for the kind and data set of a configuration, or None."""
     same = matching(targets(tables), {name: configuration[name] for name in ("kind", "data")})
     return dict(same.iloc[0]) if len(same) else None
 
 
 def settings_of(configuration: Configuration, without: tuple[str, ...], *first: str) -> str:
-    """Name a configuration by its keys and values, after the words `first`."""
+    """Name a configuration by the words `first` and its settings (key=value), some left out."""
     parts = [f"{key}={value}" for key, value in configuration.items() if key not in without]
     return " ".join([*first, *parts])
 
 
 def last_evaluations(tables: Tables, points: Frame) -> Frame:
-    """Return the last row of each point's curve, or the point itself, in any order."""
+    """Return the last evaluation of each point; for a point without a curve, its row in `points`.
+
+    The order of the rows is not that of the points.
+    """
     ends = [tables.curve(key).tail(1) for key in points["key"]]
     without = [not len(end) for end in ends]
     return pd.concat([*ends, points.loc[without]])
 
 
 def time_to_target(tables: Tables, configuration: Configuration, points: Frame) -> Row:
-    """Return the columns on the target, if the kind and data set has one.
+    """Return the columns on the target; none if the kind and data set has no target.
 
-    `target_n_reached` runs reached it, `target_n_censored` finished or diverged without.
-    `target_seconds` and `target_samples`, until the target is reached, have a mean only if every
-    run reached it, because a mean of only the fast runs would be biased. In their `_median` a run
-    that did not reach it counts as later than all others.
+    - `target_n_reached`, `target_n_censored`: number of runs that reached the target, and of those
+      that finished or diverged without reaching it;
+    - `target_seconds`, `target_samples`: means of the time and of the number of images until the
+      target is reached, only if every run reached it, because a mean of only the fast runs would be
+      biased;
+    - `target_seconds_median`, `target_samples_median`: medians in which a run that did not reach
+      the target counts as later than all others.
     """
     goal = target_of(tables, configuration)
     if goal is None:
@@ -132,7 +139,10 @@ def time_to_target(tables: Tables, configuration: Configuration, points: Frame) 
 
 
 def _median(values: list[float], num_later: int) -> float:
-    """Return the median with `num_later` unknown larger numbers; NaN if it depends on one."""
+    """Return the median of `values` and `num_later` unknown larger numbers.
+
+    NaN if the median depends on an unknown number.
+    """
     n = len(values) + num_later
     ordered = sorted(values) + [math.nan] * num_later
     return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else math.nan
@@ -140,9 +150,10 @@ def _median(values: list[float], num_later: int) -> float:
 
 @lru_cache(maxsize=2)
 def crossings(tables: Tables, axis: str) -> Crossings:
-    """Return the crossing of the target, on an axis of the curve, of each run that has a target.
+    """Return for each run with a target the interval of `axis` in which it reached the target.
 
-    A run that diverged never reaches it; others might have after their end.
+    `axis` is the column seconds or samples of the curve. A run that diverged without reaching the
+    target would never have reached it; other runs that did not reach it might have done so later.
     """
     runs = tables.runs.merge(targets(tables)[["kind", "data", "target"]], on=["kind", "data"])
     metric, found = target_metric(tables), {}
@@ -154,9 +165,10 @@ def crossings(tables: Tables, axis: str) -> Crossings:
 
 
 def target_times(tables: Tables, points: Frame, horizon: float) -> RestrictedMean:
-    """Return the restricted mean of the points' seconds to the target; its n may be 0.
+    """Return the restricted mean (up to `horizon`) of the points' seconds to the target.
 
-    Failed runs are left out: the machine failed, not the scheme.
+    Failed runs are left out, because then the machine failed, not the scheme. The number of runs
+    `n` may be 0.
     """
     found, keys = crossings(tables, "seconds"), points.loc[points["status"] != "failed", "key"]
     return restricted_mean([found[key] for key in keys], horizon)
@@ -176,10 +188,10 @@ class OneWorker(NamedTuple):
 
 
 def best_one_worker(tables: Tables, situation: Configuration, horizon: float) -> OneWorker | None:
-    """Return the one-worker runs that reach the target first, or None if none do.
+    """Return the one-worker configuration that reaches the target first; None if none does.
 
-    They may have any scheme, rate and batch size, but share the situation's data, network and
-    cluster as far as one worker was run with these.
+    It may have any scheme, learning rate and batch size. It has the situation's data set, network
+    and cluster, as far as one worker was run with these.
     """
     runs = matching(tables.runs, {"kind": situation["kind"], "workers": 1})
     runs = runs[num_processes(runs) == 1]
@@ -197,6 +209,6 @@ def best_one_worker(tables: Tables, situation: Configuration, horizon: float) ->
 
 
 def horizon_of(tables: Tables, situation: Configuration) -> float:
-    """Return the seconds of the longest run of the same kind and data."""
+    """Return the seconds of the longest run of the same kind and data set."""
     same = {name: situation[name] for name in ("kind", "data")}
     return float(matching(tables.runs, same)["seconds"].max())

@@ -1,4 +1,4 @@
-"""Finds the number of workers from which one scheme stays ahead of another."""
+"""Finds the number of workers above which one scheme stays ahead of another."""
 
 import math
 from collections.abc import Sequence
@@ -12,10 +12,11 @@ from paceline.analysis.statistics.means import LEVEL, PLAIN, Array, Space, poole
 
 
 class Crossover(NamedTuple):
-    """Number of workers with its interval, from which one scheme is ahead.
+    """Number of workers from which one scheme is ahead, with the interval from `low` to `high`.
 
-    0 means ahead at every scale of the study, infinity not ahead at the largest; `everywhere` and
-    `nowhere` are the shares of bootstrap draws that say so.
+    `workers` is 0 if the scheme is ahead at every number of workers in the study, and infinity if
+    it is not ahead at the largest. `everywhere` and `nowhere` are the shares of bootstrap draws in
+    which it is 0, or infinity.
     """
 
     workers: float
@@ -34,14 +35,14 @@ def crossover(
     space: Space = PLAIN,
     draws: int = 2000,
 ) -> Crossover:
-    """Return from which of `workers`, which rise, the `challenger` is ahead.
+    """Return the number of workers from which the `challenger` is ahead of the `other` side.
 
-    Both sides have observations [runs] for each number of workers, better if larger; for times,
-    swap them. The advantage, a difference of means in `space`, is assumed to rise with the number
-    of workers and to be linear in log(workers) between two of them; where noise makes it fall, it
-    is set constant. The bootstrap is parametric with the pooled variance, itself drawn, because
-    drawing 3 runs again and again would lose a third of the variance. Without two runs of anything
-    there is no interval.
+    `workers` rise. Each side has observations [runs] for each number of workers, of which larger
+    ones are better; for times, swap the sides. The advantage is a difference of means in `space`.
+    It is assumed to rise with the number of workers, and to be linear in log(workers) between
+    neighbouring numbers; where noise makes it fall, it is made constant. The bootstrap draws means
+    from normal distributions with the pooled variance, which is drawn too; resampling 3 runs would
+    lose a third of the variance. If no group has two runs, there is no interval.
     """
     num = len(workers)
     family = pooled([*challenger, *other], space)
@@ -60,9 +61,10 @@ def crossover(
 
 
 def overtakings(workers: Sequence[int], differences: Array) -> Array:
-    """Return where each row of differences [rows, workers], made to rise, crosses 0.
+    """Return the number of workers at which each row of differences [rows, workers] crosses 0.
 
-    The result is 0 for a row that is always positive, and infinity if its end is not.
+    Rows are first made to rise (see `isotonic`). The result is 0 for a row that is positive
+    throughout, and infinity for a row whose last value is not positive.
     """
     logs, rising = np.log(workers), isotonic(differences)
     num_behind = (rising <= 0).sum(axis=1)
@@ -75,9 +77,10 @@ def overtakings(workers: Sequence[int], differences: Array) -> Array:
 
 
 def isotonic(rows: Array) -> Array:
-    """Return the least-squares rising sequence of each row, by the max-min formula.
+    """Return for each row the rising sequence that is closest to it by least squares.
 
-    scipy.optimize.isotonic_regression takes one row at a time, and there are thousands.
+    It is computed by the max-min formula for all rows at once: scipy.optimize.isotonic_regression
+    takes a single row, and there are thousands.
     """
     num = rows.shape[1]
     sums = np.concatenate([np.zeros((len(rows), 1)), rows.cumsum(axis=1)], axis=1)

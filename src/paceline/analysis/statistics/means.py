@@ -1,7 +1,8 @@
-"""Averages groups of observations in a space of their own, with one pooled variance.
+"""Averages groups of observations in a space, with one variance pooled over all groups.
 
-A space maps numbers to the real line, where they are averaged and compared, and maps intervals
-back, so that none contains a share above 1 or a time below 0.
+A space is a map of numbers to the real line, such as the logarithm. Numbers are averaged and
+compared after this map, and means and intervals are mapped back, so that no interval contains a
+share above 1 or a time below 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ LEVEL = 0.95
 
 
 class Estimate(NamedTuple):
-    """One value, or an array, with interval ends that are NaN where the spread is unknown."""
+    """Value with the ends of its interval, or arrays of both; an unknown end is NaN."""
 
     value: Numbers
     low: Numbers
@@ -31,15 +32,15 @@ class Estimate(NamedTuple):
         return np.asarray((self.low <= truth) & (truth <= self.high))
 
     def at(self, index: int | tuple[()] = ()) -> tuple[float, float, float]:
-        """Return one of an array of estimates, or the only one."""
+        """Return the estimate at `index` of an array of estimates; by default, the only one."""
         value, low, high = (float(np.asarray(numbers)[index]) for numbers in self)
         return value, low, high
 
 
 def success_rate(successes: int, runs: int) -> Estimate:
-    """Return the share of runs that succeed, with the interval of Clopper and Pearson.
+    """Return the share of runs that succeed, with the interval of Clopper and Pearson (1934).
 
-    It covers the true rate with probability at least LEVEL (1934, Biometrika 26).
+    The interval covers the true rate with probability at least LEVEL (Biometrika 26).
     """
     low, high = binomtest(successes, runs).proportion_ci(LEVEL, method="exact")
     return Estimate(successes / runs, low, high)
@@ -47,9 +48,9 @@ def success_rate(successes: int, runs: int) -> Estimate:
 
 @dataclass(frozen=True)
 class Space:
-    """Monotone map: `into` maps observations, `back` maps a mean back.
+    """Monotone map: `into` maps observations to the real line, and `back` maps a mean back.
 
-    `contrast` maps back a difference of two means: to a difference, a ratio, or a ratio of odds.
+    `contrast` maps the difference of two means back: to a difference, a ratio, or a ratio of odds.
     """
 
     into: Map
@@ -71,10 +72,10 @@ POSITIVE = Space(lambda numbers: np.log(_real(numbers)), np.exp, np.exp)
 
 
 def logit_of(trials: int) -> Space:
-    """Return the space of shares of `trials`, such as test images; contrasts are ratios of odds.
+    """Return the space of logits of shares of `trials`, such as the number of test images.
 
-    Half a success and half a failure are added, so that 0 and 1 have a finite logit (Haldane 1956,
-    Anscombe 1956).
+    Contrasts are ratios of odds. Half a success and half a failure are added, so that the shares 0
+    and 1 have a finite logit (Haldane 1956, Anscombe 1956).
     """
 
     def into(shares: ArrayLike) -> Array:
@@ -88,10 +89,11 @@ def logit_of(trials: int) -> Space:
 
 
 def variance_of_logit(share: Numbers, images: int) -> Numbers:
-    """Return the variance of an accuracy's logit due to the random draw of its images.
+    """Return the variance of an accuracy's logit that is due to the random draw of its images.
 
-    All seeds are scored on the same images, so the variance between seeds does not contain it. The
-    result is that of a single binomial draw, an upper bound, since seeds agree on most images.
+    All seeds are scored on the same images, so the variance between seeds does not contain this
+    variance. The result is the variance for a single run. For a mean over seeds this is an upper
+    bound, which is close because seeds agree on most images.
     """
     inner = (np.asarray(share) * images + 0.5) / (images + 1)  # never 0 or 1
     return 1 / (inner * (1 - inner) * images)
@@ -99,10 +101,12 @@ def variance_of_logit(share: Numbers, images: int) -> Numbers:
 
 @dataclass(frozen=True)
 class Pooled:
-    """Means [..., groups] in `space`, sizes [groups], and the variance [...] of one observation.
+    """Groups of observations with one common variance.
 
-    All groups share the variance. It is NaN, with 0 `degrees` of freedom, if no group has two
-    observations.
+    - `means` [..., groups]: mean of each group in `space`;
+    - `sizes` [groups]: number of observations in each group;
+    - `variance` [...]: variance of a single observation; NaN if no group has two observations;
+    - `degrees`: degrees of freedom of the variance; 0 if no group has two observations.
     """
 
     means: Array
@@ -112,16 +116,16 @@ class Pooled:
     space: Space
 
     def variance_of_means(self) -> Array:
-        """Return the variance of each mean [..., groups]."""
+        """Return the variance of the mean of each group [..., groups]."""
         return self.variance[..., None] / self.sizes
 
 
 def pooled(groups: Sequence[ArrayLike], space: Space = PLAIN) -> Pooled:
-    """Pool the variance within groups, each of shape [..., observations], as means in `space`.
+    """Map groups of shape [..., observations] into `space`, and pool the variance within them.
 
-    Leading dimensions are independent families of equal sizes. Groups of one observation add
-    nothing to the variance. If one group varies more than others, its interval is too narrow and
-    theirs too wide.
+    Each index of the leading dimensions is an independent family with the same group sizes. A group
+    of one observation adds nothing to the variance. If one group varies more than the others, its
+    own interval is too narrow and the intervals of the others are too wide.
     """
     mapped = [space.into(group) for group in groups]
     sizes = np.array([group.shape[-1] for group in mapped])
@@ -133,11 +137,11 @@ def pooled(groups: Sequence[ArrayLike], space: Space = PLAIN) -> Pooled:
 
 
 def intervals_of_means(family: Pooled, extra_variance: Numbers = 0.0) -> Estimate:
-    """Return the mean of each group with its own interval by Student's t, mapped back.
+    """Return the mean of each group with an interval by Student's t, mapped back.
 
-    Each covers its mean with probability LEVEL. `extra_variance` [groups], in the space, is that of
-    an error that shifts all observations of a group; the degrees of freedom of the sum follow
-    Satterthwaite (1946, Biometrics 2).
+    Each interval by itself covers its mean with probability LEVEL. `extra_variance` [groups], in
+    the space, is the variance of an error that shifts all observations of a group. The degrees of
+    freedom of the summed variance follow Satterthwaite (1946, Biometrics 2).
     """
     if not family.degrees:
         nothing = np.full(family.means.shape, np.nan)

@@ -1,8 +1,11 @@
-"""Compares the groups of a family: with one reference (Dunnett 1955, 1964), or in pairs (Holm).
+"""Compares groups of a family with one reference (Dunnett 1955, 1964), or in pairs (Holm).
 
-Differences of group means from a reference have correlations rho_ij = load_i load_j with load_i^2 =
-n_i / (n_i + n_0) (Dunnett 1955, JASA 50). Given the error u of the reference and the pooled
-standard deviation s they are independent, so that a double integral has their joint probability:
+A family has the groups whose comparisons are made together, so that errors are limited for all of
+them at once. A contrast is the difference of the mean of a group from that of another, mapped back
+from the space of the means. Differences from a reference have correlations rho_ij = load_i load_j
+with load_i^2 = n_i / (n_i + n_0) (Dunnett 1955, JASA 50). Given the error u of the reference and
+the pooled standard deviation s, these differences are independent. A double integral is therefore
+their joint probability:
 
     P(lower_i < T_i < upper_i for all i)
         = E_s E_u prod_i [Phi((upper_i s - load_i u) / r_i) - Phi((lower_i s - load_i u) / r_i)]
@@ -31,11 +34,11 @@ Loads = tuple[float, ...]
 def against_reference(
     family: Pooled, reference: int, level: float = LEVEL, extra_variance: Numbers = 0.0
 ) -> Estimate:
-    """Return the contrast of each other group with `reference`, with simultaneous intervals.
+    """Return the contrast of every other group with the group at the index `reference`.
 
-    All of them cover the true contrasts with probability `level`. `extra_variance` [others] is the
-    variance of an error of the contrasts that the family's variance does not contain; it makes the
-    intervals conservative.
+    With probability `level`, all intervals cover their true contrasts simultaneously.
+    `extra_variance` [others] is the variance of an error of the contrasts that the family's
+    variance does not contain; with it, the intervals are conservative.
     """
     critical = _critical(two_sided_critical, family, reference, level)
     return contrasts(family, reference, critical, extra_variance)
@@ -44,9 +47,9 @@ def against_reference(
 def for_equivalence(
     family: Pooled, reference: int, level: float = LEVEL, extra_variance: Numbers = 0.0
 ) -> Estimate:
-    """Return the contrasts with narrower intervals, for two one-sided tests of each.
+    """Return the same contrasts with narrower intervals, for two one-sided tests of each.
 
-    The probability of calling any non-equivalent group equivalent is at most 1 - `level`.
+    The probability of calling any group equivalent that is not is at most 1 - `level`.
     """
     critical = _critical(one_sided_critical, family, reference, level)
     return contrasts(family, reference, critical, extra_variance)
@@ -55,7 +58,7 @@ def for_equivalence(
 def contrasts(
     family: Pooled, reference: int, critical: float, extra_variance: Numbers = 0.0
 ) -> Estimate:
-    """Return the contrasts with intervals of `critical` standard errors to each side."""
+    """Return the contrasts with intervals that extend `critical` standard errors to each side."""
     means, variances = family.means, family.variance_of_means()
     difference = np.delete(means - means[..., reference, None], reference, axis=-1)
     variance = np.delete(variances + variances[..., reference, None], reference, axis=-1)
@@ -65,19 +68,19 @@ def contrasts(
 
 
 class Judgement(NamedTuple):
-    """Verdicts [...], and whether each contrast is shown to lie within the margin [...]."""
+    """Verdict on each contrast [...], and whether it is shown to lie within the margin [...]."""
 
     verdict: Array
     within: Array
 
 
 def judge(difference: Estimate, equivalence: Estimate, margin: float) -> Judgement:
-    """Judge differences, of which more is better, by two one-sided tests (TOST).
+    """Judge differences in a number of which more is better, by two one-sided tests (TOST).
 
-    Schuirmann 1987, J. Pharmacokinet. Biopharm. 15. The verdict is `better` or `worse` for a
-    significant difference, even a small one; `equivalent` for one that is not significant and
-    within `margin`; else `not told`. `difference` has intervals of level 1 - alpha, `equivalence`
-    those of two one-sided tests at alpha.
+    The verdict is `better` or `worse` for a significant difference, even a small one; `equivalent`
+    for one that is not significant and shown to lie within `margin`; else `not told`. `difference`
+    has intervals of level 1 - alpha, and `equivalence` has those of two one-sided tests at alpha
+    (Schuirmann 1987, J. Pharmacokinet. Biopharm. 15).
     """
     within = (np.asarray(equivalence.low) > -margin) & (np.asarray(equivalence.high) < margin)
     better, worse = difference.low > 0, difference.high < 0
@@ -86,9 +89,10 @@ def judge(difference: Estimate, equivalence: Estimate, margin: float) -> Judgeme
 
 
 def unadjusted(family: Pooled) -> Array:
-    """Return the p-value [..., pairs] of a t test of pooled variance for each pair of groups.
+    """Return the p-value [..., pairs] of a t test for each pair of groups, with pooled variance.
 
-    Pairs are in the order of itertools.combinations.
+    Pairs are in the order of itertools.combinations. The p-values are not adjusted for their
+    number.
     """
     first, second = np.array(list(combinations(range(family.means.shape[-1]), 2))).T
     variances = family.variance_of_means()
@@ -98,10 +102,10 @@ def unadjusted(family: Pooled) -> Array:
 
 
 def holm(p: Array) -> Array:
-    """Adjust p-values [..., tests] (Holm 1979, Scand. J. Statist. 6).
+    """Return p-values [..., tests] adjusted for their number (Holm 1979, Scand. J. Statist. 6).
 
-    Rejecting those up to alpha makes any false rejection at most alpha probable, however the tests
-    depend on each other.
+    If the hypotheses whose adjusted p-value is at most alpha are rejected, the probability of any
+    false rejection is at most alpha, however the tests depend on each other.
     """
     order = np.argsort(p, axis=-1)
     scaled = np.take_along_axis(p, order, axis=-1) * np.arange(p.shape[-1], 0, -1)
@@ -110,13 +114,13 @@ def holm(p: Array) -> Array:
 
 
 def loads(sizes: Sequence[int] | Array, reference: int) -> Loads:
-    """Return the load of each group but the reference."""
+    """Return the load (see the module) of each group except the reference."""
     others = np.delete(np.asarray(sizes, float), reference)
     return tuple(np.sqrt(others / (others + sizes[reference])).tolist())
 
 
 def joint_probability(lower: Array, upper: Array, load: Loads, degrees: int) -> float:
-    """Return the probability that each t statistic lies between its two ends."""
+    """Return the probability that each t statistic T_i lies between lower_i and upper_i."""
     alike, how_many = np.unique(np.stack([lower, upper, load]), axis=1, return_counts=True)
     s, s_weights = _deviations(degrees)
     u, u_weights = _reference_errors(max(load))
@@ -131,7 +135,7 @@ def joint_probability(lower: Array, upper: Array, load: Loads, degrees: int) -> 
 
 @lru_cache
 def two_sided_critical(load: Loads, degrees: int, level: float) -> float:
-    """Return c such that all statistics lie within -c and c with probability `level`."""
+    """Return c such that all statistics lie between -c and c with probability `level`."""
     ends = np.ones(len(load))
     single, surely = (1 + level) / 2, 1 - (1 - level) / (2 * len(load))
     return _solve(
@@ -142,10 +146,11 @@ def two_sided_critical(load: Loads, degrees: int, level: float) -> float:
 
 @lru_cache
 def one_sided_critical(load: Loads, degrees: int, level: float) -> float:
-    """Return c such that no statistic crosses its one end, c or -c, with probability `level`.
+    """Return c such that with probability `level`, no statistic crosses its one bound, c or -c.
 
-    Which end each has is unknown. Half of them having either end is the worst case for equal loads:
-    the probability is log-convex in how many have one end (Hoelder), and symmetric.
+    It is not known which statistic has which bound. For equal loads, the worst case is that half of
+    them have either bound: the probability is log-convex in the number of statistics with the upper
+    bound (by Hoelder's inequality), and symmetric.
     """
     order = np.argsort(np.argsort(load))
     above = np.where(order % 2, 1.0, np.inf)
@@ -165,7 +170,7 @@ def _critical(
 
 
 def _solve(gap: Callable[[float], float], least: float, most: float) -> float:
-    """Return the root between the value for one statistic and Bonferroni's for all."""
+    """Return the root of `gap` between the value for one statistic and Bonferroni's for all."""
     if most - least < _SAME:
         return float(least)
     found = root_scalar(gap, bracket=(least - _SAME, most + _SAME), xtol=_SAME)
@@ -174,14 +179,14 @@ def _solve(gap: Callable[[float], float], least: float, most: float) -> float:
 
 @lru_cache
 def _deviations(degrees: int) -> tuple[Array, Array]:
-    """Return nodes and weights of the pooled standard deviation over the true one."""
+    """Return nodes and weights to integrate over s (pooled over true standard deviation)."""
     start, end = chi.ppf([_TAIL, 1 - _TAIL], degrees).tolist()
     nodes, weights = _legendre(_NODES, start, end)
     return nodes / np.sqrt(degrees), weights * chi.pdf(nodes, degrees)
 
 
 def _reference_errors(load: float) -> tuple[Array, Array]:
-    """Return nodes and weights of a normal error, more for a steeper integrand."""
+    """Return nodes and weights to integrate over u (a normal error); more for a larger load."""
     end = -float(norm.ppf(_TAIL))
     nodes, weights = _legendre(int(_NODES / np.sqrt(1 - load**2)), -end, end)
     return nodes, weights * norm.pdf(nodes)

@@ -1,8 +1,9 @@
-"""Computes when runs reach a target, by their evaluations, with means and ratios of these times.
+"""Computes from evaluations when runs reach a target, and means and ratios of these times.
 
-The restricted mean is the mean of the smaller of the time and a stated horizon: the area under the
-curve of Kaplan and Meier (1958, JASA 53) up to there. A failure counts as the horizon, since a mean
-over only the runs that reached the target would favour schemes that lose slow runs.
+The restricted mean of times is the mean of the smaller of each time and a stated horizon. This
+equals the area up to the horizon under the curve of Kaplan and Meier (1958, JASA 53). A failure
+counts as the horizon, since a mean over only those runs that reached the target would favour
+schemes that lose slow runs.
 """
 
 import math
@@ -20,10 +21,10 @@ IN_A_ROW = 3  # evaluations at or above the target, since one alone may be luck
 
 
 class Crossing(NamedTuple):
-    """Interval above `low` and up to `high` in which a run reached the target.
+    """Interval in which a run reached the target: after `low`, and at `high` or before.
 
-    `high` is infinity for a run that ended at `low` without reaching it. NEVER is a run that
-    diverged, and so would not have reached it.
+    For a run that ended without reaching the target, `low` is its end and `high` is infinity. NEVER
+    stands for a run that diverged, and so would not have reached the target later.
     """
 
     low: float
@@ -31,12 +32,12 @@ class Crossing(NamedTuple):
 
     @property
     def reached(self) -> bool:
-        """True if there was a crossing."""
+        """True if the run reached the target."""
         return math.isfinite(self.high)
 
     @property
     def middle(self) -> float:
-        """Return the middle of the interval, or the end of a run without a crossing."""
+        """Middle of the interval; for a run that did not reach the target, its end."""
         return (self.low + self.high) / 2 if self.reached else self.low
 
 
@@ -44,10 +45,11 @@ NEVER = Crossing(math.inf, math.inf)
 
 
 def crossing(times: ArrayLike, values: ArrayLike, target: float) -> Crossing:
-    """Return the crossing of one run; `times` [evaluations] rise from above 0.
+    """Return when one run reached the target, by its `values` at rising `times` [evaluations].
 
-    The target counts as reached at the first of IN_A_ROW evaluations of at least `target`, or of
-    fewer if the run ends. `values` are better if larger.
+    The target counts as reached at the first of IN_A_ROW consecutive evaluations with a value of at
+    least `target`; at the end of the run, fewer are enough. Larger values are better. Times are
+    above 0.
     """
     times, above = np.asarray(times, float), np.asarray(values, float) >= target
     for first in np.flatnonzero(above):
@@ -57,9 +59,10 @@ def crossing(times: ArrayLike, values: ArrayLike, target: float) -> Crossing:
 
 
 class RestrictedMean(NamedTuple):
-    """Mean of min(time, horizon) of `n` runs, `reached` of which reached the target by then.
+    """Mean of min(time, horizon) over `n` runs, of which `reached` reached the target in time.
 
-    `variance` is that of the mean; NaN for one run, or if none reached the target.
+    `variance` is the variance of this mean; it is NaN for a single run, or if no run reached the
+    target before the horizon.
     """
 
     mean: float
@@ -85,11 +88,11 @@ class RestrictedMean(NamedTuple):
 
 
 def restricted_mean(crossings: Sequence[Crossing], horizon: float) -> RestrictedMean:
-    """Return the restricted mean of crossings, each taken at its middle.
+    """Return the restricted mean of crossings, each of which counts by the middle of its interval.
 
-    A run that ended without one is censored; NEVER is not. The standard error is that of jackknifed
-    pseudo-values (Andersen, Klein, Rosthoej 2003, Biometrika 90), but at least that of a time
-    anywhere between two evaluations.
+    A run that ended without a crossing is censored at its end; NEVER counts as the horizon. The
+    standard error is computed from jackknifed pseudo-values (Andersen, Klein, Rosthoej 2003,
+    Biometrika 90), but is at least that of a time which may lie anywhere between two evaluations.
     """
     times = np.array([min(each.middle, horizon) for each in crossings])
     crossed = np.array([each.reached and each.middle < horizon for each in crossings], bool)
@@ -105,16 +108,17 @@ def restricted_mean(crossings: Sequence[Crossing], horizon: float) -> Restricted
 
 
 def pseudo_values(times: Array, crossed: Array, horizon: float) -> Array:
-    """Return for each run n times the area of all runs less n - 1 times that without it."""
+    """Return for each run: n times the area of all n runs, less n - 1 times that of the others."""
     n, runs = len(times), np.arange(len(times))
     left_out = [area(times[runs != run], crossed[runs != run], horizon) for run in runs]
     return n * area(times, crossed, horizon) - (n - 1) * np.array(left_out)
 
 
 def area(times: Array, crossed: Array, horizon: float) -> float:
-    """Return the area under the share of runs that have not crossed, from 0 to the horizon.
+    """Return the area from 0 to the horizon under the share of runs that have not crossed yet.
 
-    Times are up to the horizon. After the last known time the share stays constant.
+    Each of `times` is at most the horizon: the time of the crossing where `crossed` is True, else
+    the time until which the run was observed. After the last known time, the share stays constant.
     """
     if (crossed | (times >= horizon)).all():
         return float(times.mean())
@@ -134,8 +138,8 @@ def ratio_of_means(one: RestrictedMean, other: RestrictedMean, level: float = LE
     """Return the ratio of two restricted means with the same horizon.
 
     Its interval is by Student's t of its logarithm, with the degrees of freedom of Welch and
-    Satterthwaite. The ends are NaN if a variance is, for example because no run of a group reached
-    the target.
+    Satterthwaite. The ends are NaN if a variance is NaN, for example because no run of a group
+    reached the target.
     """
     ratio = one.mean / other.mean
     error, degrees = _error_of_ratio(one, other)
@@ -144,7 +148,10 @@ def ratio_of_means(one: RestrictedMean, other: RestrictedMean, level: float = LE
 
 
 def p_value(one: RestrictedMean, other: RestrictedMean) -> float:
-    """Return the two-sided p-value of a ratio of 1; NaN if a variance is."""
+    """Return the two-sided p-value of the hypothesis that the ratio is 1.
+
+    NaN if a variance is NaN.
+    """
     error, degrees = _error_of_ratio(one, other)
     return float(2 * stdtr(degrees, -abs(math.log(one.mean / other.mean)) / error))
 
@@ -160,10 +167,10 @@ def _error_of_ratio(one: RestrictedMean, other: RestrictedMean) -> tuple[float, 
 
 
 def family_of(groups: Sequence[RestrictedMean]) -> Pooled:
-    """Return groups as one family, of logarithms of means, with one relative variance of times.
+    """Return groups as one family, with logarithms of means and one relative variance of times.
 
-    This assumes groups whose runs all reached the target. Groups of one run borrow the variance of
-    the others.
+    This assumes that all runs of the groups reached the target. Groups of one run use the variance
+    of the others.
     """
     degrees = sum(group.n - 1 for group in groups)
     relative = [

@@ -1,4 +1,7 @@
-"""Estimates how much the luck of hyperparameter searches moves a difference between members."""
+"""Estimates how much the luck of hyperparameter searches moves a difference in a family.
+
+The members of a family are configurations that are compared with each other.
+"""
 
 import math
 from collections.abc import Sequence
@@ -18,14 +21,15 @@ def variance_of_difference(
 ) -> float:
     """Return the variance that the luck of searches adds to a difference between two members.
 
-    Each member of a family has the `scores` [searches] of the best trial of each of its searches,
-    which choose the best of these, and their `values` [searches] on other images. Every trial has
-    one run; `noise` is the variance of a value between seeds. NaN if no member has two searches.
+    Each member of a family was searched several times, and then uses the best trial of all
+    searches. `scores` [searches] of a member are the scores of the best trial of each search, and
+    `values` [searches] are the results of these trials on other images. Every trial has one run;
+    `noise` is the variance of a value between seeds. NaN if no member has two searches.
 
-    The result is the smaller of two upper bounds, both of probability SURE because searches are
-    few: twice `variance_of_chosen`, as if members had independent luck; and twice the variance of
-    values after removing the mean of each search over members, since all members try the same
-    points.
+    The result is the smaller of two upper bounds, each of which holds with probability SURE because
+    searches are few. The first is twice `variance_of_chosen`, as if the luck of each member were
+    independent. The second is twice the variance of values after removing the mean of each search
+    over members, since all members try the same points.
     """
     apart = 2 * variance_of_chosen(scores, values, noise, SURE)
     together = 2 * _interaction(values, noise, SURE)
@@ -38,12 +42,13 @@ def variance_of_chosen(
     noise: float,
     sure: float | None = None,
 ) -> float:
-    """Return the variance of the mean value at the best of all searches, were they repeated.
+    """Return the variance of the mean value of the chosen trial if all searches were repeated.
 
-    Arguments are those of `variance_of_difference`. Members are assumed to be normal, and alike but
-    for their means. The part of a value that correlates with its score varies less, as the best of
-    several scores does. With `sure` the variance between searches is an upper bound of that
-    probability. NaN if no member has two searches.
+    The chosen trial is the best one of all searches of a member. Arguments are those of
+    `variance_of_difference`. Members are assumed to be normally distributed, and to differ only in
+    their means. The part of a value that correlates with its score varies less, like the best of
+    several scores. With `sure`, the variance between searches is replaced by an upper bound that
+    holds with this probability. NaN if no member has two searches.
     """
     pairs = [
         np.stack([np.asarray(own, float), np.asarray(other, float)])
@@ -62,7 +67,7 @@ def variance_of_chosen(
 
 @cache
 def variance_of_largest(number: int) -> float:
-    """Return the variance of the largest of so many standard normal numbers."""
+    """Return the variance of the largest of `number` standard normal numbers."""
     return float(order_statistic(Normal(), r=number, n=number).variance())
 
 
@@ -72,12 +77,15 @@ def _products(pair: Array) -> Array:
 
 
 def _divisor(degrees: int, sure: float | None) -> float:
-    """Return the divisor of a sum of squares for a variance, or for its upper bound."""
+    """Return the number by which to divide a sum of squares for a variance, or its upper bound."""
     return degrees if sure is None else float(chi2.ppf(1 - sure, degrees))
 
 
 def _interaction(values: Sequence[ArrayLike], noise: float, sure: float) -> float:
-    """Return the variance of what is specific to a member and search; NaN if unknown."""
+    """Return the variance of the part of a value that is specific to one member and search.
+
+    With the upper bound of probability `sure`, less `noise`. NaN if it is unknown.
+    """
     if len({np.size(own) for own in values}) != 1:
         return float("nan")
     table = np.asarray(values, float)  # [members, searches]
