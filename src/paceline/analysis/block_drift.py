@@ -12,8 +12,8 @@ import pandas as pd
 from paceline.analysis.configuration import finished
 from paceline.analysis.frames import Frame, Row
 
-MOST = 0.15  # drift of a block that is kept: two runs of 4 s differ by 8 % by themselves (s.d.)
-MOST_IDLE = 0.5  # share of the minutes of a block that is kept: it was interrupted
+MOST = 0.15  # drift up to which a block is kept; without drift, two runs differ by 8 % (s.d.)
+MOST_IDLE = 0.5  # share of a block's minutes; above it, the block was interrupted
 KEPT = "kept"
 THROUGHPUT = ("images_per_second", "updates_per_second", "real_images_per_second")
 _COLUMNS = ["block", "started", "hour", "minutes", "first", "last", "drift", "verdict"]

@@ -11,8 +11,8 @@ from paceline.analysis.frames import Frame, Row
 from paceline.analysis.searches import best_trials, tuning_axes
 from paceline.analysis.tables import Tables
 
-LATE = 0.01  # share of the steps of a paced worker
-MOST_EFFICIENT = 1.05  # mean above which more than the workers must have helped
+LATE = 0.01  # share of the steps of workers with emulated step times
+MOST_EFFICIENT = 1.05  # mean efficiency above which the number of workers cannot be the only cause
 _CONDITIONS = ("jobs", "accelerator", "hardware.cpu", "hardware.cores")
 _COLUMNS = ["what", "kind", "scheme", "workers", "name", "value", "share", "points", "of"]
 _COLUMNS += ["started", "minutes"]

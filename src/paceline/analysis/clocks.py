@@ -14,9 +14,9 @@ from paceline.analysis.statistics.means import COUNTS
 from paceline.analysis.tables import Tables, clock_axes, varying
 
 WALL = ("paced", "measured")
-LITTLE = 0.05  # updates of staleness, below which a ratio is meaningless
-CLOSE = 0.10  # largest distance of a ratio from one
-POINTS = 0.015  # largest difference of top-1, a share
+LITTLE = 0.05  # staleness [updates] below which a ratio is meaningless
+CLOSE = 0.10  # largest distance of a ratio from 1 that counts as agreement
+POINTS = 0.015  # largest difference of top-1 (a share) that counts as agreement
 _NUMBERS = ("mean", "low", "high", "n")
 _COLUMNS = ("what", "measure", "verdict", "distance", *_NUMBERS)
 

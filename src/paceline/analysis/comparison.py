@@ -29,7 +29,7 @@ from paceline.analysis.intervals import NONE, Interval, difference, interval, ra
 from paceline.analysis.statistics.means import POSITIVE
 from paceline.analysis.tables import Tables
 
-REFERENCE = "sync_allreduce"  # the usual choice; if absent, the study's first
+REFERENCE = "sync_allreduce"  # if the study lacks it, its first scheme is the reference
 METRICS = ("top1", "test_top1")
 FAULT, NO_FAULT = "cluster.fault", "none"
 _SPEED = "images_per_second"

@@ -13,11 +13,11 @@ from paceline.analysis.configuration import Configuration, configurations, match
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.tables import Tables
 
-NEAR = {"measured": 0.15, "paced": 0.10}  # largest relative error that counts as near, by kind
+NEAR = {"measured": 0.15, "paced": 0.10}  # largest relative error that is near, by kind
 _SIDES = ("images_per_second", "predicted_images_per_second")
-NOISE = 0.10  # by which two configurations must differ to be compared
-EXCHANGE_NEAR = 0.20  # likewise, of predicted seconds of exchange
-SIZE = 0.05  # of the test of staleness: how often it rejects what is drawn from the prediction
+NOISE = 0.10  # share by which two rates must differ to be compared
+EXCHANGE_NEAR = 0.20  # largest relative error of predicted seconds of exchange that is near
+SIZE = 0.05  # of the test of staleness: how often it rejects data drawn from the prediction
 _RATIOS = ("half", "against", "observed_ratio", "predicted_ratio", "error", "verdict")
 
 

@@ -31,7 +31,7 @@ RULES = (
     "to be faster, at an accuracy that is not shown to be lower."
 )
 _HARDWARE = ("hardware.", "versions.")
-_PLACES = ("cluster", "data", "model", "workload")  # groups of settings; a baseline shares them
+_PLACES = ("cluster", "data", "model", "workload")  # groups of settings that a baseline must share
 _NETWORK = ("model", "num_parameters", "workload")
 _SETTINGS = ("batch_size", "samples", "seed", "lr", "momentum")
 _MACHINE = ("hardware.cpu", "hardware.cores", "hardware.memory_bytes")

@@ -20,7 +20,7 @@ from paceline.record.rows import POINT_TABLES, PointTable, StudyState, bits_of
 
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
 _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "updates")
-CURVE_IMAGES = "measurement.curve_images"  # on which all evaluations but that of the end are
+CURVE_IMAGES = "measurement.curve_images"  # images of an evaluation but the final one
 _STRONG = "global_batch_size"  # axis of a study of strong scaling
 
 

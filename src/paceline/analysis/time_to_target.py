@@ -33,7 +33,7 @@ from paceline.analysis.tables import Tables
 BELOW_BEST = 0.02  # distance of the target from the best top-1, a share, if the study asks for none
 BY_STUDY = "the study"
 _COLUMNS = ["kind", "data", "target", "set_by"]
-_CHOSEN = ("batch_size", "global_batch_size", "training.", "scheme.")  # by the user, and so free
+_CHOSEN = ("batch_size", "global_batch_size", "training.", "scheme.")  # the user sets these
 Crossings = Mapping[str, Crossing]  # by the key of the run
 
 

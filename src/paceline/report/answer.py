@@ -1,4 +1,8 @@
-"""Answers which scheme to use in each situation, from decision.csv only."""
+"""Answers which scheme to use in each situation of a study, by the table decision.csv only.
+
+A situation is what the user cannot choose: the number of workers and the settings that do not
+belong to the scheme.
+"""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -28,8 +32,11 @@ MEANINGS = {
 class Choice(NamedTuple):
     """Choice of what to use in a situation.
 
-    `use` is a scheme in words, or ONE, NONE or UNKNOWN. `row` is that of the scheme, or else of the
-    best one; None if no run reached the target. `tied` has the rows that are tied with it.
+    - `use`: the scheme in words; or ONE (one worker), NONE (no run reaches the target) or UNKNOWN
+      (speed-ups are unknown);
+    - `row`: row of decision.csv of the scheme to use; else of the scheme with the shortest time to
+      the target; None if no run reached the target;
+    - `tied`: rows of the schemes whose time does not differ significantly from the best one.
     """
 
     use: str
@@ -38,16 +45,16 @@ class Choice(NamedTuple):
 
     @property
     def is_scheme(self) -> bool:
-        """True if a scheme is to be used."""
+        """True if `use` is a scheme."""
         return self.use not in (ONE, NONE, UNKNOWN)
 
 
 class Answer(NamedTuple):
-    """Answer for a situation.
+    """Answer to the question which scheme to use in a situation.
 
-    `use` is the scheme, ONE if none is shown to be faster than one worker, or "" if nothing can be
-    recommended. `text` says in a sentence what it brings, `details` more about this and other
-    schemes.
+    `use` is the scheme, ONE if no scheme is shown to be faster than one worker, or "" if nothing
+    can be recommended. `text` is a sentence on what this choice brings. `details` are sentences
+    that compare it with one worker and with other schemes.
     """
 
     situation: str
@@ -57,10 +64,10 @@ class Answer(NamedTuple):
 
 
 def choice(rows: Frame) -> Choice:
-    """Choose the best scheme that is shown to be faster than one worker, by a situation's rows.
+    """Choose the best scheme that is shown to be faster than one worker, from a situation's rows.
 
-    If runs of the best scheme missed the target, its speed-up is unknown, and the choice may be one
-    that is tied with it. If runs of one worker missed the target, no speed-up is known.
+    If some runs of the best scheme missed the target, its speed-up is unknown, and a scheme that is
+    tied with it may be chosen. If some runs of one worker missed the target, no speed-up is known.
     """
     best, tied = rows[rows["tier"] == "best"], rows[rows["tier"] == "tied"]
     ranked = pd.concat([best, tied.sort_values("target_seconds_mean")])
@@ -74,9 +81,10 @@ def choice(rows: Frame) -> Choice:
 
 
 def tier_of(row: Mapping[str, Any]) -> str:
-    """Return the word of MEANINGS for a row of decision.csv, "" without a target.
+    """Return the key of MEANINGS that applies to a row of decision.csv; "" without a target.
 
-    A scheme whose best rate is at the edge of the search range is not called behind or never.
+    A scheme whose best learning rate is at the edge of the search range is called NOT_JUDGED
+    instead of behind or never, because a better rate may lie outside the range.
     """
     tier = str(row["tier"])
     if tier in ("behind", "never") and row["at_edge"]:
@@ -85,7 +93,11 @@ def tier_of(row: Mapping[str, Any]) -> str:
 
 
 def answered(findings: StudyFindings) -> list[Situation]:
-    """Return the situations of several schemes; of rates by rule only those without tuned rates."""
+    """Return the situations with several schemes that the page answers.
+
+    A situation whose learning rates follow from a rule is left out if there is one with tuned rates
+    and otherwise the same settings.
+    """
     several = of_several_schemes(findings)
     tuned = {_without_rate(each) for each in several if each.values.get(RATE) == "tuned"}
     return [
@@ -96,7 +108,7 @@ def answered(findings: StudyFindings) -> list[Situation]:
 
 
 def choices(findings: StudyFindings) -> list[tuple[Situation, Choice]]:
-    """Return each answered situation with what to use there."""
+    """Return each situation of `answered` with the choice of what to use there."""
     decision = findings.concluded["decision"]
     return [(each, choice(each.of(decision))) for each in answered(findings)]
 
@@ -108,7 +120,7 @@ def answers(findings: StudyFindings) -> list[Answer]:
 
 
 def target_metric(findings: StudyFindings) -> str:
-    """Return the metric of the target: top1, top5, or loss, of which less is better."""
+    """Return the metric of the target: top1, top5, or loss, of which smaller is better."""
     return (findings.tables.about["target"] or {"metric": "top1"})["metric"]
 
 
@@ -144,9 +156,10 @@ def _answer(findings: StudyFindings, situation: Situation, rows: Frame) -> Answe
 
 
 def _by_throughput(findings: StudyFindings, rows: Frame, title: str) -> Answer:
-    """Name the scheme with the most images/s, if no scheme can be recommended.
+    """Return an answer that names the scheme with the most images/s, without recommending it.
 
-    It is not recommended, since nothing shows whether it learns.
+    It is used if no scheme can be recommended. Throughput alone does not show whether a scheme
+    learns.
     """
     tiers = [tier_of(row) for _, row in rows.iterrows()]
     none = ""
@@ -163,7 +176,7 @@ def _by_throughput(findings: StudyFindings, rows: Frame, title: str) -> Answer:
 
 
 def _compared(row: Frame) -> list[str]:
-    """Compare the scheme with one worker, and with the reference scheme if that is another."""
+    """Compare the scheme with one worker, and with the reference scheme if that is another one."""
     sides = [(ONE, "", "one_worker_")]
     if row["scheme"] != row["reference"]:
         speed = interval(row, "reference_speedup", times)
@@ -179,7 +192,7 @@ def _compared(row: Frame) -> list[str]:
 
 
 def _others(rows: Frame, chosen: Choice) -> list[str]:
-    """Name the other schemes by tier."""
+    """Return a sentence for each tier of the other schemes, with their names."""
     tiers = pd.Series([tier_of(row) for _, row in rows.iterrows()], rows.index)
     of_tier = {tier: rows[tiers == tier] for tier in ("behind", "never", NOT_JUDGED)}
     named = {
@@ -190,6 +203,9 @@ def _others(rows: Frame, chosen: Choice) -> list[str]:
 
 
 def _known(row: Frame) -> dict[str, Any]:
-    """Return the cells of a row by column, None for those that are missing, and its runs."""
+    """Return the cells of a row by column (None if missing), and its number of `runs`.
+
+    Failed runs are not counted.
+    """
     known = {name: None if pd.isna(value) else value for name, value in row.items()}
     return known | {"runs": row["n"] - row["n_failed"]}

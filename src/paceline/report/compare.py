@@ -1,4 +1,4 @@
-"""Compares two reports by how well each scheme did in the situations that both have."""
+"""Compares the reports of two studies, A and B, scheme by scheme in the situations of both."""
 
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ _ORIGIN = ("hardware.", "versions.", "commit")  # columns of runs.csv that say w
 
 
 class Report(NamedTuple):
-    """Tables of a report; `columns` of `decision` identify the situation and the scheme."""
+    """Tables of a report; `columns` are those of `decision` that identify situation and scheme."""
 
     tables: Tables
     decision: Frame
@@ -30,8 +30,11 @@ class Report(NamedTuple):
 class ComparedReports(NamedTuple):
     """Two reports, joined.
 
-    `differs` has a line for each difference in how they were run, `rows` a row for each situation
-    and scheme that both have, by `columns`, and `only` what each of the two alone has, in words.
+    - `differs`: a line for each difference in how the studies were run;
+    - `rows`: a row for each situation and scheme that both reports have; `columns` identify the
+      row;
+    - `only`: for each of the two reports, the situations and schemes that the other lacks, in
+      words.
     """
 
     differs: Sequence[str]
@@ -41,9 +44,9 @@ class ComparedReports(NamedTuple):
 
 
 def read_report(name: str, reports: Path) -> Report:
-    """Read the report of a study in `reports`, or in a folder with this path.
+    """Read the report of the study `name` in `reports`, or in a folder with the path `name`.
 
-    Raises SettingError("study") if there is neither, or if it was not analysed.
+    Raises SettingError("study") if there is neither folder, or if the study was not analysed.
     """
     folder = next((path for path in (reports / name, Path(name)) if path.is_dir()), None)
     if folder is None:
@@ -54,9 +57,10 @@ def read_report(name: str, reports: Path) -> Report:
 
 
 def compare(a: Report, b: Report) -> ComparedReports:
-    """Join two reports by the columns of both; a setting of all points of one is a column.
+    """Join two reports by the columns that identify situation and scheme in both.
 
-    Differences and ratios are those of B against A, of means, without an interval.
+    A setting that only one study varied is also used if the other study has a single value of it.
+    Each difference is that of means, B minus A, and each ratio B divided by A, without an interval.
     """
     a, b = _completed(a, b), _completed(b, a)
     shared = [name for name in a.columns if name in b.columns]
@@ -81,7 +85,7 @@ def compare(a: Report, b: Report) -> ComparedReports:
 
 
 def as_text(compared: ComparedReports) -> str:
-    """Lay the comparison out for a terminal."""
+    """Return the comparison as a text for a terminal."""
     shown = (
         Column("situation", lambda row: _situation(row, compared.columns)),
         Column("scheme", lambda row: _scheme(row, compared.columns)),
@@ -96,14 +100,14 @@ def as_text(compared: ComparedReports) -> str:
 
 
 def _completed(one: Report, other: Report) -> Report:
-    """Add those columns of `other` that have a single value in all points of `one`."""
+    """Add to `one` those columns of `other` whose setting has one value in all points of `one`."""
     known = one.tables.about["settings"]
     same = {n: known[n] for n in other.columns if n not in one.columns and n in known}
     return Report(one.tables, one.decision.assign(**same), [*one.columns, *same])
 
 
 def _comparable(value: Entry) -> Entry:
-    """Return a value that can be compared, even if it is empty or has another type."""
+    """Return a value of a cell so that cells of both reports compare: None, a text or a float."""
     if pd.isna(value) or value == "":
         return None
     return value if isinstance(value, str) else float(value)
@@ -115,7 +119,7 @@ def _varies(name: str, *reports: Report) -> bool:
 
 
 def _numbers(report: Report, side: str, metric: str, shared: Sequence[str]) -> Frame:
-    """Return the compared numbers of each row of the decision, with a key of the row."""
+    """Return the compared numbers of each row of the decision, with a `key` to join rows by."""
     rows, finished = report.decision, report.tables.finished
     reached = rows["n_reached"] > 0  # without, a speed-up is only a bound
     points = rows[[name for name in report.columns if name in finished]]
@@ -131,7 +135,7 @@ def _numbers(report: Report, side: str, metric: str, shared: Sequence[str]) -> F
 
 
 def _only(report: Report, rows: Frame, varying: Sequence[str], known: Container[str]) -> list[str]:
-    """Name the situations and schemes of rows that the other report lacks."""
+    """Name the situations and schemes of rows that the other report lacks (not in `known`)."""
     own = [name for name in varying if name in report.columns]
     found: dict[str, list[str]] = {}
     for key, (_, row) in zip(rows["key"], report.decision.iterrows(), strict=True):
@@ -164,7 +168,7 @@ def _differs(a: Report, b: Report, extra: Sequence[str]) -> list[str]:
 
 
 def _how(report: Report) -> Mapping[str, Entry]:
-    """Return the target and margin, the settings, and where it was run."""
+    """Return what was asked of a study, its settings, and the machine and code it was run with."""
     about, runs = report.tables.about, report.tables.runs
     origin = [name for name in runs if name.startswith(_ORIGIN)]
     return {

@@ -1,4 +1,7 @@
-"""Says what a reader must know before trusting the numbers: cautions, and broken rules."""
+"""Says what a reader must know before trusting the numbers of a study.
+
+These are cautions (conditions that weaken some numbers), and broken rules of comparison.
+"""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -14,18 +17,21 @@ from paceline.report.words import say, scheme_name, scheme_words, value_words
 _ON_TIME = ("crowded", "late", "unlike")  # rows of cautions.csv, before and after other sentences
 _ON_CHANCE = ("uncertified", "one_machine", "dropped", "super_linear", "few_seeds", "at_edge")
 _OF_RECORDS = ("missing", "unfit", "other_records", "stale_code")  # entries of study.json
-_OF_ACCURACY = 1  # the rule of which the table of equal accuracy has the cases
+_OF_ACCURACY = 1  # number of the rule on accuracy
 
 
 class BrokenRule(NamedTuple):
-    """Broken rule of comparison: the number of its cases as a headline, and all as a text."""
+    """Broken rule of comparison.
+
+    `headline` says in how many cases the rule is broken, and `text` names the evidence.
+    """
 
     headline: str
     text: str
 
 
 def cautions(findings: StudyFindings) -> list[str]:
-    """Return a sentence for each caution that applies."""
+    """Return a sentence for each condition that weakens the numbers of the study."""
     about = findings.tables.about
     return [
         *_found(findings, "virtual"),
@@ -46,7 +52,7 @@ def _found(findings: StudyFindings, what: str) -> Iterator[str]:
 
 
 def _free_links(findings: StudyFindings) -> list[str]:
-    """Say if links cost nothing in the whole study."""
+    """Return a sentence if the links of the whole study take no time."""
     is_virtual = "virtual" in set(findings.tables.runs["kind"])
     is_free = findings.tables.about["settings"].get(BANDWIDTH, 0) is None
     return [say("free_links")] if is_virtual and is_free else []
@@ -76,7 +82,7 @@ def _ended_badly(findings: StudyFindings) -> Iterator[str]:
 
 
 def _settings_with_seeds(findings: StudyFindings, points: Frame) -> list[str]:
-    """Describe `points` by setting, with their numbers of workers and seeds."""
+    """Describe `points` by number of workers and setting, each with its seeds."""
     texts = []
     for group, same in groups(points, ["workers", *findings.varying]):
         parts = [value_words(axis, value) for axis, value in group.items()]
@@ -86,14 +92,14 @@ def _settings_with_seeds(findings: StudyFindings, points: Frame) -> list[str]:
 
 
 def _without_a_worker(finished: Frame) -> Iterator[str]:
-    """Name the finished runs that lost a worker; only such runs have a reason."""
+    """Yield a sentence for each finished run that lost a worker; only these have a reason."""
     lost = finished[finished["reason"] != ""]
     for group, _ in groups(lost, ["scheme", "workers", "seed", "reason"]):
         yield say("lost_worker", group | {"scheme": scheme_name(group["scheme"])})
 
 
 def broken_rules(findings: StudyFindings) -> list[BrokenRule]:
-    """Return what is said of each broken rule of comparison."""
+    """Return a headline and a text for each rule of comparison that the study breaks."""
     found = list[BrokenRule]()
     for _, row in matching(findings.concluded["rules"], {"verdict": "broken"}).iterrows():
         touched = _recommended(findings) if row["rule"] == _OF_ACCURACY else None

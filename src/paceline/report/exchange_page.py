@@ -1,4 +1,7 @@
-"""Writes the page of a study of exchanges: which collective to use, with its numbers."""
+"""Writes the page of a study of exchanges: which collective to use, and its measured times.
+
+An exchange is a single collective operation on all workers, without training.
+"""
 
 from pathlib import Path
 
@@ -23,7 +26,7 @@ _SOURCES = ("hardware.", "versions.", "commit", "started")
 def report_exchanges(folder: Path) -> Path:
     """Write figures/*.svg, README.md and index.html into `folder`; return the path of index.html.
 
-    Equal tables result in equal bytes. Raises SettingError("study") if a table is missing.
+    Equal tables result in files of equal bytes. Raises SettingError("study") if a table is missing.
     """
     exchanges = read_exchanges(folder)
     seconds, best = (read_conclusion(folder, make.__name__) for make in TABLES)
@@ -60,7 +63,7 @@ def report_exchanges(folder: Path) -> Path:
 
 
 def recommended(exchanges: Exchanges, recommendation: Frame) -> list[Answer]:
-    """Return an answer per cluster, kind and number of bytes, over all numbers of workers."""
+    """Return an answer for each cluster, kind and size of message, for all numbers of workers."""
     places = ["cluster", "kind", *exchanges.facets, "num_bytes"]
     return [
         _answer(f"{_place(exchanges, group)}, {size(group['num_bytes'])}", rows)
@@ -81,13 +84,13 @@ def _answer(situation: str, rows: Frame) -> Answer:
 
 
 def _place(exchanges: Exchanges, row: Frame | Row) -> str:
-    """Name the cluster of a row with its kind, and the settings by which clusters differ."""
+    """Name the cluster of a row, its kind, and those settings by which clusters differ."""
     parts = [value_words(name, row[name]) for name in exchanges.facets if pd.notna(row[name])]
     return ", ".join([f"{str(row['cluster']).replace('_', ' ')} ({row['kind']})", *parts])
 
 
 def _cautions(exchanges: Exchanges) -> list[str]:
-    """Name exchanges that failed, and say where processes shared cores."""
+    """Return sentences on exchanges that failed, and on processes that shared cores."""
     rows = exchanges.rows
     texts = [
         say("exchange_failed", row, place=_place(exchanges, row))

@@ -1,4 +1,8 @@
-"""Reads all tables from which the page of a study is made, and finds its situations."""
+"""Reads all tables from which the page of a study is made, and finds the study's situations.
+
+Schemes are compared within a situation, which has the number of workers and all other settings that
+do not belong to the scheme.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,9 +28,9 @@ RATE = "training.rate"
 
 @dataclass(frozen=True)
 class StudyFindings:
-    """Tables of a study: the collected ones, and the conclusions by name.
+    """Tables of a study: the collected ones in `tables`, and `concluded` ones by their name.
 
-    `of_size` are settings of schemes that depend only on the number of workers.
+    `of_size` are those settings of schemes that depend only on the number of workers.
     """
 
     tables: Tables
@@ -34,21 +38,21 @@ class StudyFindings:
     of_size: Sequence[str]
 
     def known(self, column: str) -> Frame:
-        """Return the configurations that have a value in `column` of configurations.csv."""
+        """Return the rows of configurations.csv that have a value in `column`."""
         return known(self.concluded[NAME], column)
 
     @cached_property
     def varying(self) -> list[str]:
-        """Axes besides scheme, workers and seed that panels and columns name."""
+        """Axes besides scheme, workers and seed that charts and tables of the page name."""
         return [name for name in varying(self.tables) if name not in self.of_size]
 
 
 def read_findings(folder: Path) -> StudyFindings:
-    """Read the tables in `folder`, reports/<study>.
+    """Read the tables of the study in `folder`, reports/<study>.
 
-    Rows that name a scheme get the settings that it always has in the study, except for those that
-    depend only on the number of workers, which no reader chooses. Raises SettingError("study"),
-    which names the command to run first, if a table is missing.
+    Rows that name a scheme get its settings that never vary in the study. Settings that depend only
+    on the number of workers are left empty, because no reader chooses them. Raises
+    SettingError("study"), which names the command to run first, if a table is missing.
     """
     tables = read_tables(folder)
     blank = of_size(tables)
@@ -58,9 +62,9 @@ def read_findings(folder: Path) -> StudyFindings:
 
 
 def naming_of(tables: Tables, blank: Sequence[str]) -> Callable[[Frame], Frame]:
-    """Return a function that adds the settings of schemes to a table of conclusions.
+    """Return a function that adds the constant settings of schemes to a table of conclusions.
 
-    It leaves the settings in `blank` without a value.
+    The function empties the columns of the settings in `blank`.
     """
     implied = implied_by_scheme(tables)
 
@@ -74,7 +78,7 @@ def naming_of(tables: Tables, blank: Sequence[str]) -> Callable[[Frame], Frame]:
 
 
 def read_conclusion(folder: Path, name: str) -> Frame:
-    """Read one table of conclusions in `folder`, as it was written.
+    """Read the table of conclusions `name` in `folder`, without changes.
 
     Raises SettingError("study"), which names the command to run first, if it is missing.
     """
@@ -94,9 +98,11 @@ def of_size(tables: Tables) -> list[str]:
 
 @dataclass(frozen=True)
 class Situation:
-    """Situation of a user: kind of number, scale, and settings that are not the scheme's.
+    """Situation of a user: kind of number, number of workers, and settings not of the scheme.
 
-    `name` is its id on the page, `values` are those of its columns, `words` describe what varies.
+    - `name`: its id on the page;
+    - `values`: its value of each column that distinguishes situations;
+    - `words`: describe those values that differ between the study's situations.
     """
 
     name: str
@@ -104,30 +110,31 @@ class Situation:
     words: str
 
     def of(self, table: Frame) -> Frame:
-        """Select the rows of a table of conclusions that belong to the situation."""
+        """Select the rows of a table of conclusions that belong to this situation."""
         table = table if PROCESSES in table else with_processes(table)
         return matching(table, {k: v for k, v in self.values.items() if k in table})
 
     @property
     def title(self) -> str:
-        """Words as they begin a line."""
+        """Words of the situation, with a capital letter at the beginning."""
         return self.words[:1].upper() + self.words[1:]
 
     @property
     def size(self) -> int:
-        """Number of workers, or of processes if workers may be split."""
+        """Number of workers; of processes, if workers may have several processes."""
         return size_of(self.values)
 
     @property
     def size_words(self) -> str:
-        """Size in words, as in "16 workers"."""
+        """Number of workers or processes in words, as in "16 workers"."""
         return value_words(_size_column(self.values), self.size)
 
 
 def situations(findings: StudyFindings) -> list[Situation]:
-    """Return all situations, first those of several schemes.
+    """Return all situations, those with several schemes first.
 
-    Ties are ordered by tuned rates first, then by a target that is reached, then by most workers.
+    Among these and among the others, situations with tuned learning rates come first, then those in
+    which a run reached the target, then those with more workers.
     """
     decision = findings.concluded["decision"]
     columns = situation_columns(findings.tables.axes)

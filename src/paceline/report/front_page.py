@@ -1,4 +1,8 @@
-"""Writes the front page of all studies: what each found, and every scheme in every situation."""
+"""Writes the front page of all studies: a card per study, and the schemes in all situations.
+
+A card has the answers of a study. The matrix shows each scheme in each situation by its tier, which
+says how its time to the target compares with that of the best scheme.
+"""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +23,7 @@ from paceline.report.summary import summary_sentences
 from paceline.report.words import say, scheme_name, scheme_words
 
 PAGE = "index.html"
-_FIRST = ("example", "schemes", "accuracy_vs_workers", "when_asynchronous")  # of the cards
+_FIRST = ("example", "schemes", "accuracy_vs_workers", "when_asynchronous")  # cards in front
 _PUBLISHED = "predictions/predictions.csv"  # of `paceline predict --published`
 _FIGURE = re.compile(r"^!\[(.*)\]\((figures/.+\.svg)\)$", re.MULTILINE)
 _DETAIL = re.compile(r" \([^()]{40,}\)")  # which the page gives, and the card does not
@@ -29,8 +33,8 @@ _MOST = 2  # situations with a sentence on a card, if it says nothing else
 def write_front_page(reports: Path) -> Path:
     """Write index.html into `reports` from the tables of its studies; return its path.
 
-    A study that must be analysed first is named with the command for it. Equal tables result in
-    equal bytes.
+    A study that was not analysed yet is named with the command that does so. Equal tables result in
+    files of equal bytes.
     """
     cards: list[Row] = []
     missing: list[str] = []
@@ -59,7 +63,7 @@ def write_front_page(reports: Path) -> Path:
 
 
 def is_of_exchanges(folder: Path) -> bool:
-    """Return whether a study's points are exchanges, and not trainings."""
+    """Return True if the study measures exchanges (collective operations) without training."""
     return (folder / NAME).is_file()
 
 
@@ -75,10 +79,10 @@ def _place(folder: Path) -> tuple[int, str]:
 
 
 def _card(folder: Path) -> Row:
-    """Return what the card of a study of training shows, with its part of the matrix of tiers.
+    """Return the contents of the card of a study of training, and its rows of the matrix.
 
-    `rows` has the cells of each situation, except `unreached` ones, in which all schemes were
-    judged and no run reached the target.
+    `rows` has the tiers of each situation by scheme. `unreached` names the situations in which all
+    schemes were judged and no run reached the target; these have no row.
     """
     findings = read_findings(folder)
     runs, about = findings.tables.runs, findings.tables.about
@@ -132,7 +136,7 @@ def _made(folder: Path, question: str | None, found: Sequence[Answer], rows: Fra
 
 
 def _cells(rows: Frame) -> dict[str, list[tuple[str, str]]]:
-    """Return for each scheme the settings of its variants, each with its tier."""
+    """Return for each scheme the settings and the tier of each of its variants."""
     found: dict[str, list[tuple[str, str]]] = {}
     for _, row in rows.iterrows():
         if tier := tier_of(row):
@@ -143,7 +147,10 @@ def _cells(rows: Frame) -> dict[str, list[tuple[str, str]]]:
 
 
 def _published(reports: Path) -> Table | None:
-    """Count by verdict how published numbers were predicted; None without predictions."""
+    """Return a table of how well published numbers were predicted, with a row per verdict.
+
+    None if there are no predictions of published numbers.
+    """
     path = reports / _PUBLISHED
     if not path.is_file():
         return None

@@ -20,7 +20,10 @@ _OPTIMIZER = ("momentum", "weight_decay", "schedule", "lr_rule", "ema_decay")
 
 
 def subtitle(findings: StudyFindings) -> str:
-    """Return data, network, images per worker and seeds, if each has a single value."""
+    """Return data set, network, images per worker and number of seeds as a line of text.
+
+    A property that is not the same in all points is left out.
+    """
     runs = findings.tables.runs
     seeds = runs.groupby(["kind", *findings.tables.axes], dropna=False)["seed"].nunique()
     low, high = int(seeds.min()), int(seeds.max())
@@ -35,17 +38,17 @@ def subtitle(findings: StudyFindings) -> str:
 
 
 def how_it_was_run(findings: StudyFindings) -> list[tuple[str, str]]:
-    """Return pairs of a name and words on how the study was run, where tables say it."""
+    """Return pairs of a name and words that say how the study was run, where this is known."""
     return [pair for pair in _pairs(findings, findings.tables.about["settings"]) if pair[1]]
 
 
 def searched_with(tuned_at: Mapping[str, Any]) -> str:
-    """Say the settings that trials had in place of those of points, "" if none."""
+    """Say the settings that trials of tuning had, in place of the points' values; "" if none."""
     return " and ".join(value_words(name, value) for name, value in tuned_at.items())
 
 
 def cost(runs: Frame) -> str:
-    """Say how many hours the points of runs.csv took, "" if unknown."""
+    """Return a phrase on how many hours the points of runs.csv took; "" if this is unknown."""
     if "wall_seconds" not in runs:
         return ""
     hours = float((runs["wall_seconds"] / runs["jobs"].fillna(1)).sum()) / 3600
@@ -54,7 +57,10 @@ def cost(runs: Frame) -> str:
 
 
 def target_origin(findings: StudyFindings) -> str:
-    """Say which target a study has, as after "the target is"; "" if it has none."""
+    """Say where the target comes from, in words that continue "the target is".
+
+    Returns "" if the study has no target.
+    """
     set_by = findings.known("target").get("target_set_by", pd.Series()).unique()
     if not len(set_by):
         return ""
@@ -65,7 +71,7 @@ def target_origin(findings: StudyFindings) -> str:
 
 
 def _configuration(keys: str) -> str:
-    """Say a one-worker configuration that is named by keys and values."""
+    """Say in words a one-worker configuration that is given as a text of keys and values."""
     scheme, *settings = keys.split()
     row: Row = {"scheme": scheme}
     for name, _, value in (each.partition("=") for each in settings):
@@ -105,7 +111,7 @@ def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[
 
 
 def _networks(runs: Frame) -> Frame:
-    """Return each network with its number of parameters, where a finished point has it."""
+    """Return each network with its number of parameters, from points that know both."""
     return runs.reindex(columns=["model", "num_parameters"]).dropna().drop_duplicates()
 
 
@@ -123,7 +129,7 @@ def _only(runs: Frame, name: str) -> str:
 
 
 def _told(known: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """Say those of these settings that have a value, by the phrase of their name."""
+    """Return the phrases of those settings in `names` that have a value."""
     values = {name: known.get(name) for name in names}
     return [say(name, value=value) for name, value in values.items() if value not in (None, "")]
 
@@ -136,7 +142,7 @@ def _budget(samples: Frame, known: Mapping[str, Any]) -> str:
 
 
 def _by_size(runs: Frame, name: str) -> str:
-    """Say a setting of each scheme that depends on the number of workers."""
+    """Say for each scheme how a setting depends on the number of workers."""
     own = runs.dropna(subset=[name])[["scheme", "workers", name]].drop_duplicates()
     parts = []
     for scheme, rows in own.groupby("scheme", sort=False):
@@ -158,7 +164,7 @@ def _search(findings: StudyFindings) -> str:
 
 
 def _cluster(runs: Frame, known: Mapping[str, Any]) -> str:
-    """Name the clusters with their times, and the size of gradients if it is not their own."""
+    """Name the clusters with their times, and the size of gradients if it is emulated."""
     numbers = [name for name in _CLUSTER if isinstance(known.get(name), int | float)]
     free = "links cost nothing" if known and known.get(BANDWIDTH, 0) is None else ""
     workload, num_bytes = known.get("workload.name", "own"), known.get("workload.num_bytes")

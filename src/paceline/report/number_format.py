@@ -1,4 +1,4 @@
-"""Formats numbers for a reader by their unit, and means with their interval and n."""
+"""Formats numbers by their unit, and means with their interval and number of runs n."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ def whole_percent(share: float) -> str:
 
 
 def percent_of_point(share: float) -> str:
-    """Format a share with one more decimal than a mean has, to rank points."""
+    """Format a share with one more decimal than a mean has, so that single points can be ranked."""
     return percent(share, 2)
 
 
@@ -48,12 +48,12 @@ def decimals(value: float, digits: int = 2) -> str:
 
 
 def times(value: float) -> str:
-    """Format a factor with two significant digits, or without decimals."""
+    """Format a factor: with two significant digits below 10, and without decimals from 10 on."""
     return f"{value:,.{0 if abs(value) >= 10 else 1 if abs(value) >= 1 else 2}f}"
 
 
 def seconds(value: float) -> str:
-    """Format seconds with three significant digits, or without decimals."""
+    """Format seconds: with three significant digits below 100, without decimals from 100 on."""
     return f"{value:,.{0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2}f}"
 
 
@@ -96,7 +96,10 @@ def setting(value: Entry) -> str:
 
 
 def crossing(workers: float, least: int, most: int) -> str:
-    """Format a number of workers between those that were compared, or outside of them."""
+    """Format a number of workers from which a scheme is ahead.
+
+    0 is formatted as "`least` or fewer", and infinity as "more than `most`".
+    """
     if pd.isna(workers):
         return MISSING
     if not workers:
@@ -120,19 +123,25 @@ _OF_UNIT: dict[Unit, Form] = {
 
 
 def form_of(unit: Unit, *, each_point: bool = False) -> Form:
-    """Return the format for a mean of this unit, or for the number of one point."""
+    """Return the function that formats values of this unit.
+
+    The values are means over points, or with `each_point` the values of single points.
+    """
     if each_point and unit == "share":
         return percent_of_point
     return _OF_UNIT.get(unit, general)
 
 
 def shown(value: Entry, form: Callable[..., str]) -> str:
-    """Format `value`, or return a dash if it is missing."""
+    """Format `value` by `form`; a missing one is a dash."""
     return MISSING if value is None or pd.isna(value) else form(value)
 
 
 def interval(row: Frame, name: str, form: Form) -> str:
-    """Format `<name>_mean` to `<name>_high` of `row` as "mean (low to high)", "" without a mean."""
+    """Format the mean `name` of a row as "mean (low to high)"; "" without a mean.
+
+    The row has the columns <name>_mean, <name>_low and <name>_high.
+    """
     mean, low, high = (row[f"{name}_{part}"] for part in ("mean", "low", "high"))
     if pd.isna(mean):
         return ""
@@ -140,7 +149,10 @@ def interval(row: Frame, name: str, form: Form) -> str:
 
 
 def with_interval(row: Frame, name: str, form: Form | str) -> str:
-    """Format `<name>_mean` to `<name>_n` as "mean (low to high), n = 3", a dash without a mean."""
+    """Format the mean `name` of a row as "mean (low to high), n = 3"; a dash without a mean.
+
+    The row has the columns <name>_mean, <name>_low, <name>_high and <name>_n.
+    """
     form = FORMS[form] if isinstance(form, str) else form
     mean, low, high, n = (row.get(f"{name}_{part}") for part in ("mean", "low", "high", "n"))
     if pd.isna(mean):

@@ -1,4 +1,4 @@
-"""Writes the figures, the page and the README of a study, all from the same tables."""
+"""Writes the figures, the page (index.html) and the README.md of a study from its tables."""
 
 import json
 import shlex
@@ -41,14 +41,14 @@ CHARTS = (  # in the reader's order, after those of predictions
 _BESIDE_PREDICTIONS = (decision_chart, phase_chart, staleness_chart)
 LIBRARY = "vega.js"  # Vega, Vega-Lite and Vega-Embed, beside the folders of all pages
 _LOADED = f'<script src="../{LIBRARY}"></script>'
-_MOST_ROWS = 60  # of a table that is there before it is opened; longer ones are made then
+_MOST_ROWS = 60  # longer tables are built only when the reader opens them
 
 
 def report(folder: Path) -> Path:
     """Write figures/*.svg, README.md and index.html into `folder`; return the path of index.html.
 
-    The page loads vega.js from the folder above and needs no network. Equal tables result in equal
-    bytes. Raises SettingError("study") if a table is missing.
+    The page loads vega.js, which is written into the parent folder, and needs no network. Equal
+    tables result in files of equal bytes. Raises SettingError("study") if a table is missing.
     """
     findings = read_findings(folder)
     paths = [folder / "runs.csv", folder / "tuning.csv"]
@@ -58,14 +58,14 @@ def report(folder: Path) -> Path:
 
 
 def charts(findings: StudyFindings) -> list[Chart]:
-    """Return the charts for which the study has numbers."""
+    """Return the charts for which the study has data, in the order of the page."""
     predicted = prediction_charts(findings)
     made = (make(findings) for make in (_BESIDE_PREDICTIONS if predicted else CHARTS))
     return [*predicted, *(chart for chart in made if chart is not None)]
 
 
 def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any]) -> Path:
-    """Write the figures, README.md and index.html of a study; return the path of the last."""
+    """Write the figures, README.md and index.html of a study; return the path of index.html."""
     rows = [row for chart in drawn for row in chart.rows]
     names = {row["situation"] for row in rows if "situation" in row}
     content = {
@@ -94,13 +94,13 @@ def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any])
 
 
 def single_page(page: Path) -> str:
-    """Return a page with the library of its charts in it, as one file to be sent."""
+    """Return the HTML of a page that contains the library of its charts, to be sent as one file."""
     library = (page.parent.parent / LIBRARY).read_text()
     return page.read_text().replace(_LOADED, f"<script>{library}</script>")
 
 
 def render(template: str, content: Mapping[str, Any]) -> str:
-    """Fill a file of templates/."""
+    """Return the file `template` of templates/, filled with `content`."""
     environment = Environment(
         loader=PackageLoader("paceline.report"),
         autoescape=lambda name: bool(name and ".html" in name),
@@ -118,7 +118,7 @@ def render(template: str, content: Mapping[str, Any]) -> str:
 
 
 def folded(text: str) -> Markup:
-    """Put the interval and n of a cell on a second line."""
+    """Return the text of a cell as HTML, with the interval and n on a second line."""
     mean, mark, spread = str(text).partition(" (")
     if not (mark and ", n = " in spread):
         return Markup.escape(text)
@@ -167,7 +167,11 @@ def _json(value: object) -> Markup:
 
 
 def _chart(chart: Chart) -> Row:
-    """Return a chart for the page's script: rows by column, with numbers in place of texts."""
+    """Return a chart for the page's script, with its rows as lists of cells.
+
+    In a column that has only texts, each cell is the index of its text in the list of the column's
+    texts, which keeps the page small.
+    """
     columns = list(dict.fromkeys(name for row in chart.rows for name in row))
     different = [list(dict.fromkeys(row.get(name) for row in chart.rows)) for name in columns]
     texts = [each if all(isinstance(value, str) for value in each) else [] for each in different]
@@ -188,9 +192,9 @@ def _chart(chart: Chart) -> Row:
 
 
 def _points(findings: StudyFindings, table: Table) -> Markup:
-    """Return the table of all points, with the command that repeats each.
+    """Return the table of all points as JSON, with the command that runs each point again.
 
-    A tuned rate needs the records of the study's trials.
+    A point with a tuned learning rate also needs the records of the study's trials.
     """
     about, runs = findings.tables.about, findings.tables.runs
     axes = [name for name in about["axes"] if name in runs]

@@ -1,4 +1,4 @@
-"""Declares the tables on pages: their columns, with units and formats, and cells as text."""
+"""Declares the tables on pages: their columns, with headings, units and formats of cells."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -39,9 +39,9 @@ _RESULTS += ("equal_time", "time_to_target", "losses", "block_ratios", "predicte
 
 @dataclass(frozen=True)
 class Table:
-    """Table of a page under the heading `name`, from the CSV `source`.
+    """Table of a page with the heading `name`; its numbers are those of the CSV `source`.
 
-    Each row has a text per column. `says` are sentences above the table.
+    Each row has one text per column. `says` are sentences above the table.
     """
 
     name: str
@@ -54,14 +54,17 @@ class Table:
 
 @dataclass(frozen=True)
 class Column:
-    """Column of a table: its heading with the unit, and the text of a row's cell."""
+    """Column of a table: `heading` includes the unit, and `text` returns the cell of a row."""
 
     heading: str
     text: Callable[[Frame], str]
 
 
 def columns(name: str, facts: Row | None = None) -> list[Column]:
-    """Return the columns that templates/tables.yaml declares, with phrases that know `facts`."""
+    """Return the columns of the table `name`, as templates/tables.yaml declares them.
+
+    Phrases in these columns can use `facts` about the study and the cells of a row.
+    """
     return [_column(facts or {}, **each) for each in read("tables")[name]["columns"]]
 
 
@@ -75,17 +78,20 @@ def _column(facts: Row, heading: str, form: str = "setting", **shown: str) -> Co
 
 
 def of_value(heading: str, name: str, form: Form = setting) -> Column:
-    """Show the number or word in the column `name`; a dash if it is missing."""
+    """Return a column that shows the number or word in the column `name`; a dash if missing."""
     return Column(heading, lambda row: shown(row.get(name), form))
 
 
 def of_mean(heading: str, name: str, form: Form) -> Column:
-    """Show the mean, interval and n in `<name>_mean` to `<name>_n`; a dash without a mean."""
+    """Return a column that shows a mean with interval and n; a dash without a mean.
+
+    The cells are those in the columns <name>_mean, <name>_low, <name>_high and <name>_n.
+    """
     return Column(heading, lambda row: with_interval(row, name, form))
 
 
 def axes(names: Iterable[str]) -> list[Column]:
-    """Show these settings, "null" for one without a value."""
+    """Return a column for each of these settings; a setting without a value is shown as "null"."""
     return [Column(name, lambda row, name=name: setting(row[name])) for name in names]
 
 
@@ -97,14 +103,17 @@ def table(
     frame: Frame,
     says: Sequence[str] = (),
 ) -> Table:
-    """Show each row of `frame` in these columns, then its kind if it has one."""
+    """Return a table that shows each row of `frame` in these columns.
+
+    If `frame` has a column `kind`, it is shown last.
+    """
     columns = [*columns, *axes(["kind"] if "kind" in frame else [])]
     rows = [[column.text(row) for column in columns] for _, row in frame.iterrows()]
     return Table(name, caption, source, [column.heading for column in columns], rows, says)
 
 
 def page_tables(findings: StudyFindings) -> list[Table]:
-    """Return the tables of results, including empty ones."""
+    """Return the tables of results, of which some may be empty."""
     facts = _facts(findings)
     says = {"predicted": predictions(findings), "faults": fault_sentences(findings)}
     says["clocks"] = agreement(findings)
@@ -128,7 +137,7 @@ def page_tables(findings: StudyFindings) -> list[Table]:
 
 
 def all_points(findings: StudyFindings) -> Table:
-    """Show every point with its own numbers."""
+    """Return the table of all points (single runs) with their numbers."""
     runs = findings.tables.runs
     own = [
         *_axes_of(findings, runs),
@@ -145,19 +154,22 @@ def all_points(findings: StudyFindings) -> Table:
 
 
 def origin_tables(findings: StudyFindings) -> list[Table]:
-    """Return the tables below that of all points, with tuning if a rate was tuned."""
+    """Return the tables on how points were made; one of them is on tuning if a rate was tuned."""
     tuned = [tuning(findings)] if len(findings.tables.tuning) else []
     return [*tuned, _evaluated(findings), _made_with(findings)]
 
 
 def tuning(findings: StudyFindings) -> Table:
-    """Show every trial of each configuration."""
+    """Return the table of all trials of tuning."""
     own = [*axes(tuning_axes(findings.tables)), *columns("tuning")]
     return table("Tuning", say("caption_tuning"), "tuning.csv", own, findings.tables.tuning)
 
 
 def _evaluated(findings: StudyFindings) -> Table:
-    """Show the evaluated weights and the certificate of each scheme."""
+    """Return a table of which weights were evaluated, and the certificate, of each scheme.
+
+    A certificate says whether the workers shared updates as the scheme claims.
+    """
     finished = findings.tables.finished
     names = [name for name in ("scheme", "evaluated", "certificate") if name in finished]
     grouped = groups(finished, names) if len(finished) else []
@@ -167,7 +179,7 @@ def _evaluated(findings: StudyFindings) -> Table:
 
 
 def _made_with(findings: StudyFindings) -> Table:
-    """Show hardware, versions and commit, with the number of points if values differ."""
+    """Return a table of hardware, versions and code; differing values have a number of points."""
     runs = findings.tables.runs
     names = [name for name in runs if name.startswith(("hardware.", "versions."))]
     names += ["data", "model", "cluster", *implied_by_kind(findings.tables)]
@@ -194,7 +206,7 @@ def _concluded(
     rows: Frame,
     says: Sequence[str] = (),
 ) -> Table:
-    """Show rows of a table of conclusions by their axes and these columns."""
+    """Return a table that shows rows of the conclusion `name`: their axes, then `own` columns."""
     every = [*_axes_of(findings, rows), *own]
     return table(title, caption, f"{FOLDER}/{name}.csv", every, rows, says)
 
@@ -227,7 +239,7 @@ def _facts(findings: StudyFindings) -> Row:
 
 
 def _plain(findings: StudyFindings, conclusion: str) -> list[Column]:
-    """Return a column per mean with its interval, and then one per other number."""
+    """Return a column per mean, with its interval, then a column per other number."""
     named = ("kind", "data", *findings.tables.axes, *implied_by_scheme(findings.tables))
     names = [name for name in findings.concluded[conclusion] if name not in named]
     means = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
@@ -241,7 +253,7 @@ def _form_of(name: str) -> Form:
 
 
 def _numbers(findings: StudyFindings, section: str) -> list[Column]:
-    """Return a column for each number of `section` of which any point has a value."""
+    """Return a column for each number of `section` that has a value in any configuration."""
     frame = findings.concluded[NAME]
     has_virtual = "virtual" in set(frame["kind"])
     return [

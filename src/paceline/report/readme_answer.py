@@ -1,4 +1,4 @@
-"""Writes answers and numbers into a README, between markers, from the tables of its studies."""
+"""Writes answers and numbers of studies into the README.md of the project, between markers."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _BLOCK = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
 
 
 def write_readme_answer(root: Path) -> None:
-    """Renew the block in README.md of `root`, if it is there and has the markers."""
+    """Renew the text between the markers in README.md of `root`, if file and markers exist."""
     readme = root / "README.md"
     text = readme.read_text() if readme.is_file() else ""
     if _BLOCK.search(text):
@@ -28,9 +28,10 @@ def write_readme_answer(root: Path) -> None:
 
 
 def readme_answer(reports: Path) -> str:
-    """Return the block with its markers, of the studies that exist.
+    """Return the text for README.md, including its markers, from those studies that exist.
 
-    It has a row for each situation of STUDIES, and a sentence for each study with a phrase.
+    It has a table row for each situation of STUDIES, and a sentence for each study that has a
+    phrase.
     """
     rows: list[tuple[str, ...]] = []
     for study in STUDIES:
@@ -54,7 +55,7 @@ def _rows(study: str, findings: StudyFindings) -> Iterator[tuple[str, ...]]:
 
 
 def _use(chosen: Choice) -> list[str]:
-    """Say what to use and with which schemes it is tied, and its speed-up."""
+    """Return what to use and with which schemes it is tied, and the speed-up over one worker."""
     first = chosen.row
     if first is None:
         return ["no winner", ""]
@@ -73,5 +74,5 @@ def _tied(row: Frame, first: Frame) -> str:
 
 
 def _number(findings: StudyFindings, table: str, values: Row) -> int:
-    """Count the rows with these values."""
+    """Count the rows of the conclusion `table` that have these values."""
     return len(matching(findings.concluded[table], values))

@@ -1,4 +1,4 @@
-"""Sums up a study: effects of faults, agreement of clocks and predictions, and what to use."""
+"""Sums up a study: effects of faults, agreement of clocks and predictions, schemes to use."""
 
 import math
 from collections import Counter
@@ -21,13 +21,14 @@ from paceline.report.words import configuration_words, say, scheme_name, scheme_
 MOST = 8  # situations with a sentence each; more are counted by what to use
 _MOST_NAMED = 3  # configurations that a sentence names
 _SIDES = {"right": "right", "wrong": "wrong", "close": "too close"}  # verdicts of comparisons
-_MANY = 6  # settings, above which they have one sentence together
+_MANY = 6  # settings with a sentence each; more share one per kind
 
 
 class UseCount(NamedTuple):
-    """Count of what is to be used in the situations of one size.
+    """Count of what is to be used in the situations that have the same number of workers.
 
-    `words` give the size and the number of situations, `rows` the rows of schemes to use.
+    `words` name this number and the number of situations. `use` says how often each scheme is to be
+    used. `rows` are the rows of decision.csv of these schemes.
     """
 
     words: str
@@ -36,12 +37,12 @@ class UseCount(NamedTuple):
 
 
 def asks_of_time(findings: StudyFindings) -> bool:
-    """Return True if a study judges clocks or predictions rather than schemes."""
+    """Return True if the study is about clocks or predictions rather than about schemes."""
     return bool([*agreement(findings), *predictions(findings)])
 
 
 def summary_sentences(findings: StudyFindings) -> list[str]:
-    """Return sentences on the study as a whole."""
+    """Return sentences that sum up the study as a whole; none if each situation has a sentence."""
     if findings.tables.finished.empty:
         return [say("nothing_finished")]
     if texts := [*fault_sentences(findings), *agreement(findings), *predictions(findings)]:
@@ -57,7 +58,7 @@ def summary_sentences(findings: StudyFindings) -> list[str]:
 
 
 def use_counts(findings: StudyFindings) -> list[UseCount]:
-    """Count what to use by size, if there are more than MOST situations to choose in."""
+    """Count what to use by number of workers; empty for MOST or fewer situations."""
     found = choices(findings)
     if len(found) <= MOST or asks_of_time(findings):
         return []
@@ -71,7 +72,7 @@ def use_counts(findings: StudyFindings) -> list[UseCount]:
 
 
 def _uses(found: Sequence[tuple[Situation, Choice]]) -> str:
-    """Say how often each is to be used, and how often without a tie."""
+    """Say in how many situations each scheme is to be used, and in how many without a tie."""
     parts = []
     for use, number in Counter(chosen.use for _, chosen in found).most_common():
         own = [(each, chosen) for each, chosen in found if chosen.use == use]
@@ -84,7 +85,7 @@ def _uses(found: Sequence[tuple[Situation, Choice]]) -> str:
 
 
 def _only(own: Sequence[Situation], others: Sequence[Situation]) -> str:
-    """Name the value of a setting that all `own` situations have, and no other has, if any."""
+    """Name a setting whose value all `own` situations share, and no other situation has; or ""."""
     for name, value in own[0].values.items() if others else ():
         values = {str(each.values[name]) for each in own}
         if len(values) == 1 and values.isdisjoint(str(each.values[name]) for each in others):
@@ -93,13 +94,16 @@ def _only(own: Sequence[Situation], others: Sequence[Situation]) -> str:
 
 
 def fault_sentences(findings: StudyFindings) -> list[str]:
-    """Return a sentence for each fault; none if the study has none."""
+    """Return a sentence for each injected fault; none if the study has no fault."""
     table = findings.known("fault_seconds_ratio_n")
     return [_fault(each[FAULT], rows) for each, rows in groups(table, [FAULT])]
 
 
 def _fault(fault: str, rows: Frame) -> str:
-    """Say which schemes continue, with the ratio of seconds if it differs significantly."""
+    """Say which schemes finish in spite of a fault.
+
+    The ratio of seconds to a run without the fault is given if it differs significantly from 1.
+    """
     low, high = rows["fault_seconds_ratio_low"], rows["fault_seconds_ratio_high"]
     rows = rows.assign(differs=(low > 1) | (high < 1))
     all_continue, all_end = rows["n_finished"] == rows["n"], rows["n_finished"] == 0
@@ -123,7 +127,10 @@ def has_twins(findings: StudyFindings) -> bool:
 
 
 def agreement(findings: StudyFindings) -> list[str]:
-    """Return two sentences for each kind that the virtual clock is compared with."""
+    """Return two sentences for each kind of runs that the virtual clock is compared with.
+
+    The first is on speed and staleness, the second on accuracy.
+    """
     if not has_twins(findings):
         return []
     table = findings.concluded["clock_agreement"]
@@ -148,7 +155,7 @@ def agreement(findings: StudyFindings) -> list[str]:
 
 
 def _agreeing(findings: StudyFindings, rows: Frame, phrase: str) -> Row:
-    """Count rows by verdict, and name those inside, those outside, and the worst one."""
+    """Count rows by verdict; name those within the limit, those outside, and the worst within."""
     inside, outside = (matching(rows, {"verdict": word}) for word in ("within", "outside"))
     return {
         "inside": len(inside),
@@ -161,7 +168,7 @@ def _agreeing(findings: StudyFindings, rows: Frame, phrase: str) -> Row:
 
 
 def _named(findings: StudyFindings, rows: Frame, phrase: str) -> list[str]:
-    """Say the first rows by `phrase`, and count the others."""
+    """Return a phrase for each of the first rows, and the number of the remaining rows."""
     names, rest = ["workers", *findings.varying], len(rows) - _MOST_NAMED
     texts = [
         say(phrase, row, name=configuration_words(row, names))
@@ -171,9 +178,10 @@ def _named(findings: StudyFindings, rows: Frame, phrase: str) -> list[str]:
 
 
 def predictions(findings: StudyFindings) -> list[str]:
-    """Return sentences on rates by kind and setting, on comparisons, exchange and staleness.
+    """Return sentences on how well rates, comparisons, exchange and staleness were predicted.
 
-    More than _MANY settings share one sentence. Validation comes before development.
+    Rates have a sentence per kind and setting, or per kind if there are more than _MANY of these.
+    If the study is divided into halves, validation comes before development.
     """
     rates, exchanged = findings.known("rate_n"), findings.known("exchange_n")
     compared, texts = findings.concluded["predicted_comparisons"], list[str]()
@@ -215,7 +223,10 @@ def _rates_near(about: Row, rows: Frame) -> str:
 
 
 def _near(phrase: str, rows: Frame, limit: float, prefix: str = "", **more: str) -> str:
-    """Say how many rows are near, with the median and the worst error."""
+    """Return a sentence that says how many rows have the verdict near (an error within `limit`).
+
+    It also gives the median and the worst error.
+    """
     errors, near = rows[f"{prefix}error"], (rows[f"{prefix}verdict"] == "near").sum()
     worst = errors.loc[errors.abs().idxmax()]
     numbers = {"limit": limit, "reference": scheme_name(REFERENCE)}

@@ -1,7 +1,7 @@
-"""Says findings, schemes and settings in words, not in configuration keys.
+"""Says findings, schemes and settings in words, instead of keys of the configuration.
 
-The sentences are in templates/phrases.yaml, the words for settings in templates/settings.yaml. Code
-decides which sentence holds and with which numbers; these files decide how it is said.
+The sentences are in templates/phrases.yaml, and the words for settings in templates/settings.yaml.
+The code decides which sentence applies and with which numbers; these files decide its wording.
 """
 
 import re
@@ -23,14 +23,14 @@ _NAME = re.compile(r'"""([^:(.\n]+)')
 def say(name: str, numbers: Mapping[Any, Any] | None = None, /, **more: Any) -> str:
     """Return the phrase `name`, with its places filled from `numbers` and `more`.
 
-    Raises KeyError without such a phrase, and jinja2.UndefinedError without one of its numbers.
+    Raises KeyError if there is no such phrase, and jinja2.UndefinedError if a place has no value.
     """
     return phrase(read("phrases")[name]).render(dict(numbers if numbers is not None else {}) | more)
 
 
 @cache
 def phrase(text: str) -> Template:
-    """Return a text with places to fill, in which formats of numbers are filters."""
+    """Return a template of `text`, in which the formats of number_format are filters."""
     environment = Environment(undefined=StrictUndefined, autoescape=False)  # pages escape
     environment.filters |= FORMS | {"with_interval": with_interval}
     return environment.from_string(text)
@@ -38,7 +38,7 @@ def phrase(text: str) -> Template:
 
 @cache
 def read(name: str) -> Mapping[str, Any]:
-    """Return what templates/<name>.yaml contains."""
+    """Return the contents of templates/<name>.yaml."""
     return yaml.safe_load((files("paceline.report") / f"templates/{name}.yaml").read_text())
 
 
@@ -46,8 +46,8 @@ def read(name: str) -> Mapping[str, Any]:
 def scheme_name(scheme: str) -> str:
     """Return the name of a scheme in words, as in "local SGD".
 
-    The scheme's file begins with it, up to the first colon, full stop or parenthesis. A scheme from
-    elsewhere is called like its configuration file.
+    It is the beginning of the docstring of the scheme's file, up to the first colon, full stop or
+    parenthesis. A scheme that has no file in the package is named after its configuration file.
     """
     path = files("paceline.scheme") / f"{scheme}.py"
     found = _NAME.match(path.read_text()) if path.is_file() else None
@@ -56,7 +56,7 @@ def scheme_name(scheme: str) -> str:
 
 
 def scheme_words(row: Frame | Row) -> str:
-    """Name the scheme of a row, with those of its settings that the study sets."""
+    """Name the scheme of a row, with those settings of the scheme that have a value."""
     parts = [scheme_name(str(row["scheme"]))]
     for name, value in dict(row).items():
         if name.startswith("scheme.") and not pd.isna(value) and value != 0:
@@ -70,13 +70,13 @@ def scheme_words(row: Frame | Row) -> str:
 
 
 def configuration_words(row: Frame | Row, names: Iterable[str]) -> str:
-    """Name the scheme of a row, then those settings in `names` that are not the scheme's."""
+    """Name the scheme of a row, then the settings in `names` that do not belong to the scheme."""
     others = [name for name in names if name != "scheme" and not name.startswith("scheme.")]
     return ", ".join([scheme_words(row), *(value_words(name, row[name]) for name in others)])
 
 
 def counted(name: str, number: float) -> str:
-    """Say a setting that is a number of things, as in "2 servers"; "" for another setting."""
+    """Say a setting that counts things, as in "2 servers"; "" for any other setting."""
     noun = read("settings")["counted"].get(name)
     return plural(int(number), noun) if noun else ""
 

@@ -79,7 +79,7 @@ class RestrictedMean(NamedTuple):
     def interval(self) -> Estimate:
         """Return the mean with its interval by Student's t of its logarithm, cut at the horizon.
 
-        The ends are NaN if the variance is.
+        The ends are NaN if the variance is NaN.
         """
         critical = stdtrit(max(self.n - 1, 1), (1 + LEVEL) / 2)
         factor = math.exp(critical * math.sqrt(self.variance) / self.mean)

@@ -84,7 +84,8 @@ def _divisor(degrees: int, sure: float | None) -> float:
 def _interaction(values: Sequence[ArrayLike], noise: float, sure: float) -> float:
     """Return the variance of the part of a value that is specific to one member and search.
 
-    With the upper bound of probability `sure`, less `noise`. NaN if it is unknown.
+    The result is an upper bound that holds with probability `sure`, less `noise`; NaN if it is
+    unknown.
     """
     if len({np.size(own) for own in values}) != 1:
         return float("nan")

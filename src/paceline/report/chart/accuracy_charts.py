@@ -17,7 +17,7 @@ _MOST = 4000  # points of the page, 75 bytes each
 
 
 def time_chart(findings: StudyFindings) -> Chart | None:
-    """Return accuracy against time, with the front of the best accuracies so far."""
+    """Return the chart of accuracy against time, which marks the best accuracies so far."""
     decision, curves = findings.concluded["decision"], findings.concluded["mean_curves"]
     curves = curves[curves["seconds"] > 0] if len(curves) else curves
     decision = decision if target_metric(findings) == "top1" else decision[:0]
@@ -35,7 +35,7 @@ def time_chart(findings: StudyFindings) -> Chart | None:
 
 
 def _thinned(rows: list[Row]) -> list[Row]:
-    """Return about _MOST points: the last of each line, and every n-th before it."""
+    """Return about _MOST rows: of each line the last one, and every n-th before it."""
     every = -(-len(rows) // _MOST)
     lines: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
@@ -44,7 +44,10 @@ def _thinned(rows: list[Row]) -> list[Row]:
 
 
 def scale_chart(findings: StudyFindings) -> Chart | None:
-    """Return test accuracy against the number of workers, a panel per scheme."""
+    """Return the chart of accuracy against the number of workers, with a panel per scheme.
+
+    Accuracy is measured on test images, or on validation images if no run has the former.
+    """
     table, columns = findings.concluded[NAME], situation_columns(findings.tables.axes)
     if PROCESSES in columns:  # a line by workers would leave out of how many processes each is
         return None
@@ -68,7 +71,7 @@ def _agree(situation: Row, values: Row) -> bool:
 
 
 def _panel_rows(rows: Frame, reference: str, metric: str) -> list[Row]:
-    """Return a row per scheme and number of workers; each panel also has the reference's."""
+    """Return a row per scheme and number of workers; each panel also has those of the reference."""
     drawn = {scheme_words(row) for _, row in rows.iterrows()}
     grey = rows[rows["scheme"] == reference]
     others = sorted(drawn - {scheme_name(reference)})
@@ -87,7 +90,7 @@ def _panel_row(row: Frame, panel: str, own: int, metric: str) -> Row:
 
 
 def tuning_chart(findings: StudyFindings) -> Chart | None:
-    """Return the best accuracy against the trials of tuning, a panel per tuned setting."""
+    """Return the chart of the best accuracy by number of trials, with a panel per setting."""
     curve = findings.concluded["tuning_curve"]
     axes = [name for name in tuning_axes(findings.tables) if name in curve]
     varying = [name for name in axes if curve[name].nunique(dropna=False) > 1]

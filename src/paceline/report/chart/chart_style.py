@@ -1,6 +1,7 @@
-"""Makes charts of rows by the specifications in templates/charts, in one style, also as files.
+"""Makes charts from rows by the specifications in templates/charts, in one style.
 
-A specification is YAML for Vega-Lite with a title and a caption, in which Jinja fills values.
+A specification is YAML for Vega-Lite with a title and a caption, in which Jinja fills in values.
+Charts are shown on pages, and written as SVG files.
 """
 
 import colorsys
@@ -56,8 +57,8 @@ _ENVIRONMENT.globals |= {
 class Chart:
     """Chart of a study: `spec` in Vega-Lite, drawn from `rows`.
 
-    With `by_situation`, the column `situation` of rows names a situation, and one is shown at a
-    time.
+    With `by_situation`, each row names a situation in its column `situation`, and the chart shows
+    the rows of one situation at a time.
     """
 
     name: str
@@ -68,16 +69,17 @@ class Chart:
     by_situation: bool = False
 
     def of(self, situation: str | None) -> list[Row]:
-        """Return the rows to be shown for a situation."""
+        """Return the rows to be shown for `situation`; all rows unless `by_situation`."""
         return [r for r in self.rows if not self.by_situation or r["situation"] == situation]
 
 
 def chart(
     name: str, rows: Sequence[Row], schemes: Iterable[str] | None = None, **values: Any
 ) -> Chart | None:
-    """Return the chart templates/charts/<name>.yaml of these rows; None if there are none.
+    """Return the chart of these rows by templates/charts/<name>.yaml; None if there are no rows.
 
-    `values` fill its places. Each of `schemes`, by default those of the rows, has a colour.
+    `values` fill the places of this template. Each of `schemes` gets a colour; by default, these
+    are the schemes of the rows.
     """
     if not rows:
         return None
@@ -90,19 +92,19 @@ def chart(
 
 
 def situation_rows(findings: StudyFindings, table: Frame) -> Iterator[tuple[Frame, Row]]:
-    """Yield each row of a table of conclusions, with its situation and scheme."""
+    """Yield each row of a table of conclusions, with the name of its situation and its scheme."""
     for situation in situations(findings):
         for _, row in situation.of(table).iterrows():
             yield row, {"situation": situation.name, "scheme": scheme_words(row)}
 
 
 def short(value: float | None, digits: int = 5) -> float | None:
-    """Round to so many significant digits, which keeps a page small; None if missing."""
+    """Round to `digits` significant digits, which keeps a page small; None if missing."""
     return None if value is None or pd.isna(value) else float(f"{value:.{digits}g}")
 
 
 def static_svg(chart: Chart, situation: str | None = None, title: str = "") -> str:
-    """Return the SVG of a file: black on white, for one situation."""
+    """Return the chart of one situation as the text of an SVG file, black on white."""
     spec = json.loads(json.dumps(chart.spec).replace("currentColor", INK))
     spec |= {"datasets": {"rows": chart.of(situation)}, "background": "white"}
     if title:
@@ -114,10 +116,10 @@ def static_svg(chart: Chart, situation: str | None = None, title: str = "") -> s
 
 
 def scheme_colours(names: Sequence[str]) -> list[str]:
-    """Return a colour for each scheme, named in words with its settings, equal in all studies.
+    """Return a colour for each of `names`; a scheme has the same colour in all studies.
 
-    A scheme that is not in COLOURS has a colour derived from its name. Further variants of a scheme
-    have lighter shades.
+    `names` are schemes in words with their settings. A scheme that is not in COLOURS has a colour
+    derived from its name. Further variants of a scheme have lighter shades.
     """
     known = {scheme_name(scheme): shade for scheme, shade in COLOURS.items()}
     schemes = [name.partition(", ")[0] for name in names]
@@ -130,14 +132,14 @@ def scheme_colours(names: Sequence[str]) -> list[str]:
 
 
 def _scheme_colour(names: Sequence[str], **legend: str) -> str:
-    """Return the encoding of schemes by colours."""
+    """Return the Vega-Lite encoding of schemes as colours."""
     known = {"field": "scheme", "type": "nominal", "title": None}
     known["legend"] = {"columns": 1, "labelLimit": 220} | legend
     return json.dumps(known | {"scale": {"domain": names, "range": scheme_colours(names)}})
 
 
 def _faded(opacity: float) -> str:
-    """Return the encoding that fades all but the highlighted scheme."""
+    """Return the Vega-Lite encoding that fades all schemes except the highlighted one."""
     chosen = "highlight == '' || highlight == datum.scheme"
     return json.dumps({"condition": {"test": chosen, "value": opacity}, "value": 0.12})
 

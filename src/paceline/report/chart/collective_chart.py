@@ -1,4 +1,4 @@
-"""Draws the updates per second of each collective against workers, and what a model predicts."""
+"""Draws updates per second of each collective by number of workers, measured and predicted."""
 
 import pandas as pd
 
@@ -11,7 +11,7 @@ from paceline.report.words import value_words
 
 
 def collective_chart(exchanges: Exchanges, seconds: Frame) -> Chart | None:
-    """Return the chart, with a panel per cluster and number of bytes; None if nothing finished."""
+    """Return the chart, with a panel per cluster and size of message; None if nothing finished."""
     finished = seconds[seconds["status"] == "finished"]
     names = ["cluster", *exchanges.facets, "num_bytes"]
     varying = [name for name in names if finished[name].nunique(dropna=False) > 1] or ["cluster"]

@@ -1,4 +1,4 @@
-"""Draws which scheme to use: what decides in a situation, and a map of all situations."""
+"""Draws which scheme to use: a comparison of schemes per situation, and a map of situations."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -17,7 +17,11 @@ _FEWEST = 6  # situations, below which sentences say the same
 
 
 def decision_chart(findings: StudyFindings) -> Chart | None:
-    """Return the chart, with a row per scheme; None if no situation has several schemes."""
+    """Return the chart that compares speed-up and accuracy of schemes in each situation.
+
+    It has a row per scheme in a situation. None if no situation of several workers has several
+    schemes.
+    """
     decision, margin = findings.concluded["decision"], findings.tables.about["margin"]
     side, other = _side(decision)
     rows = [
@@ -36,9 +40,10 @@ def decision_chart(findings: StudyFindings) -> Chart | None:
 
 
 def _side(decision: Frame) -> tuple[str, str]:
-    """Return the prefix of the columns with differences of accuracy, and what they compare with.
+    """Return the prefix of the columns on differences of accuracy, and what these compare with.
 
-    That is one worker, as for times, where its accuracy is known; else the reference scheme.
+    Accuracies are compared with one worker, like times, if its accuracy is known; else with the
+    reference scheme.
     """
     if decision["one_worker_top1_difference_mean"].notna().any():
         return "one_worker_", ONE
@@ -85,7 +90,10 @@ def _instead(tier: str, reached: str) -> str:
 
 
 def map_chart(findings: StudyFindings) -> Chart | None:
-    """Return the map over two settings; None for few situations or a single setting."""
+    """Return the map of what to use, in which each axis is a setting of the situations.
+
+    None for fewer than _FEWEST situations, or if they differ in fewer than two settings.
+    """
     several = [e for e in of_several_schemes(findings) if e.values.get(RATE) != "by_rule"]
     decision = findings.concluded["decision"]
     axes = _axes(several)
@@ -112,19 +120,19 @@ def map_chart(findings: StudyFindings) -> Chart | None:
 
 
 def _axes(several: Sequence[Situation]) -> dict[str, int]:
-    """Return the settings by which situations differ, with their numbers of values."""
+    """Return the settings by which situations differ, each with its number of values."""
     names = [name for name in (several[0].values if several else ()) if name not in ("kind", RATE)]
     counts = {name: len({str(each.values[name]) for each in several}) for name in names}
     return {name: count for name, count in counts.items() if count > 1}
 
 
 def _ascending(several: Sequence[Situation], name: str) -> list[Situation]:
-    """Sort by a setting; those in which it is not set come last."""
+    """Sort situations by a setting; situations in which it has no value come last."""
     return sorted(several, key=lambda each: (pd.isna(each.values[name]), each.values[name]))
 
 
 def _axis_words(num_bytes: float | None, name: str, situation: Situation) -> str:
-    """Say a setting; for links also the time that a gradient takes, if its size is set."""
+    """Say the value of a setting; for links also the time to send a gradient of known size."""
     value = situation.values[name]
     words = value_words(name, value)
     if name != BANDWIDTH or num_bytes is None:
@@ -133,7 +141,10 @@ def _axis_words(num_bytes: float | None, name: str, situation: Situation) -> str
 
 
 def _cell(chosen: Choice) -> Row:
-    """Return the two lines of a cell, the scheme of its colour, and if the colour is pale."""
+    """Return the texts of a cell of the map, the scheme that gives its colour, and its paleness.
+
+    A cell is pale if other schemes are tied with its scheme.
+    """
     scheme, tied, pale = "", len(chosen.tied), False
     if chosen.row is None:
         speed, others = "no run", "reaches it"

@@ -1,4 +1,4 @@
-"""Draws what is predicted of real processes against what they did."""
+"""Draws predicted numbers of real processes against observed ones."""
 
 from paceline.report.chart.chart_style import Chart, chart, short
 from paceline.report.findings import StudyFindings
@@ -6,14 +6,14 @@ from paceline.report.words import scheme_words, value_words
 
 
 def prediction_charts(findings: StudyFindings) -> list[Chart]:
-    """Return a chart of images per second and one of the exchange, where they were predicted."""
+    """Return a chart of images/s and a chart of seconds of exchange, if these were predicted."""
     prefixes = {"predicted": "rate", "predicted_exchange": "exchange"}
     made = (_chart(findings, name, prefix) for name, prefix in prefixes.items())
     return [each for each in made if each is not None]
 
 
 def _chart(findings: StudyFindings, name: str, prefix: str) -> Chart | None:
-    """Return the chart of the columns that begin with the prefix."""
+    """Return the chart `name`, of the columns whose names begin with `prefix`."""
     table = findings.known(f"{prefix}_n")
     for side in ("observed", "predicted"):  # axes are logarithmic
         table = table[table[f"{prefix}_{side}"] > 0] if len(table) else table

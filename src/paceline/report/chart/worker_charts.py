@@ -1,4 +1,4 @@
-"""Draws the time of workers by phase, and the staleness of pushes."""
+"""Draws the time that workers spend in each phase, and the staleness of pushes."""
 
 from paceline.analysis.comparison import reference_scheme
 from paceline.analysis.configuration import matching
@@ -15,7 +15,7 @@ _MOST_SPANS = 2400  # of the whole page; more make it heavy, and are too thin to
 
 
 def phase_chart(findings: StudyFindings) -> Chart | None:
-    """Return stacked shares of a worker's time, a bar per scheme."""
+    """Return the chart of the shares of phases in a worker's time, with a bar per scheme."""
     rows = [
         known
         | {"phase": words, "order": order}
@@ -28,7 +28,7 @@ def phase_chart(findings: StudyFindings) -> Chart | None:
 
 
 def staleness_chart(findings: StudyFindings) -> Chart | None:
-    """Return mean and spread of staleness, a row per scheme with a server."""
+    """Return the chart of mean and spread of staleness, with a row per scheme that has servers."""
     rows = [
         known | {name: short(row[f"pushes_{name}"]) for name in ("mean", "low", "median", "high")}
         for row, known in situation_rows(findings, findings.known("pushes"))
@@ -37,7 +37,10 @@ def staleness_chart(findings: StudyFindings) -> Chart | None:
 
 
 def timeline_chart(findings: StudyFindings) -> Chart | None:
-    """Return the phases of workers over time in one finished run of two schemes."""
+    """Return the chart of workers' phases over time, in a run of the reference and one other.
+
+    The other scheme is the best one of those with a finished run, in each situation.
+    """
     timeline, finished = findings.tables.timeline, findings.tables.finished
     spans = {key: rows for key, rows in timeline.groupby("key", sort=False)}
     runs, reference = finished[finished["key"].isin(spans)], reference_scheme(findings.tables.runs)
@@ -63,7 +66,7 @@ def timeline_chart(findings: StudyFindings) -> Chart | None:
 def _runs(
     findings: StudyFindings, runs: Frame, situation: Situation, reference: str
 ) -> list[Frame]:
-    """Return a run of the reference, and one of the best of the other schemes."""
+    """Return a run of the reference scheme, and a run of the best of the other schemes."""
     own, decision = situation.of(runs), situation.of(findings.concluded["decision"])
     ranked = decision.sort_values("target_seconds_mean", kind="stable")["scheme"]
     found = []
@@ -79,6 +82,9 @@ def _first_workers(rows: Frame) -> Frame:
 
 
 def _end(rows: Frame, most: int) -> float:
-    """Return the time until which `most` spans of each worker can be drawn [seconds]."""
+    """Return the time [s] at which the chart ends, so that it has at most `most` spans.
+
+    It ends no later than the first worker does, since this worker has no spans after its end.
+    """
     cut = rows["start"].iloc[most] if len(rows) > most else float("inf")
     return float(min(rows.groupby("worker")["end"].max().min(), cut))
