@@ -1,4 +1,6 @@
-"""Counts of a run by a scheme, found by trying its rule on vectors of one element."""
+"""Counts of batches, pushes and updates in a run by a scheme, found by running the scheme's rule
+(what a worker and a server do in a step) on vectors of one element.
+"""
 
 import itertools
 import math
@@ -27,8 +29,8 @@ _MOST_STEPS = 2**20  # until a first push: a trial of seconds
 
 @dataclass(frozen=True)
 class Accounting:
-    """Counts of a scheme with so many workers, each computed once when needed. Raises SettingError
-    if the rule cannot have so many workers.
+    """Counts of a scheme with `num_workers` workers, each computed once when it is first needed.
+    Raises SettingError if the scheme cannot have this number of workers.
     """
 
     scheme: AbstractScheme
@@ -45,15 +47,18 @@ class Accounting:
 
     @cached_property
     def own_weights(self) -> bool:
-        """True if workers apply gradients to their own weights; else servers grant the steps."""
+        """True if workers apply gradients to weights of their own; False if only servers apply
+        them, and a server's answer then tells a worker whether it may take another step.
+        """
         if not self.scheme.servers:
             return True
         return any(isinstance(message, Apply) for message in self.messages())
 
     @cached_property
     def equal_steps(self) -> bool:
-        """True if a message meets all workers, so that all take equally many steps. Otherwise they
-        draw steps from a common budget, and faster workers take more.
+        """True if some message is answered only when all workers have sent it, so that all workers
+        take equally many steps. Otherwise they draw steps from a common budget, and faster workers
+        take more.
         """
         end = messages_of(self.scheme.end(torch.zeros(1), 1))
         single = itertools.chain(self.messages(), self.messages(0, END), end)
@@ -61,7 +66,9 @@ class Accounting:
 
     @property
     def can_meet(self) -> bool:
-        """True if workers can meet before any step: equally many, and no gradient is dropped."""
+        """True if all workers can wait for each other before any step, because they take equally
+        many steps and no gradient is dropped.
+        """
         if self.num_workers == 1 or self.equal_steps:
             return True
         return self.scheme.claim(self.num_workers) == "synchronous" and not self._drops
@@ -81,7 +88,7 @@ class Accounting:
 
     @property
     def steps_per_push(self) -> int:
-        """Batches behind one push, over all workers that push as one."""
+        """Number of batches of which one push has the gradients, over all workers of a group."""
         return self.scheme.group_size * self.steps_between_pushes
 
     def check_servers(self, num_steps: int) -> None:
@@ -93,9 +100,9 @@ class Accounting:
 
     def check_clipping(self, value: float | None) -> None:
         """Raise SettingError if workers would clip a gradient that is changed, or sent, afterwards.
-        That is so if the scheme applies a mean or another function of gradients, or if gradients
-        leave during backward. DDP clips the mean itself. `value`: largest norm, or absolute value
-        of an element; None and 0 clip nothing.
+        The scheme does so if it applies a mean or another function of gradients, or if gradients
+        leave during backward. Under DDP the mean itself is clipped, which is allowed. `value`:
+        largest norm, or absolute value of an element; None and 0 clip nothing.
         """
         if value and self.scheme.overlap:
             message = "with scheme.overlap, gradients are sent before clipping; null is needed"
@@ -126,18 +133,22 @@ class Accounting:
         return all(message.gradient is gradient for message in applied)
 
     def group_of(self, worker: int) -> range:
-        """List the workers that push as one with this one; the first talks to the servers."""
+        """List the workers of this worker's group, which push one mean; the first of them exchanges
+        messages with the servers.
+        """
         first = worker - worker % self.scheme.group_size
         return range(first, first + self.scheme.group_size)
 
     @property
     def pushing(self) -> range:
-        """The workers that talk to the servers."""
+        """The workers that exchange messages with the servers: the first of each group."""
         return range(0, self.num_workers, self.scheme.group_size)
 
     @cached_property
     def needs_read(self) -> bool:
-        """True if servers must keep the weights with which they answered each worker."""
+        """True if servers must keep a copy of the weights that they last sent to each worker,
+        because the gradient to apply depends on them.
+        """
         one, unknown = torch.ones(1), torch.full((1,), math.nan)
         return bool(self.scheme.served(one, one, unknown).isnan())
 
@@ -168,9 +179,10 @@ class Accounting:
 
     @cached_property
     def batches_per_update(self) -> int:
-        """Batches behind one update of the weights that are evaluated, by which rate rules scale.
-        If workers average among themselves, it is the batches of all. If a rule changes during the
-        run, its first phase counts.
+        """Number of batches whose gradients are in one update of the weights that are evaluated;
+        rules of the learning rate scale by it. If workers average weights among themselves, it is
+        the number of workers. If a scheme changes during the run, this is its number in the first
+        phase.
         """
         workers = range(self.num_workers)
         have_partners = any(self.scheme.partners(each, self.num_workers) for each in workers)
@@ -181,18 +193,22 @@ class Accounting:
         return int(self._mean_batches(BEGINNING))
 
     def images_per_update(self, batch_size: int) -> int:
-        """Count the images behind one update if each worker's batch has `batch_size`."""
+        """Count the images in one update if each worker's batch has `batch_size` images."""
         return batch_size * self.batches_per_update
 
     @property
     def batches_per_round(self) -> int:
-        """Number of batches of which a run takes a multiple."""
+        """Number of which the batches of a run must be a multiple, so that it ends with a whole
+        round.
+        """
         if self.own_weights:
             return self.num_workers if self.equal_steps else self.steps_per_push
         return self.batches_per_update
 
     def batches(self, updates: int, num_steps: int | None) -> int:
-        """Count the batches behind so many updates; `num_steps` None: the run has no end."""
+        """Count the batches in the first `updates` updates of a run. `num_steps`: steps of all
+        workers in the run; None if the run has no end.
+        """
         if self.own_weights or not self.scheme.needs_end or num_steps is None:
             return updates * self.batches_per_update
         if num_steps not in self._totals:
@@ -221,7 +237,9 @@ class Accounting:
         worker: int = 0,
         gradient: Tensor | None = None,
     ) -> Iterator[Message]:
-        """Yield the messages of a worker in one step at weights 0. `gradient` [1]: 1 if None."""
+        """Yield the messages of a worker in one step with weights of 0. `gradient` [1]: its
+        gradient; None for a gradient of 1.
+        """
         gradient = torch.ones(1) if gradient is None else gradient
         view = WorkerView(gradient, torch.zeros(1), worker, self.num_workers, num_steps, progress)
         return messages_of(self.scheme.step(view))
@@ -254,8 +272,8 @@ class Accounting:
         return self.scheme.group_size * pushes / len(releases)
 
     def _second_turn(self, progress: float = BEGINNING) -> list[tuple[Arrival, Release]]:
-        """Serve two pushes of each worker, and return what happened to the second ones: at the
-        first ones not all workers have a push under way yet.
+        """Serve two pushes of each worker on average, and return what happened to the second half
+        of them: during the first half, not all workers have a push under way yet.
         """
         pushes = self._pushes_in_turn(lambda batches: progress)
         return list(itertools.islice(pushes, len(self.pushing), 2 * len(self.pushing)))
@@ -301,7 +319,9 @@ class _Totals:
 
 
 def messages_of(rule: Step) -> Iterator[Message]:
-    """Run a rule and yield its messages; what is communicated is answered by another tensor."""
+    """Run a scheme's rule for one step and yield its messages. Each message that carries a tensor
+    is answered with a copy of it, and Apply with weights of 0.
+    """
     answer = None
     while (message := next_message(rule, answer)) is not None:
         yield message

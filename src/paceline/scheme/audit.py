@@ -1,8 +1,8 @@
 """Audits of a run's log, which check what a rule promises without using its code.
 
-Each function reads the log of an ended run in which no worker was lost. It returns in words the
-first entry that breaks the promise, or "". A log of pushes is one server's (worker, staleness
-[updates]) in the order of arrival.
+Each function reads the log of an ended run in which no worker was lost. The function returns a
+description of the first entry that breaks the promise, or "". A server's log of pushes has a pair
+(worker, staleness [updates]) for each push, in the order of arrival.
 """
 
 from collections import Counter
@@ -14,9 +14,9 @@ Dropped = Iterable[tuple[int, int]]  # worker, and number of the push among its 
 
 
 class Averaged(NamedTuple):
-    """Mean of a worker's weights and its partner's. `sent_after`, `held_after`: number of its own
-    steps before it sent its weights, and before it held the mean; the same for the worker that was
-    asked.
+    """Mean of a worker's weights and its partner's. `sent_after`: number of steps that the worker
+    had taken when it sent its weights. `held_after`: number when it held the mean; in the log of
+    the worker that was asked, both numbers are equal.
     """
 
     partner: int
@@ -25,7 +25,9 @@ class Averaged(NamedTuple):
 
 
 class ServedLog(NamedTuple):
-    """Log of one server. `workers`: those that push. `grants`: whether it grants the steps."""
+    """Log of one server. `workers`: workers that push to it. `grants`: True if the server's answers
+    decide whether a worker takes another step.
+    """
 
     pushes: Pushes
     dropped: Dropped

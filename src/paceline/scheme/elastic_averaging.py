@@ -3,12 +3,12 @@
     worker k, every step:             w_k <- sgd(w_k, g_k)
     worker k, after `period` steps:   w_k <- w_k - a (w_k - c);   c <- c + a (w_k - c)    at once
 
-a is the `elasticity`. The center c is at the servers, and is evaluated. A server answers with the
-changed center c', from which the worker computes c = (c' - a w_k) / (1 - a). As in the paper, the
-step after an exchange uses the gradient at the weights before it. A worker makes a last exchange at
-its end.
+a is the `elasticity`. The center c is a vector of weights at the servers; c is what is evaluated. A
+server answers with the changed center c', from which the worker computes c = (c' - a w_k) / (1 -
+a). As in the paper, the step after an exchange applies the gradient that was computed on the
+weights before the exchange. A worker makes a last exchange after its last step.
 
-Law: with elasticity 0 this is independent, and the center does not move.
+Law: with elasticity 0 this is the same as the scheme independent, and the center does not move.
 """
 
 import torch
@@ -23,9 +23,9 @@ from paceline.settings import Share, Whole, settings
 
 @settings("scheme")
 class ElasticAveraging(AbstractScheme):
-    """Workers and a center attract each other. `elasticity`: a above, below 1; the paper uses 0.9 /
-    workers. Each worker has its own momentum, by torch's SGD; the paper has none (EASGD) or
-    Nesterov's (EAMSGD).
+    """Each worker's weights and the center move towards each other. `elasticity`: the number a,
+    below 1; the paper uses 0.9 / workers. Each worker has its own momentum, that of torch's SGD;
+    the paper's EASGD has no momentum, and its EAMSGD has Nesterov's.
     """
 
     servers: Whole = Field()
@@ -58,5 +58,5 @@ class ElasticAveraging(AbstractScheme):
         return AtOnce()
 
     def served(self, pushed: Tensor, weights: Tensor, read: Tensor) -> Tensor:
-        """Move the center by a step of rate 1."""
+        """Return the gradient that moves the center c to c' in a step with learning rate 1."""
         return (weights - pushed).mul_(self.elasticity)

@@ -3,11 +3,12 @@
     active worker k, beside every step:   w_k, w_j <- (w_k + w_j) / 2    j a random neighbour
     worker k, every step:                 w_k <- sgd(w_k, g_k)           g_k at the step's start
 
-No worker waits: both compute while a mean is formed, and a worker begins no second mean meanwhile.
-What worker k applies meanwhile is added to the mean, as in the paper, where a second thread
-communicates. Every edge of the graph joins an active worker (of odd index) and a passive one, which
-never asks; so no two means change the same weights at once. Edges join workers k - d and k + d,
-modulo workers, where one is active and one passive, for
+No worker waits: two workers continue to compute while the mean of their weights is formed, and an
+active worker does not begin another mean until it holds this one. Updates that worker k applies
+until then are added to the mean, as in the paper, where a second thread communicates. Every edge of
+the graph joins an active worker (of odd index) and a passive one, which never asks; so no two means
+change the same weights at once. Edges join workers k - d and k + d, modulo workers, where one is
+active and one passive, for
 
     ring           d = 1
     exponential    d = 1, 3, 5, 9, ...: 1 and 2^i + 1    (Assran et al. 2019, arXiv:1811.10792)
@@ -32,8 +33,8 @@ from paceline.settings import settings
 
 @settings("scheme")
 class Gossip(AbstractScheme):
-    """Pairs of workers average their weights. `graph`: the pairs; (seed, worker, step) choose
-    one.
+    """Pairs of workers average their weights. `graph`: which pairs there are. In each step a
+    worker's partner is drawn from these by (seed, worker, step).
     """
 
     graph: Literal["ring", "exponential", "complete"]

@@ -5,7 +5,7 @@
 
 Each worker keeps its own momentum.
 
-Law: with period 1 and no momentum this is sync_allreduce.
+Law: with period 1 and no momentum this is the same as sync_allreduce.
 """
 
 from torch import Tensor

@@ -6,7 +6,8 @@ A group is a node with its GPUs (Campos et al. 2017, Procedia Computer Science 1
     first of a group:    push the mean of the group's gradients; hand on the answer
     server:              at each push   w <- sgd(w, mean);   answer at once
 
-Law: with one group this is sync_parameter_server, with groups of one async_parameter_server.
+Law: with a single group this is the same as sync_parameter_server, with groups of one worker the
+same as async_parameter_server.
 """
 
 from pydantic import Field
@@ -19,7 +20,9 @@ from paceline.settings import Whole, settings
 
 @settings("scheme")
 class Mixed(AbstractServedScheme):
-    """Workers of a group push as one. `group_size`: workers of a group; it divides their number."""
+    """The workers of a group push one gradient, their mean. `group_size`: number of workers in a
+    group; it must divide the number of all workers.
+    """
 
     servers: Whole = Field()
     group_size: Whole = Field()  # has been in every record of this scheme

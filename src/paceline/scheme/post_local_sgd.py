@@ -4,7 +4,8 @@
     afterwards, every step:                   w_k <- sgd(w_k, g_k)
     every `period` steps, and at the end:     w_k <- mean_j w_j
 
-Law: switched at 1 this is sync_allreduce, at 0 local_sgd.
+Law: with `switch_at=1` this is the same as sync_allreduce, with `switch_at=0` the same as
+local_sgd.
 """
 
 from functools import cached_property
@@ -18,8 +19,9 @@ from paceline.settings import Share, Whole, settings
 
 @settings("scheme")
 class PostLocalSGD(AbstractScheme):
-    """Synchronous SGD that changes to local SGD. `switch_at`: a share of the run's samples.
-    `period`: steps of each worker between means.
+    """Synchronous SGD that changes to local SGD. `switch_at`: share of the run's samples after
+    which it changes. `period`: number of steps that each worker takes from one mean of the weights
+    to the next.
     """
 
     needs_end = True

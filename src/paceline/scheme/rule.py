@@ -1,11 +1,12 @@
-"""Interface between the rule of a scheme and a clock.
+"""Interface between a scheme's rule (what a worker does in a step, and a server after a push) and
+the clock that carries it out: the wall clock with real processes, or the virtual clock.
 
 A rule is written in terms of values: gradients and messages in, messages out. The worker's part is
 a generator; each `yield` is a communication or a change of the weights that the worker holds. A
 second generator may communicate while a step is computed. The server's part decides after each push
 which pushes are applied and which workers are answered. Rules change no tensor in place, do not use
 a tensor again after sending it, and know no socket, clock or optimizer. Weights, optimizer state
-and buffers belong to the caller: real processes, or an event queue.
+and buffers belong to the clock that calls the rule.
 """
 
 from abc import ABC, abstractmethod
@@ -22,12 +23,12 @@ from paceline.settings import Neutral, Whole
 
 @dataclass(frozen=True)
 class WorkerView:
-    """Knowledge of a worker when its gradient is ready.
+    """What a worker knows when its gradient is ready.
 
-    `gradient`, `weights` [num_weights]: of its batch, at the weights that it holds; valid until it
-    sends them. `index`: of the worker, from 0. `num_steps`: steps that it took before. `progress`:
-    share of the run's samples that these weights contain; 0 if the run has no end, or if servers
-    count.
+    `weights` [num_weights]: weights that the worker holds. `gradient` [num_weights]: gradient of
+    its batch at these weights. A rule that has sent one of them must not use it again. `index`: of
+    the worker, from 0. `num_steps`: number of steps that the worker took before. `progress`: share
+    of the run's samples before this step; 0 if the run has no end, or if servers count the samples.
     """
 
     gradient: Tensor
@@ -39,8 +40,8 @@ class WorkerView:
 
 
 class Message:
-    """A communication of a worker, or a change of its weights, that a rule yields. `meets_all`: no
-    worker is answered before all have sent it.
+    """A communication of a worker, or a change of its weights, that a rule yields. `meets_all`:
+    True if no worker gets an answer before all workers have sent such a message.
     """
 
     meets_all: ClassVar[bool] = False
@@ -71,7 +72,7 @@ class Apply(Message):
 
 @dataclass(frozen=True)
 class Adopt(Message):
-    """Replace the worker's weights by these."""
+    """Replace the worker's weights by `weights`; there is no answer."""
 
     weights: Tensor
 
@@ -95,7 +96,9 @@ Step = Generator[Message, Any, None]
 
 
 def next_message(step: Step, answer: Any) -> Message | None:
-    """Continue a rule, and return its next message; None at the end of the step."""
+    """Give a rule the answer to its last message, and return its next message; None at the end of
+    the step.
+    """
     try:
         return step.send(answer)
     except StopIteration:
@@ -109,12 +112,14 @@ class AbstractScheme(ABC):
 
     Traits, which a scheme sets by a class attribute or a setting of that name:
 
-    `servers`: processes that share the weights. `sharding`: division of the weights among them, in
-    equal parts by bytes, or in whole tensors in turn. `group_size`: workers that push as one, which
-    divides their number; the first of them pushes their mean. `overlap`: pushes are gradients, and
-    leave for other nodes during backward, layer by layer from the last. `collective`,
-    `compression`: how a Mean is formed. `carried_out_by_ddp`: on real processes Lightning's DDP
-    does the same. `needs_end`: the rule depends on the progress of the run.
+    `servers`: number of servers, each of which holds a part of the weights; 0 if there are none.
+    `sharding`: how the weights are divided among servers: "bytes" in equal parts, "round_robin" in
+    whole tensors in turn. `group_size`: number of workers in a group, whose first worker pushes the
+    mean of the group; it must divide the number of workers. `overlap`: True if pushes are gradients
+    that leave for other nodes during backward, layer by layer from the last. `collective`,
+    `compression`: how a Mean is formed. `carried_out_by_ddp`: True if on real processes Lightning's
+    DDP does the same. `needs_end`: True if the rule depends on the progress of the run, so that the
+    run must have an end.
     """
 
     servers: int = 0
@@ -145,7 +150,9 @@ class AbstractScheme(ABC):
         yield from ()
 
     def serving(self, num_workers: int) -> AbstractServing:
-        """Build one server's part for a run. Raises SettingError for a wrong number of workers."""
+        """Build the state machine by which one server decides about pushes in a run. Raises
+        SettingError for a wrong number of workers.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no servers")
 
     def served(self, pushed: Tensor, weights: Tensor, read: Tensor) -> Tensor:
@@ -157,7 +164,9 @@ class AbstractScheme(ABC):
         return 1.0
 
     def claim(self, num_workers: int) -> Claim:
-        """Return the consistency that a run claims; its certificate confirms or denies it."""
+        """Return how consistently workers share updates, as the scheme claims; the certificate of a
+        run says whether they did.
+        """
         return "apart"
 
     def broken(self, log: RunLog) -> str:
@@ -165,14 +174,16 @@ class AbstractScheme(ABC):
         return ""
 
     def partners(self, worker: int, num_workers: int) -> tuple[int, ...]:
-        """List the workers that this worker may ask for a PairMean; these never ask. Connections to
-        all of them are opened before the first step.
+        """List the workers that this worker may ask for a PairMean; the listed workers never ask.
+        The worker connects to all of them before the first step.
         """
         return ()
 
 
 class AbstractServedScheme(AbstractScheme):
-    """Servers apply the workers' gradients; such schemes differ only in the servers' part."""
+    """Scheme in which only servers apply the workers' gradients. Such schemes differ only in what
+    servers do.
+    """
 
     def step(self, worker: WorkerView) -> Step:
         weights = yield Push(worker.gradient)

@@ -1,4 +1,6 @@
-"""State machines of a server, which decide after each push what is applied and who is answered."""
+"""State machines by which a server decides, after each push, which pushes it applies and which
+workers it answers with weights.
+"""
 
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -8,8 +10,9 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Arrival:
-    """A push that has arrived from `worker`, late by `staleness` versions. `progress`: share of the
-    run's samples that the server's weights contain.
+    """A push that has arrived from `worker`. `staleness`: number of updates of the server's weights
+    since the weights on which the push was computed. `progress`: share of the run's samples that
+    the server's weights contain.
     """
 
     worker: int
@@ -19,9 +22,9 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Release:
-    """Consequences of a push. `applied`: workers whose pushes' mean is one update of the weights;
-    no update if empty. `answered`: workers that get the weights after that. `dropped`: workers
-    whose pushes are not used.
+    """What a server does after a push. `applied`: workers whose pushes it averages and applies as
+    one update of the weights; no update if empty. `answered`: workers to which it then sends the
+    weights. `dropped`: workers whose pushes are not used.
     """
 
     applied: tuple[int, ...] = ()
@@ -33,30 +36,36 @@ NOTHING = Release()
 
 
 class AbstractServing(ABC):
-    """One server's part of a rule, for one run."""
+    """State of one server in one run, which decides what the server does after each push."""
 
     @abstractmethod
     def arrive(self, arrival: Arrival) -> Release:
         """Take a push that has arrived, and return its consequences."""
 
     def leave(self, worker: int) -> Release:
-        """Expect no more of this worker, and drop its push if one waits."""
+        """Expect no more pushes of this worker, drop a push of this worker that waits, and return
+        what the server does now, since others may have waited for this worker.
+        """
         return NOTHING
 
     def pushes_before_a_stop(self) -> int:
-        """Return after how many pushes each worker may stop without making another wait."""
+        """Return a number of pushes of each worker after which all workers can stop without one
+        that waits for another.
+        """
         return 0
 
 
 class AtOnce(AbstractServing):
-    """Every push is one update, and is answered at once."""
+    """Each push is applied as one update and answered at once."""
 
     def arrive(self, arrival: Arrival) -> Release:
         return Release((arrival.worker,), (arrival.worker,))
 
 
 class Together(AbstractServing):
-    """The first `needed` pushes of a version are one update; later ones are dropped."""
+    """The mean of the first `needed` pushes for a version of the weights is one update; later
+    pushes for this version are dropped.
+    """
 
     def __init__(self, num_workers: int, needed: int) -> None:
         self._num_workers, self._needed = num_workers, needed
@@ -82,7 +91,9 @@ class Together(AbstractServing):
 
 
 class Bounded(AbstractServing):
-    """Every push is one update, answered when its worker leads by at most `bound` steps."""
+    """Each push is applied at once as one update. It is answered when its worker is at most `bound`
+    steps ahead of the slowest worker.
+    """
 
     def __init__(self, workers: Iterable[int], bound: int) -> None:
         self._bound = bound
@@ -110,7 +121,9 @@ class Bounded(AbstractServing):
 
 
 class ThenAtOnce(AbstractServing):
-    """Together until `switch_at` of the run's samples, then each push at once."""
+    """Until `switch_at` (a share) of the run's samples, the mean of all workers' pushes is one
+    update; afterwards each push is applied and answered at once.
+    """
 
     def __init__(self, num_workers: int, switch_at: float) -> None:
         self._together, self._at_once = Together(num_workers, num_workers), AtOnce()

@@ -3,8 +3,8 @@
     worker k:   push g_k(w_k);   w_k <- latest w, once k leads the slowest by <= `bound` steps
     server:     on every push   w <- sgd(w, g_k)
 
-Law: with bound 0, rate r and no momentum this is synchronous SGD with rate K r; with a bound that
-is never reached it is async_parameter_server.
+Law: with bound 0, learning rate r and no momentum this is the same as synchronous SGD of K workers
+with learning rate K r; with a bound that is never reached it is the same as async_parameter_server.
 """
 
 from pydantic import Field
@@ -17,8 +17,8 @@ from paceline.settings import Count, Whole, settings
 
 @settings("scheme")
 class StaleSynchronous(AbstractServedScheme):
-    """Fast workers wait for slow ones. `bound`: number of steps by which the fastest worker may
-    lead the slowest. AbstractScheme documents the other settings.
+    """Fast workers wait for slow ones. `bound`: most steps that a worker that continues may be
+    ahead of the slowest worker. AbstractScheme documents the other settings.
     """
 
     servers: Whole = Field()

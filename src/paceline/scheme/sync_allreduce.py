@@ -2,8 +2,9 @@
 
     every step:   g <- mean_k g_k;   w <- sgd(w, g)    on every worker
 
-Law: K workers with batches of B/K are one worker with batches of B, with momentum and weight decay.
-On real processes Lightning's DDP applies this rule, with buckets that overlap backward.
+Law: K workers with batches of B/K images get the same weights as one worker with batches of B, also
+with momentum and weight decay. On real processes Lightning's DDP applies this rule, with buckets
+that overlap backward.
 """
 
 from paceline.scheme.rule import AbstractScheme, Apply, Claim, Mean, Step, WorkerView

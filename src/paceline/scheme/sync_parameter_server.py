@@ -5,7 +5,8 @@ arXiv:1604.00981; without them Campos et al. 2017, Procedia Computer Science 108
     server:     of K workers, the first K - b pushes of a version:   w <- sgd(w, mean g)
                 a later one is dropped; its worker goes on with the latest weights
 
-A worker may be a group that pushes its mean, as a node with its GPUs in Campos's synchronous mode.
+With `group_size`, the workers of a group push one gradient, their mean, as a node with its GPUs
+does in Campos's synchronous mode.
 
 Law: without backup workers this is sync_allreduce.
 """
@@ -21,8 +22,9 @@ from paceline.settings import Count, Whole, settings
 
 @settings("scheme")
 class SyncParameterServer(AbstractServedScheme):
-    """Servers apply the mean of the first pushes of each version. `backup_workers`: b above, over
-    all workers. AbstractScheme documents the other settings.
+    """For each version of the weights, servers apply the mean of the first K - b gradients pushed
+    for it, of K workers. `backup_workers`: the number b, over all workers. AbstractScheme documents
+    the other settings.
     """
 
     servers: Whole = Field()

@@ -4,9 +4,11 @@
     server:     until `switch_at` of the run's samples, when all have pushed   w <- sgd(w, mean g)
                 afterwards, on every push   w <- sgd(w, g_k)
 
-A rule of the rate goes by the batches behind each update, as the paper's does.
+A rule that scales the learning rate uses the number of batches whose gradients are in each update,
+as in the paper; this number is smaller after the switch.
 
-Law: switched at 1 this is sync_parameter_server, at 0 async_parameter_server.
+Law: with `switch_at=1` this is the same as sync_parameter_server, with `switch_at=0` the same as
+async_parameter_server.
 """
 
 from pydantic import Field
@@ -19,8 +21,9 @@ from paceline.settings import Share, Whole, settings
 
 @settings("scheme")
 class SyncThenAsync(AbstractServedScheme):
-    """Servers wait for all workers at first, and for none later. `switch_at`: a share of the run's
-    samples. AbstractScheme documents the other settings.
+    """Servers first wait for the gradients of all workers before each update; later they apply each
+    gradient when it arrives. `switch_at`: share of the run's samples after which servers change.
+    AbstractScheme documents the other settings.
     """
 
     needs_end = True

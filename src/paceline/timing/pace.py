@@ -14,8 +14,9 @@ from paceline.timing.workload import AbstractWorkload, Bucket, OwnNetwork, share
 
 
 class Pace:
-    """Pace of one worker; `late_steps` counts steps that really took longer than emulated.
-    `workload`: network whose layers get their gradients during the emulated backward.
+    """Pace of one worker; `late_steps`: number of steps that really took longer than emulated.
+    `workload`: network by whose layers it is known when each part of the gradient is complete
+    during the emulated backward.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Parts of a modelled cluster: nodes, links, servers. Processes of split workers fill one node
-after the other, all of a worker before those of the next; for them `workers_per_node` counts
-processes.
+"""Parts of a modelled cluster: nodes, links, servers. A split worker is one whose network is
+divided over several processes. All processes of one worker are placed before those of the next, and
+fill one node after the other; `workers_per_node` then counts processes.
 """
 
 import math
@@ -41,10 +41,11 @@ ServerPlacement = Annotated[Literal["own_nodes", "beside_workers"], Neutral("own
 class SharedCores:
     """Measured cores that the workers and servers of one machine share.
 
-    `step_seconds`: mean step time of a single worker by batch size. `speeds`: how much n processes
-    compute together while a single one computes 1, by n; n = 1 is required. `ddp_seconds`: what
-    DistributedDataParallel adds to a step. `push_seconds`, `allreduce_seconds`: what an exchange
-    adds to a step besides its own time, because the step loses its caches and a process its core.
+    `step_seconds`: mean step time of a single worker by batch size. `speeds`: for each number n of
+    processes, how many times as much they compute together as a single process in the same time; n
+    = 1 is required. `ddp_seconds`: what DistributedDataParallel adds to a step. `push_seconds`,
+    `allreduce_seconds`: what an exchange adds to a step besides its own time, because the step then
+    finds its data no longer in the caches, and a process may lose its core.
     """
 
     step_seconds: dict[Whole, Positive]
@@ -78,14 +79,15 @@ class ClusterProfile:
     `link`: network interface that the workers of a node share. `node_link`: link of one worker or
     server inside a node. `workers_per_node`: number of workers on a node; None if all processes are
     on one machine. `server_placement`: each server is on its own node, or servers are on the
-    workers' nodes in turn. `node_cores`: cores that pass the messages inside a node, one each at a
-    time, or 1 for a shared bus; None for no limit. `message_seconds`, `message_bandwidth`: time of
-    a core for a message of an all-reduce (none if empty), and rate for its bytes [bytes/s] (that of
-    its link if empty); by the number of workers of a node, interpolated linearly and constant
-    beyond. `allreduce_link`: link of all-reduces inside a node; None for `node_link`. `overlap`:
-    True if gradients are reduced in buckets during backward, as under DDP; False if after it.
-    `shared_cores`: cores on which all processes of one machine compute; None if each has its own
-    processor.
+    workers' nodes in turn. `node_cores`: number of cores that pass messages inside a node, each
+    core one message at a time; 1 for a shared bus; None for no limit. `message_seconds`: seconds
+    that a core takes for a message of an all-reduce, besides its bytes; 0 if empty.
+    `message_bandwidth`: rate at which a core passes the bytes of this message [bytes/s]; that of
+    `node_link` if empty. These two map numbers of workers on a node to values, which are
+    interpolated linearly, and constant beyond the given numbers. `allreduce_link`: link of
+    all-reduces inside a node; None for `node_link`. `overlap`: True if gradients are reduced in
+    buckets during backward, as under DDP; False if they are reduced after backward. `shared_cores`:
+    cores on which all processes of one machine compute; None if each has its own processor.
 
     A server takes `server_seconds` for a push, plus the time to update its weights at
     `server_bandwidth` [bytes/s].
@@ -223,7 +225,9 @@ def of_like_processes(profile: ClusterProfile, workers: int, shards: int) -> Clu
 
 
 class Exchanged(NamedTuple):
-    """All-to-all among `workers`. `num_bytes` [workers, workers]: from each of them to each."""
+    """All-to-all exchange among `workers`. `num_bytes` [senders, receivers]: bytes from each worker
+    to each worker.
+    """
 
     workers: range
     num_bytes: np.ndarray

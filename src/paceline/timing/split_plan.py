@@ -68,12 +68,13 @@ class WeightedLayer(NamedTuple):
 class Operation:
     """Facts about an operation of a network.
 
-    `takes`: numbers of the operations whose results it takes. `num_bytes`: of its whole result.
-    `learns`: True if gradients reach its result. `works_on(dimension)`: True if parts of its inputs
-    along the dimension give that part of its result; None if it needs whole inputs. `layer`: None
-    for other operations than a WeightedLayer. `has_channels`: True for other layers with something
-    for each channel, such as BatchNorm. `weights`: number of weights; `matrix`: the same without
-    the bias; `statistics`: number of BatchNorm's statistics.
+    `takes`: numbers of the operations whose results are its inputs. `num_bytes`: bytes of its whole
+    result. `learns`: True if backward computes a gradient of its result. `works_on(dimension)`:
+    True if the operation can compute a part of its result along this dimension from the same part
+    of its inputs; None if it needs whole inputs. `layer`: its WeightedLayer; None if it is another
+    operation. `has_channels`: True for a layer that is no WeightedLayer, but has parameters or
+    statistics for each channel, such as BatchNorm. `weights`: number of weights. `matrix`: number
+    of weights without the bias. `statistics`: number of BatchNorm statistics.
     """
 
     name: str
@@ -89,7 +90,7 @@ class Operation:
 
 
 class Network(NamedTuple):
-    """Operations of a network in order, its number of weights, and the bytes of each."""
+    """`operations`: operations of a network, in order. `element_size`: bytes of one weight."""
 
     operations: Sequence[Operation]
     num_weights: int
@@ -97,9 +98,9 @@ class Network(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Division of one operation: its way, the state in which it needs inputs, and that of its
-    result. `forward`, `backward`: the exchanges of activations, and of their gradients, that it
-    needs.
+    """How one operation is divided. `way`: by images, channels or inputs, or whole. `wants`: how
+    the processes must hold its inputs. `gives`: how they then hold its result. `forward`,
+    `backward`: exchanges of activations, and of their gradients, that the operation needs.
     """
 
     way: str
@@ -111,8 +112,8 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """Plan of a divided network. `placed`: its operations in order. `ways`: of all layers with
-    weights or channels, by name. `step`: messages of a step.
+    """Plan of a divided network. `placed`: its operations in order. `ways`: how each layer with
+    weights or channels is divided, by the layer's name. `step`: messages of a step.
     """
 
     placed: Sequence[Placed]
@@ -171,7 +172,9 @@ def _fewest_bytes(linear: Layers, possible: Layers, num_bytes: Callable[[Layers]
 
 
 def divided_plan(network: Network, divided: Layers, shards: int) -> SplitPlan:
-    """Return the plan in which the layers `divided` are not computed by images."""
+    """Return the plan in which the layers named in `divided` are divided by channels or by inputs,
+    and all other layers by images.
+    """
     placed = list[Placed]()
     converted = set[tuple[int, State]]()  # one conversion serves all that want it
     layers = dict[str, tuple[Operation, str]]()

@@ -1,4 +1,6 @@
-"""Messages between the processes of a split worker in a step, and the moves that need them."""
+"""Messages in a step between the processes of a split worker (a worker whose network is divided
+over several processes), and the moves of tensors that need these messages.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,8 +9,9 @@ from typing import NamedTuple
 
 class ShardMessages(NamedTuple):
     """An exchange among the processes of a worker, in which each of `num_senders` sends
-    `num_messages`, one after the other, of `num_bytes` in total. `to_each`: each sends to each
-    other; else to its neighbour in a ring, or all to or from the first.
+    `num_messages`, one after the other, of `num_bytes` in total. `to_each`: True if each process
+    sends to each other one; False if each sends to its neighbour in a ring, or if messages are to
+    or from the first process only.
     """
 
     num_messages: int
@@ -21,18 +24,24 @@ NOTHING = ShardMessages(0, 0, 0)
 
 
 def all_reduced(num_bytes: int, shards: int) -> ShardMessages:
-    """Return the messages that sum `num_bytes` in a ring (Patarasuk & Yuan 2009)."""
+    """Return the messages of a ring that sums tensors of `num_bytes` over the processes (Patarasuk
+    & Yuan 2009).
+    """
     count = 2 * (shards - 1)
     return ShardMessages(count, count * num_bytes // shards, shards)
 
 
 def all_gathered(num_bytes: int, shards: int) -> ShardMessages:
-    """Return the messages by which all processes get `num_bytes`, of which each has a part."""
+    """Return the messages by which all processes get a tensor of `num_bytes`, of which each process
+    has a part.
+    """
     return ShardMessages(shards - 1, (shards - 1) * (num_bytes // shards), shards)
 
 
 def swapped(num_bytes: int, shards: int) -> ShardMessages:
-    """Return the messages by which each process sends each other its piece of `num_bytes`."""
+    """Return the messages by which each process sends to each other process the piece of a tensor
+    of `num_bytes` that the other one keeps.
+    """
     return all_gathered(num_bytes, shards)._replace(to_each=True)
 
 
@@ -42,9 +51,9 @@ def with_first(num_bytes: int, shards: int) -> ShardMessages:
 
 
 class State(NamedTuple):
-    """State of an activation. `dimension`: along which each process has its part; None if each has
-    the whole. `adds_up`: gradients that the processes compute are terms of a sum; else each is
-    complete.
+    """How the processes hold an activation. `dimension`: dimension along which it is divided into
+    parts, one for each process; None if each process has the whole. `adds_up`: True if the
+    gradients of it that the processes compute must be added; False if each of these is complete.
     """
 
     dimension: int | None
@@ -58,8 +67,9 @@ BATCH = State(0)  # a part of the images
 
 class Move(NamedTuple):
     """A move of a tensor between the processes. `joined`: dimension along which the parts of all
-    are joined; None if each has the whole, or, if it `adds`, a term of it. `cut`: dimension along
-    which each keeps its part; None if it keeps all.
+    processes are joined; None if nothing is joined. `adds`: True if each process has a term of a
+    sum, and the terms are added; else, with `joined` None, each process has the whole tensor.
+    `cut`: dimension along which each process then keeps its part; None if each keeps the whole.
     """
 
     joined: int | None = None
@@ -81,7 +91,7 @@ SUM_OF_TERMS = Move(adds=True)  # of a layer whose inputs are divided
 
 
 class Conversion(NamedTuple):
-    """Moves of an activation in forward, and of its gradient in backward."""
+    """`forward`: move of an activation. `backward`: move of its gradient."""
 
     forward: Move
     backward: Move
@@ -96,10 +106,11 @@ def conversion(have: State, want: State) -> Conversion:
 @dataclass(frozen=True)
 class SplitStep:
     """Messages between the `shards` processes of a worker in a step. `activations`: exchanges of
-    forward and backward. `element_size`: bytes of a weight. `summed`: number of weights of layers
-    by images, which all processes have; `sliced`: of those in a process's slices; `repeated`: of
-    others, whose gradients are equal in all. `statistics`: number of BatchNorm's in a process's
-    slices.
+    activations in forward, and of their gradients in backward. `element_size`: bytes of a weight.
+    `summed`: number of weights of layers that are divided by images; all processes have these
+    weights, and their gradients are summed. `sliced`: number of weights in one process's slices of
+    the other divided layers. `repeated`: number of the remaining weights, whose gradients are equal
+    in all processes. `statistics`: number of BatchNorm statistics in one process's slices.
     """
 
     shards: int

@@ -13,7 +13,9 @@ from paceline.timing.workload import OWN
 
 
 def interpolated(values: Mapping[int, float], at: int) -> float:
-    """Return a value by its number, interpolated linearly and constant beyond the known numbers."""
+    """Return the value at the number `at`, interpolated linearly between the numbers in `values`,
+    and constant beyond them.
+    """
     known = sorted(values)
     return float(np.interp(at, known, [values[each] for each in known]))
 
@@ -104,7 +106,7 @@ class StepTimes:
 class AbstractPacing:
     """Settings by which a worker emulates an accelerator, for clusters on both clocks.
     `step_seconds`: mean duration of a step; None if steps are not emulated. StepTimes documents the
-    others; `step_jitter` is its jitter.
+    other settings; `step_jitter` is the `jitter` of StepTimes.
     """
 
     step_seconds: StepSeconds

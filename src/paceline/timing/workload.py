@@ -1,4 +1,6 @@
-"""Network for which the gradients stand: its messages and its step on a modelled cluster."""
+"""Workload of a modelled cluster: the network whose message sizes and step time are used. It may be
+larger than the network that is trained.
+"""
 
 import itertools
 import math
@@ -21,8 +23,8 @@ UNKNOWN_LAYERS = 16  # equal ones, that a network of which only the size is know
 
 
 class Bucket(NamedTuple):
-    """Part of the gradients to reduce or push at a time, complete after the share `ready` of
-    backward.
+    """Part of the gradients that is reduced or pushed at once. `ready`: share of backward after
+    which it is complete.
     """
 
     num_bytes: int
@@ -32,8 +34,8 @@ class Bucket(NamedTuple):
 @settings("workload")
 class AbstractWorkload(ABC):
     """Network that decides the bytes and the time of a step on a modelled cluster. Paced processes
-    extend their messages to its bytes. `own_bytes`: bytes of the trained network's weights or
-    gradients.
+    (whose step times are emulated) extend their messages to the bytes of this network. `own_bytes`:
+    bytes of the trained network's weights or gradients.
     """
 
     name: str
@@ -117,9 +119,9 @@ class OwnNetwork(AbstractWorkload):
 
 @settings("workload")
 class SizedNetwork(OwnNetwork):
-    """A network of which only sizes are known, such as one that would be trained. `num_bytes`:
-    bytes of its weights. `num_statistics_bytes`: bytes of its BatchNorm statistics. `tensors`:
-    numbers of weights of its tensors, if they are not those of the trained network.
+    """Network of which only sizes are known, such as the one of a run without training.
+    `num_bytes`: bytes of its weights. `num_statistics_bytes`: bytes of its BatchNorm statistics.
+    `tensors`: numbers of weights of its tensors, if they are not those of the trained network.
     """
 
     num_bytes: Whole = 1
@@ -232,8 +234,8 @@ def part_sizes(parts: Sequence[Bucket], num_weights: int) -> list[int]:
 def parts_within(
     parts: Sequence[Bucket], first: float, last: float, num_bytes: int
 ) -> list[Bucket]:
-    """Return the parts of a piece of the vector. `first`, `last`: its borders, as shares of the
-    vector; `num_bytes`: of the whole piece.
+    """Return the parts that lie in a piece of the vector. `first`, `last`: borders of the piece, as
+    shares of the vector. `num_bytes`: bytes of the piece.
     """
     total = sum(part.num_bytes for part in parts)
     begin, end = first * total, last * total

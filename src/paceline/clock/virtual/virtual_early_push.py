@@ -1,8 +1,9 @@
 """Pushes between nodes that leave by layer, during backward, on the virtual clock.
 
-To each server of another node a part begins when it is there and the one before it has left, as
-over one connection; latency passes once, after the last of them. A server may have all of its push
-before backward has ended: then it serves it, and the gradient is computed at that instant.
+A part is sent to a server on another node when backward has completed this part and the part before
+it has left, as over one connection. Latency is counted once, after the last part. If a server has
+its whole push before backward has ended, the real gradient is computed at that instant, and the
+server serves the push.
 """
 
 from collections import deque
@@ -18,9 +19,10 @@ from paceline.timing.workload import parts_within, share_of_step
 
 
 class _Stream:
-    """Parts of a push to one server that are there before the end of backward. `parts`: bytes of
-    each, and when it is there. `num_bytes`, `left_at`: of those that have left, and when the last
-    of them had. `end`: event after which none leaves any more. Times are virtual seconds.
+    """Parts of a push to one server that are complete before the end of backward. `parts`: bytes of
+    each part, and time at which it is complete. `num_bytes`: bytes of the parts that have left so
+    far. `left_at`: time at which the last part so far had left. `end`: event that happens when the
+    process that sends these parts has ended. Times are virtual seconds.
     """
 
     def __init__(self, parts: Iterable[tuple[int, float]]) -> None:
@@ -51,8 +53,9 @@ class VirtualEarlyPush:
 
     def begin(self, worker: VirtualWorker) -> Event:
         """Send parts while the worker computes, from now on until `computed_at`. Returns the event
-        at which its gradient is needed: a server has all of it, or backward ends. The first server
-        waits for the end, where the statistics come from.
+        at which the worker's gradient is needed: either a server has its whole part of it, or
+        backward ends. The first server always waits for the end of backward, because BatchNorm
+        statistics are known only then.
         """
         needed, begun = Event(), self._kernel.now
         for server, parts in enumerate(self._parts):
@@ -87,7 +90,9 @@ class VirtualEarlyPush:
         return Passage(begun, self._kernel.now)
 
     def end(self) -> None:
-        """Send no more of steps that are under way: they are abandoned."""
+        """Stop sending the parts of all steps that are under way, because these steps are
+        abandoned.
+        """
         for stream in self._streams.values():
             stream.abandoned = True
         self._streams.clear()

@@ -19,9 +19,9 @@ from paceline.timing.workload import Bucket, share_of_step
 
 
 class Brought(NamedTuple):
-    """Time of a worker's arrival with its value, and of its compute before [virtual seconds].
-    `overlapped`: True if the value is the step's gradient, brought at the end of its backward, so
-    that its first buckets can be reduced during backward.
+    """When a worker brought its value to a mean, and how long it had computed before [virtual
+    seconds]. `overlapped`: True if the value is the step's gradient, brought at the end of its
+    backward, so that its first buckets can be reduced during backward.
     """
 
     brought_at: float
@@ -33,8 +33,8 @@ def allreduce_end(
     brought: Sequence[Brought], buckets: Sequence[Bucket], seconds: Callable[[int], float]
 ) -> float:
     """Return the end of an all-reduce [virtual seconds]. `seconds(num_bytes)`: duration of an
-    all-reduce by itself. A bucket is reduced, as under DDP, when every worker has it and the one
-    before is done.
+    all-reduce by itself. A bucket's reduction begins, as under DDP, when every worker has computed
+    the bucket and the reduction of the bucket before it has ended.
     """
     done = 0.0
     for num_bytes, share in buckets:
@@ -47,8 +47,8 @@ def allreduce_end(
 class VirtualMeanLink:
     """Means over all workers, with one vector for any number of workers. Values are added to the
     first one in the order of arrival. Gradients are reduced in the buckets of DDP, other values as
-    a whole when the last worker has brought them. `busy_seconds`: those in which buckets were
-    reduced.
+    a whole when the last worker has brought them. `busy_seconds`: virtual seconds in which buckets
+    were reduced.
     """
 
     def __init__(self, parts: ClockParts) -> None:
@@ -116,7 +116,8 @@ class VirtualMeanLink:
 @dataclass(frozen=True)
 class VirtualLinks(AbstractLinks):
     """Links of one worker, which wait for events of the virtual clock. `means`, `pushes`, `own`:
-    those of all workers; None for what the scheme does not use.
+    links for means, links to servers and own weights of all workers; None for what the scheme does
+    not use.
     """
 
     worker: VirtualWorker
@@ -158,6 +159,8 @@ class VirtualLinks(AbstractLinks):
             worker.weights = self.pool.copy(weights)
 
     def release(self) -> None:
-        """Release the gradient and the answer of a step whose rule has ended."""
+        """Release the buffers of a step's gradient and of its answer (weights or a mean that the
+        worker waited for), when the scheme's rule for this step has ended.
+        """
         self.worker.release_gradient(self.pool)
         self.worker.release_answer(self.pool)

@@ -1,8 +1,8 @@
 """Messages between nodes, and between workers, on the virtual clock.
 
-A message passes the outgoing direction of the sender's link and the incoming one of the receiver's;
-messages that are under way at the same time share both fairly, but for the link's unevenness. A
-single server's link is cheap to follow.
+A message passes the outgoing direction of the sender's link and the incoming direction of the
+receiver's link. Messages that are under way at the same time share each direction equally, except
+that answers of a server have random weights if the link's `unevenness` is not 0.
 """
 
 import math
@@ -26,10 +26,10 @@ _ROUNDING = 1e-9  # of a message's bytes, and of a port's share
 class FairFlows:
     """Messages under way, each through one outgoing and one incoming port.
 
-    They share ports by max-min fairness, each by its weight: no message can get more for its weight
-    without less for one that has no more for its own (Bertsekas and Gallager 1992, Data Networks,
-    section 6.5.2). With equal weights this is what fair queueing, and TCP flows of equal round-trip
-    time, come to. `bandwidth`: of each port [bytes/s].
+    They share ports by weighted max-min fairness: no message can get a higher rate per weight
+    unless a message whose rate per weight is not higher gets less (Bertsekas and Gallager 1992,
+    Data Networks, section 6.5.2). With equal weights this is what fair queueing, and TCP flows of
+    equal round-trip time, come to. `bandwidth`: of each port [bytes/s].
     """
 
     def __init__(self, kernel: Kernel, num_ports: int, bandwidth: float) -> None:
@@ -63,7 +63,9 @@ class FairFlows:
         self._share()
 
     def _end(self) -> None:
-        """Let the messages arrive that have passed; those left share the ports."""
+        """Deliver the messages whose last byte has been transferred, and divide the bandwidth of
+        the ports anew among the remaining messages.
+        """
         self._plan = None
         self._advance()
         _, _, sizes, _, left = self._columns
@@ -81,7 +83,9 @@ class FairFlows:
         self._since = self._kernel.now
 
     def _share(self) -> None:
-        """Share the ports anew, and plan the next arrival."""
+        """Divide the bandwidth of the ports among the messages under way, and plan the next
+        arrival.
+        """
         if self._plan is not None:
             self._kernel.cancel(self._plan)
             self._plan = None
@@ -136,8 +140,8 @@ class Passage(NamedTuple):
 
 class VirtualNetwork:
     """Network in which workers share their node's link, and servers have or share one. `star`: True
-    if the only messages are those between workers and a single server. `seed`: of how uneven
-    answers are.
+    if the only messages are those between workers and a single server, which is cheaper to compute.
+    `seed`: seed of the random weights by which simultaneous answers share a server's link.
     """
 
     def __init__(
@@ -197,7 +201,7 @@ class VirtualNetwork:
     def finish_push(
         self, worker: int, server: int, num_bytes: int, left_at: float
     ) -> Process[None]:
-        """Count a push that was sent in parts, and wait for the arrival of the last of them."""
+        """Count a push that was sent in parts, and wait until the last part has arrived."""
         self._count(self._node_of[worker], self._end_of_server[server], num_bytes)
         yield Moment(max(self._kernel.now, left_at + self._link.latency))
 

@@ -48,7 +48,7 @@ class SharedState:
 class SharedStates:
     """States of all workers, which are shared while they are equal. `of[worker]`: state of a
     worker. All workers begin with one state, or with a copy each if vectors are not recycled. With
-    servers, moving averages are taken there.
+    servers, the servers keep the moving averages.
     """
 
     def __init__(self, parts: ClockParts, vectors: VectorSpec, weights: Tensor) -> None:
@@ -148,8 +148,8 @@ class VirtualOwnWeights:
         self._states.own(worker.index).copy_(weights)
 
     def pair(self, worker: VirtualWorker, partner_index: int) -> Process[None]:
-        """Average the worker's weights as they are now with the partner's when it has them.
-        Messages pass beside the computing of both, and answering costs the partner no time.
+        """Average the worker's present weights with those that the partner has when they arrive
+        there. Messages pass beside the computing of both, and answering costs the partner no time.
         """
         partner, sent_after = self._workers[partner_index], worker.num_steps
         buffer = self._parts.pool.copy(self._states.of[worker.index].weights.vector)
@@ -165,7 +165,7 @@ class VirtualOwnWeights:
         worker.averages.append(Averaged(partner_index, sent_after, worker.num_steps))
 
     def finish(self, worker: VirtualWorker) -> Process[None]:
-        """Count a finished step, before any worker begins another at this instant."""
+        """Count a finished step, before any worker begins another step at this instant."""
         return self._finishing.join(worker)
 
     @property
@@ -192,7 +192,9 @@ class VirtualOwnWeights:
         return self._states.mean()
 
     def _changed(self, worker: VirtualWorker) -> Tensor:
-        """Return a worker's weights, to be changed; keep those on which it is computing."""
+        """Return a worker's weights so that they can be changed; first copy them if the worker is
+        computing on them.
+        """
         if worker.computing:
             worker.weights = self._states.keep(worker.index)
         return self._states.own(worker.index)

@@ -1,4 +1,5 @@
-"""Pushes on the virtual clock: they queue at each server, are served, and are answered.
+"""Pushes on the virtual clock: each push waits in a server's queue, is applied, and is answered
+with weights.
 
 On one machine messages occupy the server's process, as over loopback: it receives a push, applies
 it and answers, in the order in which workers are released, before it receives the next. Between
