@@ -1,4 +1,6 @@
-"""Rule of an optimizer on weights that are one vector, in segments by the optimizer's groups."""
+"""Optimizers that update weights which are one vector; a segment of the vector has the weights of
+one group of the optimizer.
+"""
 
 import copy
 import inspect

@@ -1,5 +1,5 @@
-"""Rule of a scheme on either clock: the driver of the rule, and the links that send its
-messages.
+"""How a scheme's rule (what a worker does in a step) is carried out on the wall or the virtual
+clock: the driver of the rule, and the links that send its messages.
 """
 
 from abc import ABC, abstractmethod
@@ -32,11 +32,14 @@ Process = Generator[Any, Any, Result]
 class AbstractLinks(ABC):
     """One worker's weights, and its links to the others; each clock implements the methods that its
     schemes need. A method returns a process: on the virtual clock it yields each event that it
-    awaits, on the wall clock it blocks and never yields. Its result is valid until the rule ends.
+    awaits, on the wall clock it blocks and never yields. The result of the process is valid until
+    the scheme's rule for this step ends.
     """
 
     def carry_out(self, message: Message) -> Process[Any]:
-        """Return the process of a message; its result is the rule's answer."""
+        """Return the process that carries out a message; its result is the answer that the rule
+        gets.
+        """
         match message:
             case Mean(value):
                 return self.mean(value)

@@ -1,4 +1,6 @@
-"""Specification of a run, the same from its point to both clocks, and each server's part of it."""
+"""Specification of a run, which is the same for the wall and the virtual clock, and each server's
+part of it.
+"""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -73,8 +75,8 @@ class RunSpec:
         return samples // (self.num_workers * self.batch_size)
 
     def passed(self, num_kept: int, number: int) -> list[int]:
-        """Return the samples of the snapshots due before this step, without the first
-        `num_kept`.
+        """Return the sample numbers at which snapshots are due before this step, without the first
+        `num_kept` of them.
         """
         before = self.samples_at(number)
         return [samples for samples in self.snapshot_samples[num_kept:] if samples <= before]
@@ -143,9 +145,10 @@ class VectorSpec:
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """Specification of one server, which `asdict` turns into JSON. `run`: without what is modelled;
-    without an end and a learning rate if workers apply gradients themselves, so that servers grant
-    every step. `vectors`: those of this server.
+    """Specification of one server, which `asdict` turns into JSON. `run`: the run's specification
+    without the settings of modelled clusters; if workers apply gradients themselves, also without
+    an end and a learning rate, so that a server's answer always allows another step. `vectors`:
+    description of this server's part of the vectors.
     """
 
     server: int
@@ -173,10 +176,10 @@ def server_specs(scheme: AbstractScheme, run: RunSpec, vectors: VectorSpec) -> l
 
 
 class StepNumbers:
-    """Numbers of one worker's steps; a number times the batch size is the samples before the step.
-    If workers wait for each other, all take equally many steps. Otherwise they draw rounds of
-    `steps_per_push` steps from a common budget, and faster workers get more. `draw()`: number of
-    rounds that all workers have drawn before.
+    """Numbers of one worker's steps among the steps of all workers. A number times the batch size
+    is the number of samples before the step. If workers wait for each other, all of them take
+    equally many steps. Otherwise they draw rounds of `steps_per_push` steps from a common budget,
+    and faster workers get more. `draw()`: number of rounds that all workers have drawn before.
     """
 
     def __init__(self, accounting: Accounting, draw: Callable[[], int]) -> None:

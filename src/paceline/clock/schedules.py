@@ -17,7 +17,8 @@ _NEVER = 2**62  # batches
 
 class LiveOptions:
     """Numbers among the options of all groups of an optimizer, in order: rates, momenta and so on.
-    A gradient is applied with those that its worker has when it takes the step.
+    A gradient is applied with the numbers that its worker's optimizer has in the step in which the
+    gradient was computed.
     """
 
     def __init__(self, optimizer: Optimizer) -> None:

@@ -1,4 +1,6 @@
-"""Weights of a server, and the effect of pushes on them, the same on both clocks."""
+"""Weights of a server, and the effect of pushes on them, which is the same on the wall and the
+virtual clock.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -22,11 +24,12 @@ SERVED_PRECISIONS = ("32-true", "64-true", "bf16-mixed")
 class ServedWeights:
     """Weights of one server, to which pushes are applied by the scheme's rule.
 
-    No step is granted beyond the budget. `gradient(worker)`, `statistics(worker)`: content of the
-    worker's last push, valid until its answer. `numbers(worker)`: options of its optimizer; None if
-    they do not change. A mean of several pushes is applied with the options of the first.
-    `seconds()`: training clock. `num_pushes`: pushes that have arrived, by worker. If a snapshot's
-    weights are not finite, the run ends early as diverged.
+    A grant is an answer that allows its worker another step; no more steps are granted than the run
+    has. `gradient(worker)`, `statistics(worker)`: content of the worker's last push, valid until
+    its answer. `numbers(worker)`: options of its optimizer; None if they do not change. A mean of
+    several pushes is applied with the options of the first. `seconds()`: training clock.
+    `num_pushes`: pushes that have arrived, by worker. If a snapshot's weights are not finite, the
+    run ends early as diverged.
     """
 
     def __init__(
@@ -160,7 +163,9 @@ class ServedWeights:
         return self._average
 
     def _mean(self, workers: tuple[int, ...]) -> Tensor:
-        """Return the mean gradient, with one additional vector for any number of workers."""
+        """Return the mean of the workers' gradients; it needs memory for one more vector, however
+        many workers there are.
+        """
         gradients = (
             self._scheme.served(
                 self._gradient(worker), self.weights, self._read.get(worker, self.weights)

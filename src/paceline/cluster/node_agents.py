@@ -69,7 +69,9 @@ class NodeAgents:
         self.address: tuple[str, int] = self._listening.getsockname()[:2]
 
     def num_living(self) -> int:
-        """Count the agents that are connected, ready or not, and forget the others."""
+        """Count the agents that are connected, whether ready or not, and forget the agents that
+        have ended.
+        """
         self._nodes = [node for node in self._nodes if not node.is_gone()]
         return len(self._nodes)
 
@@ -161,7 +163,9 @@ class _Relay:
         self.has_begun = False
 
     def begin(self) -> None:
-        """Send the order, before an END can follow, and receive reports."""
+        """Send the order to the agent, before `finish` can send END, and start to receive the
+        agent's reports.
+        """
         self.has_begun = True
         self.node.send(self._order)
         self._thread.start()

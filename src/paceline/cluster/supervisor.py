@@ -116,7 +116,9 @@ class Silence:
         self._looked = time.monotonic()
 
     def hear(self, rank: int, seconds_of_work: float) -> None:
-        """Record that a process lives, and how long it has computed without waiting."""
+        """Record a sign of life of a process, and the seconds that it has computed without waiting
+        for others.
+        """
         self._unheard[rank], self._working[rank] = 0.0, seconds_of_work
 
     def pass_time(self) -> None:
@@ -127,7 +129,9 @@ class Silence:
         self._looked = now
 
     def of(self, rank: int) -> str | None:
-        """Return in words how a process is silent; None if it is not."""
+        """Return a description of how long a process has been silent; None if it does not count as
+        hung.
+        """
         if self._unheard[rank] > self._limit:
             return f"silent for {self._limit:g} s: stopped, or hung"
         if self._working[rank] > self._limit:
@@ -234,7 +238,9 @@ class Supervisor:
         )
 
     def _explain(self) -> Exception:
-        """Return the first failure, preferably one that no other process caused."""
+        """Return the first failure that was not caused by the end of another process; if there is
+        none, the first failure.
+        """
         causes = [failure for failure in self._failures if not failure.derived]
         first = min(causes or [*self._lost, *self._failures])
         if first.setting is not None:

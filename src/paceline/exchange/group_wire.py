@@ -68,7 +68,9 @@ class GroupWire:
                 vector[move.first : move.last].add_(place)
 
     def _landing_places(self, received: list[Move], vector: Tensor) -> list[Tensor]:
-        """Return where each move arrives: in a buffer if it is added, else in the vector."""
+        """Return the tensor into which each move is received: a buffer if its elements are added,
+        else a part of the vector.
+        """
         sizes = [(m.last - m.first) * vector.element_size() for m in received if m.adds]
         beside = iter(torch.split(self._memory(sum(sizes), vector.device), sizes))
         return [

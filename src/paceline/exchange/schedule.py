@@ -2,7 +2,7 @@
 rounds.
 
 It covers all workers and holds no data, so it can be checked without processes. In a round every
-worker sends what it had when the round began.
+worker sends the values that it had when the round began.
 """
 
 from collections import Counter
@@ -16,7 +16,9 @@ _MIN_PIECE = 4096  # elements; a smaller message costs no less
 
 
 class Move(NamedTuple):
-    """Elements [first, last) for `receiver`, which adds them to its own or replaces its own."""
+    """Message with the elements [first, last) of the sender's vector to `receiver`, which either
+    adds them to its own elements or replaces these by them.
+    """
 
     sender: int
     receiver: int

@@ -15,8 +15,8 @@ Dropped = Iterable[tuple[int, int]]  # worker, and number of the push among its 
 
 class Averaged(NamedTuple):
     """Mean of a worker's weights and its partner's. `sent_after`: number of steps that the worker
-    had taken when it sent its weights. `held_after`: number when it held the mean; in the log of
-    the worker that was asked, both numbers are equal.
+    had taken when it sent its weights. `held_after`: number of steps that it had taken when it held
+    the mean. In the log of the worker that was asked, these two numbers are equal.
     """
 
     partner: int

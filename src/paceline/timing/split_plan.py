@@ -90,7 +90,9 @@ class Operation:
 
 
 class Network(NamedTuple):
-    """`operations`: operations of a network, in order. `element_size`: bytes of one weight."""
+    """`operations`: operations of a network, in order. `num_weights`: number of its weights.
+    `element_size`: bytes of one weight.
+    """
 
     operations: Sequence[Operation]
     num_weights: int

@@ -1,4 +1,4 @@
-"""Plan of a real network that is divided over the processes of a worker; it needs no process."""
+"""Plan of how a real network is divided over the processes of a worker; planning starts no process."""
 # pyright: basic
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ Tensors = Mapping[str, Tensor]  # of a network's state_dict
 
 @dataclass(frozen=True)
 class NetworkPlan(SplitPlan):
-    """Plan of a divided network that exists.
+    """Plan of how a real network is divided.
 
     `traced`: its operations, each of which is `placed`. `summed`: names of the parameters of layers
     by images, which are equal in all shards, and whose gradients are summed. `slices`: parameters
-    and buffers of which each shard has a slice, and the dimension that is cut. All others are whole
-    in every shard, with equal gradients.
+    and buffers of which each shard has a slice, and the dimension that is cut. All other parameters
+    are whole in every shard, with equal gradients.
     """
 
     traced: fx.GraphModule

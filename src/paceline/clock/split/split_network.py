@@ -40,9 +40,10 @@ _ADDED = "added_by_split"  # module of what a divided network has beside its own
 class ShardGroup:
     """The `shards` processes of one worker, from the view of process `shard`.
 
-    `group`: their process group; None for all processes. `seconds`: spent in exchange. `num_bytes`:
-    of activations and their gradients that this process has sent, and received, since all processes
-    exchange equally long tensors. gloo was seen to move these; its all-reduce is a ring.
+    `group`: their process group; None for all processes. `seconds`: time spent in exchanges.
+    `num_bytes`: bytes of activations and their gradients that this process has sent. It has
+    received as many, since all processes exchange equally long tensors. The number is computed for
+    a ring; measurements of gloo agree with it.
     """
 
     group: dist.ProcessGroup | None
@@ -130,7 +131,9 @@ def split_network(network: nn.Module, plan: NetworkPlan, group: ShardGroup) -> n
 def _divided_graph(
     plan: NetworkPlan, own: nn.Module, group: ShardGroup
 ) -> tuple[fx.Graph, nn.ModuleList]:
-    """Return the operations with conversions between them, and the modules that these call."""
+    """Return the graph of the operations with conversions between them, and the modules that the
+    graph calls.
+    """
     graph, added = deepcopy(plan.traced.graph), nn.ModuleList()
     gives: dict[fx.Node, State] = {}
     converted: dict[tuple[fx.Node, State], fx.Node] = {}
@@ -216,7 +219,9 @@ class _Moved(Function):
 
 
 class Converted(nn.Module):
-    """Module that converts an activation between the processes of `group`."""
+    """Module that redistributes an activation among the processes of `group`, as `conversion` says
+    (for example from parts along a dimension to the whole); backward does the same to its gradient.
+    """
 
     def __init__(self, conversion: Conversion, group: ShardGroup) -> None:
         super().__init__()
@@ -258,7 +263,9 @@ class PartOfDropout(nn.Module):
         self._group = group
 
     def forward(self, own: Tensor) -> Tensor:
-        """Drop the same elements of the own part as one process would of the whole."""
+        """Drop those elements of this process's part that a single process would drop of the whole
+        activation.
+        """
         if not self._layer.training:
             return own
         shape = list(own.shape)

@@ -96,8 +96,8 @@ class SplitWorker:
 
     @torch.no_grad()
     def hand_out(self, goes_on: bool) -> None:
-        """Send the weights of `whole` to all processes of the worker, and whether a step follows.
-        The first process calls this, the others `take`.
+        """Send to all processes of the worker the weights of `whole`, and whether a step follows.
+        The first process calls this; the other processes call `take`.
         """
         weights = dict(self.whole.network.named_parameters())
         sliced = {name: weight for name, weight in weights.items() if name in self._plan.slices}
@@ -131,7 +131,9 @@ class SplitWorker:
                 fill(part, total.div_(workers))
 
     def num_averaged(self) -> tuple[int, int]:
-        """Return how many weights are averaged over all processes, and over those alike."""
+        """Return how many weights are averaged over all processes of the run, and how many only
+        over the processes with the same slices.
+        """
         step = self._plan.step
         return step.summed, step.sliced + step.repeated
 
@@ -201,8 +203,8 @@ def gather_tensors(
     own: Tensors, plan: NetworkPlan, group: ShardGroup, summed: Collection[str] = ()
 ) -> dict[str, Tensor] | None:
     """Return the whole tensors in shard 0, from the parts `own` of all processes, and None
-    elsewhere. All processes of the group call this. Those named in `summed` are added up. Others
-    without slices are shard 0's.
+    elsewhere. All processes of the group call this. Tensors named in `summed` are added over the
+    processes. Other tensors without slices are taken from shard 0.
     """
     names = [name for name in own if name in plan.slices or name in summed]
     if not names:

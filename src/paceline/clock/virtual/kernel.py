@@ -133,7 +133,7 @@ class Joint(Generic[Item]):
         self._done = Event()
 
     def join(self, item: Item) -> Process[None]:
-        """Wait until `item` has been carried out together with those of the others."""
+        """Wait until `item` has been carried out together with the items of the other processes."""
         if not self._items:
             self._done = Event()
             self._kernel.start(self._close())
@@ -245,5 +245,7 @@ class Cores:
         return self._sharing is not None
 
     def busy(self, seconds: float) -> Moment | Event:
-        """Return the end of work, begun now, that takes a single process `seconds`."""
+        """Return the event at the end of work that begins now, and takes `seconds` if no other
+        process is busy.
+        """
         return self._sharing.begin(seconds) if self._sharing else self._kernel.after(seconds)

@@ -123,7 +123,9 @@ class VirtualData:
         worker.spend("communicate", begun, self._kernel.now)
 
     def _shuffle(self) -> float:
-        """Exchange the shares of all copies; return the seconds."""
+        """Shuffle every copy of the data among the workers that share it; return the seconds that
+        this takes.
+        """
         order = self.traffic.order
         assert isinstance(order, PartitionedOrder)
         before, self._period = self._period, self._periods[0]

@@ -77,7 +77,7 @@ class VirtualServers:
         return list(self._pushed.values()) or [self._workers[0].statistics.vector]
 
     def begin(self, worker: VirtualWorker) -> bool:
-        """Give the worker version 0; return True if it may take a step."""
+        """Give the worker the first weights (version 0); return True if it may take a step."""
         first = self._accounting.group_of(worker.index)[0]
         if worker.index == first:
             worker.versions = [0] * len(self.served)
@@ -114,12 +114,14 @@ class VirtualServers:
         self._answers[worker.index].vector[first:last].copy_(served.weights)
 
     def collect(self, worker: VirtualWorker) -> tuple[Buffer, bool]:
-        """Return the answer of all servers, and True if the worker may take another step."""
+        """Return the weights in the answers of all servers, and whether the worker may take another
+        step.
+        """
         self._release_message(worker)
         return self._answers.pop(worker.index), self._granted[worker.index]
 
     def _release_message(self, worker: VirtualWorker) -> None:
-        """Release the worker's message, which has been answered."""
+        """Release the buffer of the worker's message, which servers have answered."""
         if worker.gradient is not None and worker.message is worker.gradient.vector:
             worker.release_gradient(self._pool)
         worker.message = None

@@ -1,6 +1,8 @@
-"""Split workers on the virtual clock: what their processes send each other, and how long it takes.
+"""Split workers (whose networks are divided over several processes) on the virtual clock: what the
+processes of a worker send each other, and how long it takes.
 
-A worker's gradient is one of the whole network; only time and bytes are those of its processes.
+The gradient of a worker is computed on the whole network; only time and bytes are modelled for its
+processes.
 """
 
 from collections.abc import Sequence
@@ -24,8 +26,9 @@ class VirtualSplit:
     """The processes of all workers, each of which is split as `step` says.
 
     `of_processes`: profile in which each process counts as a worker. `profile`: for messages of the
-    first processes, which speak for their workers. `by_parts`: each process averages its own part
-    of the gradients; else the first one has all of them, and hands out weights after each step.
+    first processes, which speak for their workers. `by_parts`: True if each process averages its
+    own part of the gradients with other workers; False if the first process has all gradients, and
+    sends the weights to the other processes after each step.
     """
 
     def __init__(
@@ -56,7 +59,8 @@ class VirtualSplit:
     def compute(self, worker: VirtualWorker, alone: float) -> Process[None]:
         """Compute a step that takes one process `alone` seconds, and exchange its activations.
 
-        Each process computes an equal share. Exchanges are between layers, and come here as one.
+        Each process computes an equal share. In a real step activations are exchanged between
+        layers; here all exchanges of a step follow its compute.
         """
         begun, step = self._kernel.now, self._step
         num_busy = step.shards if self._cores.shared else 1
@@ -79,7 +83,8 @@ class VirtualSplit:
     def mean_seconds(self, num_bytes: int) -> float:
         """Model the seconds until all processes have the means of their own part of a gradient.
 
-        What is by images is averaged over all processes, then what is not over those alike.
+        Gradients of layers divided by images are averaged over all processes; then the other
+        gradients are averaged over the processes with the same slices.
         """
         shards, profile = self._step.shards, self._of_processes
         by_all, by_alike = self._parts(num_bytes)
@@ -103,7 +108,9 @@ class VirtualSplit:
         )
 
     def _parts(self, size: int) -> tuple[int, int]:
-        """Return what of the network's size is averaged over all, and in a process over alike."""
+        """Return how much of `size` is averaged over all processes, and how much each process
+        averages with those that have the same slices.
+        """
         step = self._step
         by_all = size * step.summed // step.num_weights
         return by_all, size * (step.sliced + step.repeated) // step.num_weights

@@ -136,7 +136,9 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
 
     @abstractmethod
     def _leave(self) -> list[Snapshot]:
-        """Take no more part in others' steps; return the snapshots that this worker evaluates."""
+        """Stop taking part in other workers' steps; return the snapshots that this worker
+        evaluates.
+        """
 
     def _share_files(self) -> None:
         """Give each worker's callbacks the paths of the checkpoints that the first worker wrote, so

@@ -116,7 +116,9 @@ class Server:
         return before["sent"] + wire.bytes_sent, before["received"] + wire.bytes_received
 
     def _keep(self) -> None:
-        """Write a checkpoint: all workers have stopped, and are answered."""
+        """Write a checkpoint at a moment at which all workers have stopped and no push lacks an
+        answer.
+        """
         assert self._checkpoints is not None
         self._stop_after = None
         sent, received = self._bytes
@@ -224,7 +226,9 @@ def serve(
 
 
 def _agreed(server: Server, spec: ServerSpec, servers: int) -> tuple[list[int], list[int]]:
-    """Return the living workers and the samples of all snapshots, as server 0 observed them."""
+    """Return the living workers and the sample numbers of all snapshots, as server 0 observed them,
+    so that all servers agree.
+    """
     if spec.server > 0:
         living, samples = receive_json(spec.run.num_workers)
         return living, samples

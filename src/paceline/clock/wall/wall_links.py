@@ -49,9 +49,9 @@ class MeanLink:
 
 
 class GroupLink:
-    """Link of a group's first worker to the `others`, by rank. `weights` [num_weights]: weights to
-    send to them, changed by the caller. `num_numbers`: options of the optimizer in each push; only
-    the first worker's reach the servers.
+    """Link of a group's first worker to the other workers of the group, whose ranks are `others`.
+    `weights` [num_weights]: weights to send to them, changed by the caller. `num_numbers`: options
+    of the optimizer in each push; only the first worker's reach the servers.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class GroupLink:
 
 
 class PushLink:
-    """Link of this worker to the servers, or to the first of its group. `granted`: the last answer
-    lets this worker take another step. `numbers()`: options of the optimizer for a push, unless
-    servers subtract it unchanged. `statistics`: of BatchNorm, sent with each push.
+    """Link of this worker to the servers, or to the first of its group. `granted`: True if the
+    servers' last answer allows this worker another step. `numbers()`: options of the optimizer for
+    a push, unless servers subtract it unchanged. `statistics`: of BatchNorm, sent with each push.
     """
 
     def __init__(

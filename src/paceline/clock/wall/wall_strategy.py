@@ -31,11 +31,12 @@ from paceline.timing.pace import Pace
 class AbstractWallStrategy(AbstractTrainingStrategy):
     """Strategy of one worker, or of one process of a split worker.
 
-    `counted`: workers that really take part. `num_batches`: most batches that this worker may draw.
-    `num_steps`: steps of this worker so far. `step_numbers`: run-wide numbers of its steps and of
-    the next one; empty if servers grant steps. `seconds_communicating`: time of communication,
-    including waiting. `averages`: pairwise means in order. `push`: link to servers, if there are
-    any.
+    `counted`: number of workers that really take part in the run. `num_batches`: largest number of
+    batches that this worker may draw. `num_steps`: steps of this worker so far. `step_numbers`:
+    run-wide numbers of its steps and of the next one; empty if the answers of servers decide
+    whether a step follows. `seconds_communicating`: time of communication, including waiting.
+    `averages`: this worker's pairwise means, in order. `push`: link to servers; None if there are
+    none.
     """
 
     counted: int = 0
@@ -61,9 +62,9 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
         pace: Pace | None = None,
         split: SplitWorker | None = None,
     ) -> None:
-        """Set the run, which must have an end, before training. `clock`: training clock for the
-        times of snapshots. `pace`: emulates the worker's accelerator. `split`: this process's part
-        of a split worker; None for a whole worker.
+        """Tell the strategy which run it trains; call it before training. `run.num_steps` must be
+        set. `clock`: training clock for the times of snapshots. `pace`: emulates the worker's
+        accelerator. `split`: this process's part of a split worker; None for a whole worker.
         """
         self.run, self.pace, self.split = run, pace, split
         self.num_batches = (run.num_steps or 0) // run.num_workers
@@ -111,7 +112,9 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
         return self.trained_module() if self.split is None else self.split.whole
 
     def wait_for_pace(self) -> None:
-        """Sleep until the emulated step has ended; the exchange of activations is added to it."""
+        """Sleep until the emulated step has ended, which lasts longer by the time in which
+        activations were exchanged.
+        """
         if self.pace is not None:
             self.pace.wait(self.split.take_seconds() if self.split else 0.0)
 
@@ -154,7 +157,7 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
             self._schedules_before = None
 
     def settle(self) -> None:
-        """Wait until what runs beside this worker's steps has ended."""
+        """Wait until the communication that runs beside this worker's steps has ended."""
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         return {

@@ -1,7 +1,8 @@
 """Reduction at one server: FireCaffe's comparison (Iandola et al. 2016, arXiv:1511.00175).
 
 Worker 0 is also the server, so p-1 gradients pass its link: (p-1) n bytes, or p n if the server is
-a separate process. Vectors are cut into pieces, so that sums leave while gradients arrive.
+a separate process. Vectors are cut into pieces, so that sums of some pieces leave while other
+pieces of the gradients arrive.
 """
 
 from paceline.exchange.abstract_collective import AbstractScheduledCollective, NodeMessages
