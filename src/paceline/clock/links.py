@@ -1,5 +1,5 @@
-"""How a scheme's rule (what a worker does in a step) is carried out on the wall or the virtual
-clock: the driver of the rule, and the links that send its messages.
+"""Driver of a scheme's rule (what a worker does in a step) on the wall or the virtual clock, and
+the links that send the rule's messages.
 """
 
 from abc import ABC, abstractmethod

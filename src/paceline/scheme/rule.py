@@ -23,7 +23,7 @@ from paceline.settings import Neutral, Whole
 
 @dataclass(frozen=True)
 class WorkerView:
-    """What a worker knows when its gradient is ready.
+    """Knowledge that a worker has when its gradient is ready.
 
     `weights` [num_weights]: weights that the worker holds. `gradient` [num_weights]: gradient of
     its batch at these weights. A rule that has sent one of them must not use it again. `index`: of

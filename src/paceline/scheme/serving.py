@@ -22,7 +22,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Release:
-    """What a server does after a push. `applied`: workers whose pushes it averages and applies as
+    """Actions of a server after a push. `applied`: workers whose pushes it averages and applies as
     one update of the weights; no update if empty. `answered`: workers to which it then sends the
     weights. `dropped`: workers whose pushes are not used.
     """
@@ -121,8 +121,8 @@ class Bounded(AbstractServing):
 
 
 class ThenAtOnce(AbstractServing):
-    """Until `switch_at` (a share) of the run's samples, the mean of all workers' pushes is one
-    update; afterwards each push is applied and answered at once.
+    """Pushes of all workers are averaged to one update until `switch_at` (a share) of the run's
+    samples; afterwards each push is applied and answered at once.
     """
 
     def __init__(self, num_workers: int, switch_at: float) -> None:

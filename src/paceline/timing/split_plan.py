@@ -90,8 +90,8 @@ class Operation:
 
 
 class Network(NamedTuple):
-    """`operations`: operations of a network, in order. `num_weights`: number of its weights.
-    `element_size`: bytes of one weight.
+    """Network to be divided. `operations`: its operations, in order. `num_weights`: number of its
+    weights. `element_size`: bytes of one weight.
     """
 
     operations: Sequence[Operation]
@@ -100,9 +100,9 @@ class Network(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """How one operation is divided. `way`: by images, channels or inputs, or whole. `wants`: how
-    the processes must hold its inputs. `gives`: how they then hold its result. `forward`,
-    `backward`: exchanges of activations, and of their gradients, that the operation needs.
+    """Division of one operation. `way`: by images, channels or inputs, or whole. `wants`: how the
+    processes must hold its inputs. `gives`: how they then hold its result. `forward`, `backward`:
+    exchanges of activations, and of their gradients, that the operation needs.
     """
 
     way: str

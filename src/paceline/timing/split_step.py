@@ -51,9 +51,10 @@ def with_first(num_bytes: int, shards: int) -> ShardMessages:
 
 
 class State(NamedTuple):
-    """How the processes hold an activation. `dimension`: dimension along which it is divided into
-    parts, one for each process; None if each process has the whole. `adds_up`: True if the
-    gradients of it that the processes compute must be added; False if each of these is complete.
+    """Division of an activation among the processes. `dimension`: dimension along which it is
+    divided into parts, one for each process; None if each process has the whole. `adds_up`: True if
+    the gradients of it that the processes compute must be added; False if each of these is
+    complete.
     """
 
     dimension: int | None
@@ -91,7 +92,7 @@ SUM_OF_TERMS = Move(adds=True)  # of a layer whose inputs are divided
 
 
 class Conversion(NamedTuple):
-    """`forward`: move of an activation. `backward`: move of its gradient."""
+    """Moves between two states. `forward`: move of an activation. `backward`: move of its gradient."""
 
     forward: Move
     backward: Move

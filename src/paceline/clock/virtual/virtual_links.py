@@ -19,9 +19,9 @@ from paceline.timing.workload import Bucket, share_of_step
 
 
 class Brought(NamedTuple):
-    """When a worker brought its value to a mean, and how long it had computed before [virtual
-    seconds]. `overlapped`: True if the value is the step's gradient, brought at the end of its
-    backward, so that its first buckets can be reduced during backward.
+    """Time at which a worker brought its value to a mean, and for how long it had computed before
+    [virtual seconds]. `overlapped`: True if the value is the step's gradient, brought at the end of
+    its backward, so that its first buckets can be reduced during backward.
     """
 
     brought_at: float
