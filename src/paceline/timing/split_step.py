@@ -92,7 +92,7 @@ SUM_OF_TERMS = Move(adds=True)  # of a layer whose inputs are divided
 
 
 class Conversion(NamedTuple):
-    """Moves between two states. `forward`: move of an activation. `backward`: move of its gradient."""
+    """Moves between states. `forward`: of an activation. `backward`: of its gradient."""
 
     forward: Move
     backward: Move

@@ -1,4 +1,4 @@
-"""Plan of how a real network is divided over processes of a worker; planning starts no process."""
+"""Plan of how a real network is divided over processes of a worker; it starts no process."""
 # pyright: basic
 
 from collections.abc import Mapping, Sequence
