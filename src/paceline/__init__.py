@@ -1,1 +1,1 @@
-"""Accuracy, throughput and time-to-accuracy of SGD that is spread over workers."""
+"""Measures accuracy, throughput and time-to-accuracy of SGD on several workers."""

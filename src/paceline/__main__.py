@@ -1,4 +1,4 @@
-"""Command line as `python -m paceline`."""
+"""Runs the command line when it is started as `python -m paceline`."""
 
 from paceline.cli import main
 

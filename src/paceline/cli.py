@@ -1,4 +1,4 @@
-"""Command line: finds the command and the repository, and turns errors into exit codes."""
+"""Command line: finds the command and the project's folder, and turns errors into exit codes."""
 
 import argparse
 import atexit
@@ -39,8 +39,10 @@ _WIDTH = 11  # of the column of names in the help
 
 
 def main() -> None:
-    """Run a command and exit: 0; 1 a recorded point failed, or a study breaks a rule of comparison;
-    2 a wrong setting; 130 interrupted.
+    """Run the command in `sys.argv`, and exit with a code.
+
+    The code is 0 for success; 1 if a point (one run of a study) failed or a study breaks a rule of
+    comparison; 2 for a wrong setting; 130 if the user interrupted the command.
     """
     try:
         sys.exit(_run(sys.argv[1:]))
@@ -65,7 +67,7 @@ def find_root(start: Path) -> Path:
 
 
 def command(name: str) -> Command:
-    """Return the command that its file declares."""
+    """Return the command that the file `command/<name>_command.py` declares."""
     return importlib.import_module(f"paceline.command.{name}_command").COMMAND
 
 
@@ -81,9 +83,11 @@ def _run(arguments: list[str]) -> int:
 
 
 def _is_follower() -> bool:
-    """Return True if another of several processes runs the command, when it has ended.
+    """Return True, after the command has ended, if another process of torchrun's ran it.
 
-    Raises SettingError if each of them would run it.
+    torchrun starts several processes; the one of rank 0 runs the command, and for that process
+    this function returns False at once. Raises SettingError if srun started several processes,
+    since each of these would run the command.
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
         from paceline.cluster import torchrun
@@ -101,7 +105,10 @@ def _is_follower() -> bool:
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:
-    """Parse a command line; `overrides` are its settings, before or after options."""
+    """Parse a command line; `overrides` of the result has the settings, such as `seed=0,1`.
+
+    Settings may stand before or after options.
+    """
     if arguments and arguments[0] in RENAMED:
         message = f"{arguments[0]} is no command any more: {RENAMED[arguments[0]]} does it"
         raise SettingError("command", message)

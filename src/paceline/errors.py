@@ -1,4 +1,4 @@
-"""Error that a user's setting causes."""
+"""Defines the error that a wrong setting of the user's raises, and helps to word messages."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -7,7 +7,7 @@ from difflib import get_close_matches
 class SettingError(Exception):
     """Error of an invalid setting. The command line prints it on one line and exits with 2.
 
-    `setting`: its name on the command line, for example `data.root`.
+    `setting`: name of the setting on the command line, for example `data.root`.
     """
 
     def __init__(self, setting: str, message: str) -> None:

@@ -1,7 +1,7 @@
 """Random numbers as a function of a counter, not of a generator's state.
 
-The order of data and its augmentation are therefore the same on any number of workers, and under
-any version of torch or numpy. The hash is splitmix64 (Steele, Lea, Flood 2014).
+The order of samples and their augmentation are therefore the same on any number of workers, and
+under any version of torch or numpy. The hash is splitmix64 (Steele, Lea, Flood 2014).
 """
 
 import hashlib
@@ -34,7 +34,7 @@ def uniform(counter: int, *key: int | str) -> float:
 
 
 def normal(counter: int, *key: int | str) -> float:
-    """Return a number of the standard normal distribution likewise."""
+    """Return a standard normal number for a counter (>= 0) of the stream that `key` names."""
     return NormalDist().inv_cdf(uniform(counter, *key))
 
 

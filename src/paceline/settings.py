@@ -7,7 +7,8 @@
 `LocalSGD(period=0)` raises SettingError("scheme.period", ...), both in a user's own code and when
 Hydra builds it from a file of conf/.
 
-A point's key is the digest of its settings. A field says in its annotation when it is left out:
+The key of a point (one run of a study) is the digest of its settings. The annotation of a field
+says when the field is left out of the digest (UNKEYED: always; Neutral: if it has this value):
 
     checkpoint_seconds: Annotated[Positive | None, UNKEYED]
     poly_power: Annotated[Positive, Neutral(0.5)]
@@ -40,13 +41,17 @@ Bandwidth = Annotated[
 
 
 class Unkeyed(NamedTuple):
-    """Mark of a setting that does not change what a point computes: it is not part of the key."""
+    """Mark of a setting that does not change what a run computes.
+
+    Such a setting is not part of the key.
+    """
 
 
 class Neutral(NamedTuple):
-    """Value of a setting that changes nothing: with it, the setting is not part of the key.
+    """Value with which a setting has no effect and is not part of the key.
 
-    A setting that is added to the project declares one, so that the keys of earlier records stay.
+    A setting that is added to the project declares a Neutral value, so that the keys of earlier
+    records stay valid.
     """
 
     value: Any
@@ -81,9 +86,10 @@ def settings(group: str) -> Callable[[type[T]], type[T]]:
 
 
 def setting_error(error: ValidationError, group: str, names: Sequence[str]) -> SettingError:
-    """Make a SettingError of the first of pydantic's errors.
+    """Return a SettingError that reports the first of pydantic's errors.
 
-    `group`: first part of the setting's name, or "". `names`: names of the arguments in order.
+    `group`: first part of the setting's name, or "" if it has none. `names`: names of the
+    constructor's arguments in order, since pydantic reports a positional argument by its place.
     """
     first = error.errors(include_url=False)[0]
     place, *inner = first["loc"]

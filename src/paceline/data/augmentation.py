@@ -1,7 +1,7 @@
-"""Augments a whole batch as a function of the seed and the stream positions only.
+"""Augments whole batches, with random numbers that depend only on the seed and on positions.
 
-Hence K workers with batches of B/K train on exactly the images that one worker with batches of B
-trains on.
+The position of a sample is its place among all samples that the run draws. Hence K workers with
+B/K images per batch train on exactly the images that one worker with B images per batch trains on.
 """
 
 from abc import ABC, abstractmethod
@@ -23,14 +23,15 @@ class AbstractAugmentation(ABC):
     def __call__(self, images: Tensor, positions: Tensor, seed: int) -> Tensor:
         """Transform `images`, uint8 [B, C, H, W], to images of the same shape and type.
 
-        `positions`, int64 [B], are the positions of the samples in the stream.
+        `positions`, int64 [B]: place of each sample among all samples that the run draws.
         """
 
 
 class CropAndFlip(AbstractAugmentation):
-    """Cuts a random window out of the image padded with black, and mirrors half of the images.
+    """Pads each image with black, and cuts a random window of the image's size out of the result.
 
-    `padding`: pixels on each side. Raises SettingError("data.augmentation.padding") if negative.
+    `padding`: black pixels on each side. `flip`: mirror each image with probability 1/2. Raises
+    SettingError("data.augmentation.padding") for a negative padding.
     """
 
     def __init__(self, padding: int, flip: bool) -> None:

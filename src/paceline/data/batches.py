@@ -1,4 +1,4 @@
-"""Makes batches by indexing: one gather of bytes, then arithmetic on the batch as a whole."""
+"""Makes a batch by one indexing operation on all its images, then arithmetic on the whole batch."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,13 +17,16 @@ Batch = tuple[Tensor, Tensor]
 
 
 class Samples(Protocol):
-    """Images, uint8 [B, C, H, W], and labels, int64 [B], by their numbers in the training set."""
+    """Training samples that can be taken by their numbers in the training set.
+
+    `take` returns images, uint8 [B, C, H, W], and labels, int64 [B].
+    """
 
     def take(self, samples: Tensor) -> Sequence[Tensor]: ...
 
 
 class DecodedImages:
-    """Images in files that are decoded each time an image is needed."""
+    """Training images in files; a file is decoded each time its image is needed."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
@@ -42,8 +45,8 @@ def image_rows(images: ImageSet) -> RowFormat:
 class Normalisation:
     """Maps pixels x, uint8 [B, C, H, W], to (x / 255 - mean) / std per channel, in `dtype`.
 
-    Each of its two operations is exactly rounded, so that an image's result does not depend on the
-    other images of its batch.
+    It subtracts, then multiplies. Both operations are exactly rounded, so that the result for an
+    image does not depend on the other images of its batch.
     """
 
     def __init__(self, mean: Sequence[float], std: Sequence[float], dtype: torch.dtype) -> None:
@@ -55,7 +58,7 @@ class Normalisation:
 
 
 class AbstractBatches(ABC):
-    """A known number of batches of one worker."""
+    """Base class of the batches of one worker, whose number is known."""
 
     def __init__(self, num_batches: int) -> None:
         self._num_batches = num_batches
@@ -72,11 +75,11 @@ class AbstractBatches(ABC):
 
 
 class WorkerBatches(AbstractBatches):
-    """Batches of one worker, in the order of data.
+    """Batches of one worker, with the samples that `order` gives to this worker.
 
-    They are indexed by their number, so that a virtual clock can draw any of them. A batch is a
-    pair of normalised images, `dtype` [B, C, H, W], and labels, int64 [B]. Indexing raises
-    IndexError from `num_batches` on.
+    Batches can be indexed by their number, so that a virtual clock can draw any batch at any time.
+    A batch is a pair of normalised images, `dtype` [B, C, H, W], and labels, int64 [B]. Indexing
+    with `num_batches` or more raises IndexError.
     """
 
     def __init__(
@@ -121,10 +124,10 @@ def evaluation_batches(
     dtype: torch.dtype,
     chosen: Tensor | None = None,
 ) -> Iterator[Batch]:
-    """Yield every image once, in the order of the set; the last batch may be smaller.
+    """Yield batches that contain every image once, in the order of `images`.
 
-    `chosen`: int64, the images to yield instead of all. A batch is a pair of normalised images,
-    `dtype` [B, C, H, W], and labels, int64 [B].
+    The last batch may be smaller. `chosen`: indices of the images to use, int64; None for all. A
+    batch is a pair of normalised images, `dtype` [B, C, H, W], and labels, int64 [B].
     """
     normalise = Normalisation(mean, std, dtype)
     batches: Iterable[Batch]

@@ -1,4 +1,4 @@
-"""Reads CIFAR-10 and CIFAR-100 (Krizhevsky 2009) through torchvision, which verifies them."""
+"""Reads CIFAR-10 and CIFAR-100 (Krizhevsky 2009) by torchvision, and verifies their checksums."""
 
 import warnings
 from pathlib import Path
@@ -15,10 +15,11 @@ _NUM_CLASSES = (10, 100)
 
 
 class Cifar(AbstractPreparedImageData):
-    """CIFAR-10 or CIFAR-100, by `num_classes`.
+    """CIFAR-10 or CIFAR-100: `num_classes` says which.
 
-    The files, unpacked or as an archive, are searched in `root` and else downloaded into it. Raises
-    SettingError("data.num_classes") for another number of classes.
+    The files, unpacked or as an archive, are searched in `root`. If they are not there, they are
+    downloaded into `root`. Raises SettingError("data.num_classes") unless the number of classes is
+    10 or 100.
     """
 
     root: Annotated[Path, UNKEYED]

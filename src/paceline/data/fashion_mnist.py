@@ -16,7 +16,7 @@ from paceline.data.source import Part, Source, whole
 from paceline.errors import SettingError
 from paceline.settings import UNKEYED
 
-# Sums of the unpacked files, since Debian's differ from the original .gz in the gzip header only.
+# md5 of the unpacked files, since Debian's .gz files differ from the original in the gzip header.
 CONTENT_MD5S = {
     "train-images-idx3-ubyte.gz": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
     "train-labels-idx1-ubyte.gz": "9018921c3c673c538a1fc5bad174d6f9",
@@ -30,7 +30,8 @@ _TORCHVISION_FOLDER = "FashionMNIST/raw"
 class FashionMnist(AbstractPreparedImageData):
     """Fashion-MNIST from its four original files.
 
-    They are searched in `root`, then in Debian's package, and else downloaded into `root`.
+    The files are searched in `root`, then in the folder of Debian's package. If neither has them,
+    they are downloaded into `root`.
     """
 
     root: Annotated[Path, UNKEYED]
@@ -77,7 +78,7 @@ def find_files(root: Path) -> Path | None:
 def read_part(folder: Path, part: str) -> Part:
     """Read `part`, "train" or "t10k", from the files in `folder`.
 
-    Raises SettingError("data.root") if a checksum differs from the original's.
+    Raises SettingError("data.root") if a file's checksum differs from that of the original file.
     """
     images = _read_idx(folder / f"{part}-images-idx3-ubyte.gz")
     return whole(images[:, None], _read_idx(folder / f"{part}-labels-idx1-ubyte.gz"))
@@ -86,7 +87,8 @@ def read_part(folder: Path, part: str) -> Part:
 def _read_idx(path: Path) -> np.ndarray:
     """Read a file in idx format as a uint8 array.
 
-    Its header has two zero bytes, the type, the number of dimensions, and their sizes, big-endian.
+    The header has two zero bytes, a byte for the type of the elements, a byte for the number of
+    dimensions, and the size of each dimension as a big-endian int32.
     """
     content = _verified_content(path)
     num_sizes = content[3]

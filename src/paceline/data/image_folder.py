@@ -17,15 +17,18 @@ _MODES = {1: "L", 3: "RGB"}  # Pillow's names, by channels
 class ImageFolder(AbstractPreparedImageData):
     """Data set of the files `root/train/<class>/*` and `root/test/<class>/*`.
 
-    Images are resized and centre-cropped to `image_shape`. The validation set is
-    `root/val/<class>/*` if that folder exists (`num_validation` is not used then), and else split
-    from the training set.
+    Images are resized and centre-cropped to `image_shape`. The validation set consists of the files
+    `root/val/<class>/*` if the folder `root/val` exists; `num_validation` is then not used.
+    Otherwise `num_validation` images are taken out of the training set for validation.
     """
 
     name = "image_folder"
 
     def fingerprint(self) -> list[Any]:
-        """Return the names, sizes and times of all files; takes about 0.4 s per 100,000 files."""
+        """Return the names, sizes and modification times of all files, and the image shape.
+
+        This takes about 0.4 s per 100,000 files.
+        """
         folders = [self._folder("train"), self._folder("test"), self.root / "val"]
         return [self.image_shape, [_listing(folder) for folder in folders]]
 

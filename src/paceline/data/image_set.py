@@ -1,4 +1,4 @@
-"""Defines images in memory, their three splits, and the interface of every data set."""
+"""Defines decoded images with labels, the three splits of a data set, and every data set's base."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ from paceline.errors import SettingError
 class ImageSet:
     """Images, uint8 [N, C, H, W], and labels, int64 [N].
 
-    They may be memory-mapped, so they must not be written to. `mapped_again()` maps them anew; it
-    is None for images in memory.
+    Images and labels must not be written to, since they may be mapped from files. `mapped_again()`
+    returns the same set in a new mapping of its files; it is None if the set is not mapped.
     """
 
     images: Tensor
@@ -32,20 +32,24 @@ class ImageSet:
         return len(self.labels)
 
     def take(self, samples: Tensor) -> tuple[Tensor, Tensor]:
-        """Return some images and their labels; `samples`: int64 [B]."""
+        """Return the images and the labels with the indices `samples`, int64 [B]."""
         # 5 times faster than images[samples]
         return self.images.index_select(0, samples), self.labels.index_select(0, samples)
 
     def opened_again(self) -> "ImageSet":
-        """Return the same images in a mapping that holds none of the pages that were read."""
+        """Return the same set in a new mapping, in which no page has been read yet.
+
+        A set that is not mapped is returned unchanged.
+        """
         return self.mapped_again() if self.mapped_again else self
 
 
 @dataclass(frozen=True)
 class Splits:
-    """Three sets of images, with the statistics of the training images.
+    """Training, validation and test images.
 
-    `mean` and `std` have one value per channel, on the scale 0 to 1.
+    `mean` and `std` are those of the training images' pixels, one value per channel, where pixel
+    values are scaled from 0..255 to 0..1.
     """
 
     train: ImageSet
@@ -56,12 +60,16 @@ class Splits:
 
 
 class AbstractImageData(ABC):
-    """Base class of all data sets, built from the settings of `data`.
+    """Base class of all data sets, built from the settings `data.*`.
 
-    Raises SettingError("data.image_shape") for a shape other than [C, H, W]. `prepare` and `load`
-    raise SettingErrors with a message on one line. A data set that verifies its files or makes its
-    images declares `root` as UNKEYED: two values of it cannot give different images. `is_mapped`:
-    True if `load` maps files, False if each process has all images.
+    `is_mapped`: True if `load` maps files into memory, so that processes share them; False if each
+    process has a copy of all images. A data set that verifies its files' checksums, or that makes
+    its images itself, declares `root` as UNKEYED (not part of a run's key), since its images are
+    the same for any `root`.
+
+    Raises SettingError("data.image_shape") for a shape other than [C, H, W], and SettingErrors for
+    a wrong `split_seed` or `augmentation`. `prepare` and `load` raise SettingErrors whose messages
+    have one line.
     """
 
     is_mapped: ClassVar[bool] = False
@@ -94,27 +102,27 @@ class AbstractImageData(ABC):
     def prepare(self) -> None:
         """Find or download the data set and verify it, so that `load` becomes cheap.
 
-        The call is idempotent and safe for several processes at once; it prints its progress to
-        stderr.
+        The method may be called repeatedly, and by several processes at once. It prints its
+        progress to stderr.
         """
 
     @abstractmethod
     def load(self) -> Splits:
-        """Return all images; prepare the data set first if that has not been done.
+        """Return all images; call `prepare` first if that has not been done.
 
-        A prepared data set takes a few 100 ms at most.
+        Loading a prepared data set takes a few 100 ms at most.
         """
 
     def encoded(self) -> Part:
-        """Return the training images in their files, which are decoded when indexed.
+        """Return the training images as files; indexing decodes the files of the chosen images.
 
-        Raises SettingError("data.store") for a data set that has none.
+        Raises SettingError("data.store") for a data set that has no files to decode.
         """
         message = f"decoded_each_time, but {type(self).__name__} has no files to decode"
         raise SettingError("data.store", message)
 
     def check_store(self, store: Store | None) -> None:
-        """Raise SettingError("data.store") for a store that this data set does not have."""
+        """Raise SettingError("data.store") if this data set cannot be read from `store`."""
         if store == "mapped" and not self.is_mapped:
             message = f"mapped, but {type(self).__name__} has no prepared file: null or memory"
             raise SettingError("data.store", message)
@@ -122,10 +130,11 @@ class AbstractImageData(ABC):
             self.encoded()
 
     def check(self, num_classes: int, image_shape: Sequence[int], origin: object) -> None:
-        """Compare the content of a source with the settings. `origin` names it in messages.
+        """Check that a source's number of classes and image shape are those of the settings.
 
-        Raises SettingError("data.num_classes") or SettingError("data.image_shape") if they differ,
-        and SettingError("data.root") for a source with a single class.
+        `origin` names the source in messages. Raises SettingError("data.num_classes") or
+        SettingError("data.image_shape") if one differs, and SettingError("data.root") for a source
+        with a single class.
         """
         if num_classes < 2:
             raise SettingError("data.root", f"{origin} has one class only: nothing to learn")
@@ -138,9 +147,9 @@ class AbstractImageData(ABC):
 
 
 def splits_in_memory(data: AbstractImageData, source: Source, origin: str) -> Splits:
-    """Check `source` against the settings of `data`, split it and copy it into this process.
+    """Check `source` against the settings of `data`; return its splits in this process's memory.
 
-    `origin` names the source in messages. Raises SettingError as `data.check` does.
+    `origin` names the source in messages. Raises the SettingErrors of `data.check`.
     """
     data.check(source.num_classes, source.image_shape, origin)
     statistics = ChannelStatistics(source.image_shape[0])

@@ -1,4 +1,4 @@
-"""Order of a run's data: which samples are in the n-th batch of each worker."""
+"""Order of data: which samples of the training set are in the n-th batch of each worker."""
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict
@@ -18,10 +18,10 @@ _KEPT_PERMUTATIONS = 8  # workers far apart on a virtual clock read different ep
 
 
 class SampleStream:
-    """Concatenation of seeded permutations of the training set, one per epoch.
+    """Endless sequence of samples: seeded permutations of the training set, one after the other.
 
-    A batch may span the end of one permutation and the start of the next. The stream is a function
-    of (num_samples, seed) only, so that all processes agree on it.
+    Each permutation is one epoch. A batch may span the end of one permutation and the start of the
+    next. The stream depends on (num_samples, seed) only, so that all processes have the same one.
     """
 
     def __init__(self, num_samples: int, seed: int) -> None:
@@ -32,7 +32,10 @@ class SampleStream:
         self._permutations = Recent(_KEPT_PERMUTATIONS)
 
     def indices(self, first: int, count: int) -> Tensor:
-        """Return the data set's indices at positions first to first + count - 1: int64 [count]."""
+        """Return the samples at positions first to first + count - 1 of the stream: int64 [count].
+
+        A sample is given by its index in the training set.
+        """
         return part_of_passes(self.permutation, self.num_samples, first, count)
 
     def permutation(self, epoch: int) -> Tensor:
@@ -46,9 +49,9 @@ class SampleStream:
 def part_of_passes(
     one_pass: Callable[[int], Tensor], length: int, first: int, count: int
 ) -> Tensor:
-    """Return the values at positions first to first + count - 1 of passes that follow each other.
+    """Return the values at positions first to first + count - 1 of passes one after the other.
 
-    `one_pass(number)`: values of a pass, [length].
+    `one_pass(number)` returns the values of pass `number` = 0, 1, ..., [length].
     """
     number, offset = divmod(first, length)
     pieces = [one_pass(number)[offset : offset + count]]
@@ -59,9 +62,9 @@ def part_of_passes(
 
 
 class Recent:
-    """Memory of the `limit` values that were asked for last, by key.
+    """Cache of the `limit` values that were asked for most recently, by key.
 
-    A copy in another process begins empty.
+    When a cache is sent to another process, that process gets an empty one.
     """
 
     def __init__(self, limit: int) -> None:
@@ -72,7 +75,7 @@ class Recent:
         return Recent, (self._limit,)
 
     def get(self, key: Hashable, compute: Callable[[], Any]) -> Any:
-        """Return the value of `key`, computed if it is not kept."""
+        """Return the value of `key`; if it is not in the cache, call `compute` for it."""
         if key not in self._kept:
             self._kept[key] = compute()
             if len(self._kept) > self._limit:
@@ -81,13 +84,14 @@ class Recent:
         return self._kept[key]
 
 
-Shares = list[np.ndarray]  # samples of each worker that holds a part of a copy, int64
+# Samples, int64, of each worker in a group of workers that together hold one copy of the set
+Shares = list[np.ndarray]
 
 
 class AbstractOrder(ABC):
-    """Order of data, on which all processes agree.
+    """Base class of the orders of data; an order is the same in all processes.
 
-    `stream`: source of the order. `batch_size`: samples of one worker and step.
+    `stream`: source of the order. `batch_size`: number of samples of one worker in one step.
     """
 
     def __init__(self, stream: SampleStream, num_workers: int, batch_size: int) -> None:
@@ -103,7 +107,7 @@ class AbstractOrder(ABC):
 
     @property
     def smallest_share(self) -> int:
-        """Number of samples from which a worker draws in an epoch, at least."""
+        """Smallest number of samples that any worker draws from in an epoch."""
         return self.num_samples // self.num_workers
 
     @abstractmethod
@@ -111,11 +115,14 @@ class AbstractOrder(ABC):
         """Return the samples of a worker's n-th batch: int64 [batch_size]."""
 
     def period(self, n: int) -> int:
-        """Return the number of shuffles before the n-th batches."""
+        """Return how often workers have exchanged samples before their n-th batches."""
         return 0
 
     def times_drawn(self, batches: Iterable[tuple[int, int]]) -> np.ndarray:
-        """Count each sample in `batches`, pairs (worker, n): int32 [num_samples]."""
+        """Return how often each sample is in `batches`: int32 [num_samples].
+
+        `batches`: pairs (worker, n), each of which stands for the worker's n-th batch.
+        """
         counts = np.zeros(self.num_samples, dtype=np.int32)
         for worker, n in batches:
             np.add.at(counts, self.indices(worker, n).numpy(), 1)
@@ -123,24 +130,35 @@ class AbstractOrder(ABC):
 
 
 class StreamOrder(AbstractOrder):
-    """Order of a replicated set: batch n of worker k is batch n * num_workers + k of the stream."""
+    """Order for a replicated set, of which every worker can read all samples.
+
+    Batch n of worker k is batch n * num_workers + k of the stream.
+    """
 
     def indices(self, worker: int, n: int) -> Tensor:
         return self.stream.indices(self.first_position(worker, n), self.batch_size)
 
 
 class PartitionedOrder(AbstractOrder):
-    """Order of a partitioned set, of which each of `copies` groups of workers holds a copy.
+    """Order for a partitioned set: workers hold shares of it, and draw from their shares only.
 
-    Period e, of `shuffle_every` epochs of the run, begins with the first round of batches that
-    comes after the samples of e such periods. A worker's share in it is what the stream would deal
-    to its batches in one permutation; where that is not a whole number of rounds, the rest is dealt
-    as evenly as possible. With `labels` [num_samples] the shares of period 0 are sorted by label
-    instead. A worker draws its share in the order of the stream first, then in seeded permutations
-    until the period ends; a batch may span two passes.
+    Each of `copies` groups of workers holds one copy of the set. In a round, each worker of a group
+    draws one batch.
 
-    If an epoch is a whole number of rounds, one copy that is shuffled every epoch has the order of
-    a replicated set. Otherwise a period draws up to a batch more or less than each share has.
+    A period lasts `shuffle_every` epochs of the run; at its start the workers of a group exchange
+    samples. Period e begins with the first round for which the run has drawn the samples of e
+    periods. To make the shares of a period, one permutation of the stream is dealt to the workers
+    of a group, a batch to each in turn. Samples that do not fill a last round are dealt as evenly
+    as possible. With `labels` [num_samples], the shares of period 0 are instead consecutive parts
+    of the set sorted by label.
+
+    In a period a worker passes over its share first in the order in which it was dealt, then in
+    seeded permutations. Shares sorted by label are permuted in the first pass as well. A batch may
+    span two passes.
+
+    If an epoch is a whole number of rounds, the order of one copy that is shuffled every epoch is
+    that of a replicated set. Otherwise a worker draws in a period up to a batch more or less than
+    its share has.
     """
 
     def __init__(
@@ -190,7 +208,7 @@ class PartitionedOrder(AbstractOrder):
         return self.shares(worker // self.members, period)[worker % self.members]
 
     def shares(self, copy: int, period: int) -> Shares:
-        """Return the shares of all workers that hold a copy."""
+        """Return the shares, in a period, of the workers that hold copy number `copy`."""
         return self._shares.get((copy, period), lambda: self._dealt(copy, period))
 
     def _dealt(self, copy: int, period: int) -> Shares:
@@ -226,7 +244,7 @@ def order_of(
     batch_size: int,
     labels: Callable[[], np.ndarray],
 ) -> AbstractOrder:
-    """Return the order of data of a run; `labels()`: those of all samples [num_samples]."""
+    """Return the order of data for a run; `labels()` returns the label of each training sample."""
     if not placement.partitioned:
         return StreamOrder(stream, num_workers, batch_size)
     return PartitionedOrder(
@@ -240,9 +258,10 @@ def order_of(
 
 
 def check_sampler(loader: Any) -> None:
-    """Raise SettingError("data") for a sampler that chooses samples, or how often one is drawn.
+    """Raise SettingError("data") for a DataLoader whose sampler would not be obeyed.
 
-    All samples in any order, once each, are what the order of data gives anyway.
+    Paceline replaces the sampler by its own order of data. That is right for a sampler that draws
+    all samples once each, in any order, and wrong for any other sampler.
     """
     sampler, every = loader.sampler, len(loader.dataset)
     if type(sampler) is SequentialSampler:

@@ -1,4 +1,4 @@
-"""Settings `data.*` of a run: where its samples are held, and how they come to the workers."""
+"""Settings `data.*` of a run: where training samples are held, and how workers get them."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -13,14 +13,15 @@ Store = Literal["memory", "mapped", "decoded_each_time"]
 class Placement:
     """Placement of the training set on workers (Kumar 2017, arXiv:1711.00705).
 
-    `placement`: every worker reaches the whole set, or holds a share of it in its memory.
-    `partition`: what is in the first shares. `shuffle_every`: epochs after which the workers that
-    hold a copy exchange samples all-to-all; None for never. `copies`: groups of workers that hold a
-    whole copy each. `feed`: each worker draws its own batches, or the first one of a node draws
-    those of all its workers and scatters them. `store`: what samples are read from; None as the
-    data set comes, or from memory where it is partitioned.
+    `placement`: "replicated" if every worker can read the whole set, "partitioned" if each worker
+    holds a share of it in its memory. `partition`: whether the first shares are drawn at random or
+    sorted by class. `shuffle_every`: number of epochs after which workers exchange samples
+    all-to-all; None for never. `copies`: number of groups of workers; the shares of a group make up
+    the whole set. `feed`: "own" if each worker draws its own batches, "first_of_node" if the first
+    worker of a node draws the batches of all workers of the node and scatters them. `store`: what
+    samples are read from; None for the data set's own way, or for memory if it is partitioned.
 
-    Raises SettingError for what a replicated or a partitioned set cannot have.
+    Raises SettingError for settings that do not go with the `placement`.
     """
 
     placement: Annotated[Literal["replicated", "partitioned"], Neutral("replicated")]
@@ -50,13 +51,13 @@ class Placement:
 
     @property
     def meeting(self) -> str | None:
-        """Name of the setting for which all workers must meet; None if they need not."""
+        """Name of the setting that makes workers wait for each other, to exchange data, or None."""
         if self.shuffle_every is not None:
             return "data.shuffle_every"
         return "data.feed" if self.feed == "first_of_node" else None
 
     def check_workers(self, num_workers: int) -> None:
-        """Raise SettingError("data.copies") if copies cannot have equally many workers."""
+        """Raise SettingError("data.copies") if `copies` groups of equal size are impossible."""
         if num_workers % self.copies:
             message = f"{self.copies} does not divide workers={num_workers}"
             raise SettingError("data.copies", message)
@@ -64,9 +65,11 @@ class Placement:
 
 @dataclass
 class DataMoved:
-    """Data that moved by one process, or by all workers on the virtual clock.
+    """Counts of training data that one process sent, or on a virtual clock all workers together.
 
-    `shuffle_bytes`, `feed_bytes`: sent. `shuffle_seconds`: of the worker that took longest.
+    `shuffle_bytes`: bytes sent in shuffles (exchanges of samples between workers).
+    `shuffle_seconds`: time in shuffles; on a virtual clock, of the worker that took longest.
+    `feed_bytes`: bytes of batches that the first worker of a node sent to the node's other workers.
     """
 
     shuffle_bytes: int = 0

@@ -1,4 +1,4 @@
-"""Decodes a data set once, to uncompressed files that all workers of a machine share."""
+"""Decodes a data set once into uncompressed files, which all workers of a machine share."""
 
 import contextlib
 import hashlib
@@ -26,12 +26,12 @@ _DESCRIPTION = "description.json"
 
 
 class AbstractPreparedImageData(AbstractImageData):
-    """Base class that decodes its source once and maps the decoded files into memory.
+    """Base class of data sets that are decoded once, into files that are mapped into memory.
 
-    The files are in `<root>/prepared/<name>-<digest>/`, a folder that is complete as soon as it
-    exists. The digest covers the content of the source and the split, so that a changed setting or
-    source gets a folder of its own. Workers share the mapped pages: a second worker costs no
-    memory.
+    The decoded files are in `<root>/prepared/<name>-<digest>/`. This folder gets its name when it
+    is complete. The digest is of the source's content and the settings of the split, so that a
+    changed source or setting gets a folder of its own. Workers share the mapped pages: further
+    workers need no more memory.
     """
 
     name: str
@@ -39,9 +39,9 @@ class AbstractPreparedImageData(AbstractImageData):
 
     @abstractmethod
     def fingerprint(self) -> object:
-        """Return a value that JSON can hold and that changes with the content of the source.
+        """Return a value that changes with the content of the source, and that JSON can hold.
 
-        It must be cheap: every process computes it.
+        The method must be fast, since every process calls it.
         """
 
     @abstractmethod
@@ -61,7 +61,7 @@ class AbstractPreparedImageData(AbstractImageData):
         return Splits(**sets, mean=tuple(description["mean"]), std=tuple(description["std"]))
 
     def _prepared(self) -> tuple[Path, dict[str, Any]]:
-        """Return the folder and its description, made if there is none."""
+        """Return the folder of decoded files and its description; make the folder if necessary."""
         content = [_FORMAT, self.fingerprint(), self.num_validation, self.split_seed]
         digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
         folder = self.root / "prepared" / f"{self.name}-{digest}"
@@ -121,7 +121,7 @@ def _write_files(folder: Path, source: Source, parts: dict[str, Part], progress:
 
 @contextlib.contextmanager
 def _undamaged(folder: Path) -> Generator[None]:
-    """Name the folder in a SettingError if what is read inside is damaged."""
+    """Turn errors of the code inside, which reads files of `folder`, into a SettingError."""
     try:
         yield
     except (OSError, ValueError, EOFError) as error:
@@ -132,8 +132,8 @@ def _undamaged(folder: Path) -> Generator[None]:
 def _map_split(folder: Path, name: str) -> ImageSet:
     """Map the images and labels of one split.
 
-    The mapping is copy-on-write, because torch refuses read-only arrays; workers share its pages as
-    long as none writes to them.
+    The mapping is copy-on-write, because torch warns of read-only arrays. Workers share its pages
+    as long as no worker writes to them.
     """
     images, labels = (
         torch.from_numpy(np.load(folder / f"{name}_{kind}.npy", mmap_mode="c"))
@@ -146,10 +146,10 @@ _SILENCE_SECONDS = 10  # without a byte from the server; torchvision would wait 
 
 
 def download(fetch: Callable[[Path], object], folder: str, root: Path, looked_for: str) -> None:
-    """Call `fetch(temporary)`, which must create `temporary/folder`, and move that into `root`.
+    """Call `fetch(temporary)`, which must create `temporary/folder`; move this folder to `root`.
 
-    Raises SettingError("data.root") if `fetch` fails; its message begins with `looked_for`, which
-    says what files are missing, and ends with the cause.
+    Raises SettingError("data.root") if `fetch` fails. The message begins with `looked_for`, a text
+    that says what files are missing, and ends with the cause.
     """
     timeout = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_SILENCE_SECONDS)

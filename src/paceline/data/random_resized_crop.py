@@ -15,12 +15,14 @@ _TRIES = 10  # as torchvision, before the middle of the image is taken
 
 
 class RandomResizedCrop(AbstractAugmentation):
-    """Cuts out a random part, resizes it to the image's shape, and mirrors half of the images.
+    """Cuts a random part out of each image, and resizes it to the image's shape.
 
-    The part has a share of the image's area between the two of `scale`, and a width divided by its
-    height between the two of `ratio`, uniform in its logarithm. This is torchvision's
-    transformation of the same name (Szegedy 2014, arXiv:1409.4842), by random numbers of this
-    project. Raises SettingError for bounds that do not rise or are not above 0, and for a share
+    `scale`: least and greatest share of the image's area that the part may have. `ratio`: least and
+    greatest width of the part divided by its height; its logarithm is uniform. `flip`: mirror each
+    image with probability 1/2. This is torchvision's transformation of the same name (Szegedy 2014,
+    arXiv:1409.4842), with the random numbers of `paceline.random_bits`.
+
+    Raises SettingError if a lower bound is not above 0 or is above its upper bound, and for a share
     above 1.
     """
 
@@ -49,7 +51,7 @@ class RandomResizedCrop(AbstractAugmentation):
         return resized
 
     def windows(self, height: int, width: int, positions: np.ndarray, seed: int) -> np.ndarray:
-        """Draw top, left, rows and columns of a part of each image: int64 [B, 4]."""
+        """Draw the part to cut out of each image: its top, left, rows and columns, int64 [B, 4]."""
         chosen = np.tile(self._middle(height, width), (len(positions), 1))
         undecided = np.ones(len(positions), dtype=bool)
         for number in range(_TRIES):
@@ -62,7 +64,7 @@ class RandomResizedCrop(AbstractAugmentation):
     def _draw(
         self, height: int, width: int, positions: np.ndarray, seed: int, number: int
     ) -> np.ndarray:
-        """Draw once; top or left is negative where the part does not fit into the image."""
+        """Draw a part of each image; its top or left is negative if it does not fit the image."""
         bits = random_bits(positions, "resized crop", seed, number)
         share, shape, down, across = (_uniform(bits, shift) for shift in (0, 16, 32, 48))
         area = height * width * (self.scale[0] + share * (self.scale[1] - self.scale[0]))
@@ -74,7 +76,7 @@ class RandomResizedCrop(AbstractAugmentation):
         return np.stack([top, left, rows, columns], axis=1).astype(np.int64)
 
     def _middle(self, height: int, width: int) -> tuple[int, int, int, int]:
-        """Return the largest part around the middle whose ratio is within bounds."""
+        """Return the largest part around the image's middle whose `ratio` is within the bounds."""
         rows = min(height, round(width / self.ratio[0]))
         columns = min(width, round(height * self.ratio[1]))
         return (height - rows) // 2, (width - columns) // 2, rows, columns

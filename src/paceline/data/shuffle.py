@@ -1,9 +1,9 @@
-"""Samples in the memory of workers, and the shuffle of a partitioned training set.
+"""Shuffle of a partitioned training set, and the memory in which a worker holds its share.
 
-All workers that hold a copy exchange samples with each other by an all-to-all in memory (Kumar
-2017, arXiv:1711.00705). Of a random shuffle over p workers, a sample leaves its worker with
-probability 1 - 1/p. A worker needs memory for its share, for a buffer, and for the order of all
-samples, about 64 bytes for each sample of the set.
+In a shuffle, the workers that together hold a copy of the set exchange samples all-to-all, from
+memory to memory (Kumar 2017, arXiv:1711.00705). In a random shuffle over p workers a sample leaves
+its worker with probability 1 - 1/p. A worker needs memory for its share, for a buffer, and for the
+order of all samples (about 64 bytes for each sample of the whole set).
 """
 
 import mmap
@@ -18,11 +18,12 @@ from torch import Tensor
 from paceline.data.order import AbstractOrder, PartitionedOrder, Shares
 from paceline.data.placement import DataMoved
 
-_CHUNK_BYTES = 2**20  # of the whole set, of which the share's samples are read at a time
+# A share is read in chunks: those of its samples that lie in so many bytes of the whole set
+_CHUNK_BYTES = 2**20
 
 
 class RowFormat:
-    """Format of a sample of several tensors: their bytes, one after the other.
+    """Format of a row, which has the bytes of a sample's tensors one after the other.
 
     `parts`: type and shape of each tensor of one sample.
     """
@@ -37,21 +38,22 @@ class RowFormat:
         return sum(self._sizes)
 
     def pack(self, *parts: Tensor) -> Tensor:
-        """Return the rows of samples: uint8 [N, num_bytes]; each part is [N, ...]."""
+        """Return N samples as rows, uint8 [N, num_bytes]; each of `parts` is a tensor [N, ...]."""
         flat = [part.unsqueeze(1).flatten(1).contiguous().view(torch.uint8) for part in parts]
         return torch.cat(flat, dim=1)
 
     def unpack(self, rows: Tensor) -> list[Tensor]:
-        """Return the parts of samples, which `pack` had made to rows."""
+        """Return the tensors that `pack` made into `rows`."""
         columns = zip(self.parts, rows.split(self._sizes, dim=1), strict=True)
         return [_read(part, dtype, shape) for (dtype, shape), part in columns]
 
 
 class Share:
-    """Samples held by one worker.
+    """Samples that one worker holds in its memory, a row of bytes for each.
 
-    `samples`: their numbers, int64. `read(samples)`: rows of some of them, uint8 [N,
-    format.num_bytes]. `spare`: rows that are kept free for an exchange.
+    `samples`: numbers of these samples in the training set, int64. `read(some)` returns the rows of
+    the samples `some`, uint8 [N, format.num_bytes]. `spare`: number of additional rows, which stay
+    free for an exchange.
     """
 
     def __init__(
@@ -79,18 +81,21 @@ class Share:
         return self._rows.numel()
 
     def take(self, samples: Tensor) -> list[Tensor]:
-        """Return the parts of some samples, in their order."""
+        """Return the tensors of `samples`, in the order of `samples`."""
         return self.format.unpack(self._rows.index_select(0, self._places(samples.numpy())))
 
     def give(self, samples: np.ndarray, room: Tensor) -> None:
-        """Put the rows of samples into `room`, and hold them no more."""
+        """Copy the rows of `samples` into `room`, and free the rows in this share."""
         places = self._places(samples)
         torch.index_select(self._rows, 0, places, out=room)
         self._free = np.concatenate([self._free, places.numpy()])
         self._held[places] = -1
 
     def accept(self, samples: np.ndarray, rows: Tensor) -> None:
-        """Hold further samples, for which there are free rows."""
+        """Put `rows` of further samples into free rows; raise RuntimeError if there are too few.
+
+        `take` and `give` find these samples after `settle`.
+        """
         if len(samples) > len(self._free):
             raise RuntimeError(f"{len(samples)} samples for {len(self._free)} free rows")
         places, self._free = np.split(self._free, [len(samples)])
@@ -98,13 +103,13 @@ class Share:
         self._held[places] = samples
 
     def settle(self) -> None:
-        """Make what was accepted the content of the share."""
+        """End an exchange: from now on find accepted samples, and no longer those given away."""
         occupied = np.flatnonzero(self._held >= 0)
         self._place = occupied[np.argsort(self._held[occupied])]
         self._sorted = self._held[self._place]
 
     def _places(self, samples: np.ndarray) -> Tensor:
-        """Return the rows of samples; raises KeyError for one that is not held."""
+        """Return the row numbers of samples; raise KeyError for a sample that is not held."""
         found = np.searchsorted(self._sorted, samples).clip(max=max(0, len(self._sorted) - 1))
         if not np.array_equal(self._sorted[found], samples):
             missing = samples[self._sorted[found] != samples]
@@ -113,7 +118,7 @@ class Share:
 
 
 def _chunks(ordered: np.ndarray, row_bytes: int) -> list[np.ndarray]:
-    """Cut sorted samples where the whole set would have filled another chunk."""
+    """Divide sorted samples into those of each chunk, of `_CHUNK_BYTES` bytes of the whole set."""
     of_chunk = ordered // max(1, _CHUNK_BYTES // row_bytes)
     return np.split(ordered, np.flatnonzero(np.diff(of_chunk)) + 1)
 
@@ -127,7 +132,8 @@ def _read(part: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
 def mapped_rows(num_rows: int, row_bytes: int) -> Tensor:
     """Return memory for rows: uint8 [num_rows, row_bytes], all zero.
 
-    malloc may keep what was freed for later, and find no room for the next in it.
+    The memory is mapped, so that it goes back to the system when it is freed. malloc may instead
+    keep freed memory that does not fit a later request.
     """
     num_bytes = num_rows * row_bytes
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
@@ -135,14 +141,15 @@ def mapped_rows(num_rows: int, row_bytes: int) -> Tensor:
     return torch.frombuffer(memory, dtype=torch.uint8)[:num_bytes].view(num_rows, row_bytes)
 
 
-BUFFER_BYTES = 2**24  # of a worker, for what it sends and what it receives
+BUFFER_BYTES = 2**24  # memory of a worker for the samples that it sends and receives at a time
 
 
 class Part(NamedTuple):
-    """Part of an exchange, as one member sees it.
+    """Part of an exchange that fits the buffer, as one member (worker of the group) sees it.
 
-    `going`, `coming`: rows for all members in order, and room for those from all, uint8 [rows,
-    bytes of a row]. `sent`, `received`: number of rows for each member, and from each.
+    `going`: rows to send, sorted by receiving member. `coming`: memory for the rows to receive,
+    sorted by sending member. Both are uint8 [rows, bytes of a row]. `sent`: number of rows to send
+    to each member. `received`: number of rows to receive from each member.
     """
 
     going: Tensor
@@ -152,9 +159,10 @@ class Part(NamedTuple):
 
 
 class Shuffle:
-    """Exchange by which a copy's shares become others; each sample is sent at most once.
+    """Exchange of samples among the members, the workers that together hold a copy of the set.
 
-    `before`, `after`: shares of all members, of the same sizes. `row_bytes`: bytes of a sample.
+    `before`, `after`: shares of all members before and after the exchange; a member's share keeps
+    its size. Each sample is sent at most once. `row_bytes`: bytes of a sample.
     """
 
     def __init__(
@@ -171,9 +179,10 @@ class Shuffle:
         self.num_parts = -(-int(most) // buffer_bytes)
 
     def exchange(self, member: int, share: Share) -> Iterator[Part]:
-        """Exchange the samples of a member in parts, each of a buffer at most.
+        """Yield the parts of the exchange for one member, and update its `share`.
 
-        The caller must fill `coming` of each part before it asks for the next.
+        Each part fits the buffer. The caller must send `going` and fill `coming` of a part before
+        it asks for the next part.
         """
         others = range(self._members)
         leaving = [self._samples(member, other) for other in others]
@@ -193,20 +202,21 @@ class Shuffle:
         share.settle()
 
     def _room(self, parts: Iterable[list[np.ndarray]]) -> Tensor:
-        """Return room for the largest part, which all of them use."""
+        """Return memory for the rows of the largest part; the other parts use it too."""
         most = max((sum(map(len, part)) for part in parts), default=0)
         return mapped_rows(most, self.row_bytes)
 
     def _samples(self, sender: int, receiver: int) -> np.ndarray:
-        """List the samples that one member sends to another, none to itself."""
+        """Return the samples that `sender` sends to `receiver`: int64, none if they are equal."""
         if sender == receiver:
             return np.empty(0, dtype=np.int64)
         return np.flatnonzero((self._before == sender) & (self._after == receiver))
 
     def _cut(self, samples: np.ndarray, part: int) -> np.ndarray:
-        """Cut what goes from one member to another in equal parts.
+        """Return those of the samples from one member to another that belong to part `part`.
 
-        Rounding down, a member has never received p samples more than it has sent.
+        Parts have equal sizes, up to rounding. Limits are rounded down, so that among p members a
+        member has at no time received p samples more than it has sent.
         """
         first, last = (len(samples) * each // self.num_parts for each in (part, part + 1))
         return samples[first:last]
@@ -222,10 +232,11 @@ def _holders(shares: Shares) -> np.ndarray:
 
 @dataclass(frozen=True)
 class DataTraffic:
-    """Movement of data in a run.
+    """How training data move between workers in a run.
 
-    `sample_bytes`: of a sample in a shuffle. `fed_bytes`: of a batch that the first worker of a
-    node sends to another on the virtual clock; 0 if each draws its own. `moved` counts it all.
+    `sample_bytes`: bytes of a sample in a shuffle. `fed_bytes`: on a virtual clock, bytes of a
+    batch that the first worker of a node sends to another worker; 0 if each worker draws its own
+    batches. `moved`: counts of the data that have moved so far.
     """
 
     order: AbstractOrder
@@ -234,7 +245,7 @@ class DataTraffic:
     moved: DataMoved = field(default_factory=DataMoved)
 
     def shuffle(self, copy: int, before: int, after: int) -> Shuffle:
-        """Return the exchange of a copy's holders from a period to a later one."""
+        """Return the exchange for copy number `copy` from period `before` to period `after`."""
         assert isinstance(self.order, PartitionedOrder)
         first, second = (self.order.shares(copy, period) for period in (before, after))
         return Shuffle(first, second, self.sample_bytes)

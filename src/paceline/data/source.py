@@ -1,4 +1,7 @@
-"""Represents images before they are split: arrays, or files that are decoded when indexed."""
+"""Images of a data set as it comes, and their split into training and validation images.
+
+Images are arrays, or files that are decoded when they are indexed.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +23,11 @@ class Images(Protocol):
 
 @dataclass(frozen=True)
 class Part:
-    """Selection of images. `rows` are indices into `images`; `labels` are theirs, int64."""
+    """Selection of images.
+
+    `rows`: indices of the selected images in `images`. `labels`: labels of the selected images,
+    int64, in the order of `rows`.
+    """
 
     images: Images
     labels: np.ndarray
@@ -39,7 +46,10 @@ def whole(images: Images, labels: np.ndarray) -> Part:
 
 @dataclass(frozen=True)
 class Source:
-    """Content of a data set. If `validation` is None, it will be split from `train`."""
+    """Content of a data set as it comes.
+
+    If `validation` is None, the validation images are taken out of `train`.
+    """
 
     train: Part
     test: Part
@@ -64,7 +74,7 @@ def _select(part: Part, chosen: np.ndarray) -> Part:
 
 
 class ChannelStatistics:
-    """Mean and standard deviation of each channel, exact because the 256 values are counted."""
+    """Computes the exact mean and standard deviation of each channel: it counts the 256 values."""
 
     def __init__(self, num_channels: int) -> None:
         self._counts = np.zeros((num_channels, 256), dtype=np.int64)
@@ -77,7 +87,7 @@ class ChannelStatistics:
     def mean_and_std(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Return the mean and the standard deviation per channel, on the scale 0 to 1.
 
-        Raises SettingError("data.root") if a channel has one value only.
+        Raises SettingError("data.root") if a channel has the same value in all pixels.
         """
         shares = self._counts / self._counts.sum(axis=1, keepdims=True)
         values = np.arange(256) / 255
@@ -90,11 +100,11 @@ class ChannelStatistics:
 
 
 def stratified_split(labels: np.ndarray, num_held_out: int, seed: int) -> tuple[np.ndarray, ...]:
-    """Return the indices into `labels` to train on and those held out.
+    """Divide images into those to train on and those held out; return the indices of both.
 
-    Both are sorted int64 arrays; they are disjoint and together cover all of `labels`. Each class
-    contributes the same share of its images, to within one image. Raises
-    SettingError("data.num_validation") unless each class keeps an image to train on.
+    Indices are sorted int64; each image is in exactly one of the two arrays. The same share of each
+    class is held out, to within one image. Raises SettingError("data.num_validation") if no image
+    is to be held out, or if a class would have no image left to train on.
     """
     classes, class_sizes = np.unique(labels, return_counts=True)
     largest = int(len(labels) - len(classes))
@@ -107,11 +117,12 @@ def stratified_split(labels: np.ndarray, num_held_out: int, seed: int) -> tuple[
 
 
 def curve_images(labels: np.ndarray, number: int | None) -> np.ndarray | None:
-    """Return the indices into the validation `labels` of the images that intermediate scores use.
+    """Choose the validation images for the scores before the end of a run; return their indices.
 
-    They are sorted int64, the same in each run; None stands for all. Each class contributes the
-    same share of its images, to within one image. Raises SettingError("measurement.curve_images")
-    for more images than there are.
+    `labels`: labels of all validation images. `number`: how many to choose, None for all; the
+    result is then None. The indices are sorted int64 and the same in every run. The same share of
+    each class is chosen, to within one image. Raises SettingError("measurement.curve_images") if
+    there are fewer than `number` images.
     """
     if number is None:
         return None
@@ -123,7 +134,10 @@ def curve_images(labels: np.ndarray, number: int | None) -> np.ndarray | None:
 
 
 def _drawn(labels: np.ndarray, quotas: np.ndarray, *key: int | str) -> np.ndarray:
-    """Draw as many images of each class as its quota; returns bool [len(labels)]."""
+    """Draw images at random, of each class as many as its quota.
+
+    Returns bool [len(labels)], True for the drawn images.
+    """
     drawn = np.zeros(len(labels), dtype=bool)
     for label, quota in zip(np.unique(labels), quotas, strict=True):
         members = np.flatnonzero(labels == label)
@@ -135,7 +149,7 @@ def _drawn(labels: np.ndarray, quotas: np.ndarray, *key: int | str) -> np.ndarra
 def _quotas(class_sizes: np.ndarray, most: np.ndarray, total: int) -> np.ndarray:
     """Apportion `total` to the classes in proportion to their sizes, by largest remainder.
 
-    Returns int64 [classes], of which none exceeds `most`.
+    Returns the number for each class, int64 [classes], which is at most that class's `most`.
     """
     shares = class_sizes * (total / class_sizes.sum())
     quotas = np.minimum(np.floor(shares).astype(np.int64), most)

@@ -1,4 +1,4 @@
-"""Makes images of any shape and number, in classes that a network can learn, from a seed."""
+"""Makes a data set from a seed: any number of images of any shape, whose classes can be learnt."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,11 +15,11 @@ _TILES = 4  # a class is a pattern of 4 x 4 tiles of random brightness
 
 
 class Synthetic(AbstractImageData):
-    """Data set of images that are half the pattern of their class and half noise.
+    """Data set in which an image is the mean of its class's pattern and of noise.
 
     Each process makes the images itself; `root` is not used. `seed` determines the images,
-    `split_seed` the validation set. Raises SettingError for fewer than two classes, and for fewer
-    images than classes.
+    `split_seed` which of them are the validation set. Raises SettingError for fewer than two
+    classes, and for fewer images than classes.
     """
 
     root: Annotated[Path, UNKEYED]

@@ -1,4 +1,4 @@
-"""Defines AlexNet on one accelerator, whose convolutions have no groups."""
+"""Defines AlexNet for one accelerator: unlike in the original, convolutions have no groups."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ from torch import Tensor, nn
 class AlexNet(nn.Module):
     """Network of Krizhevsky 2012 (Advances in Neural Information Processing Systems 25), ungrouped.
 
-    The original divided three convolutions between two GPUs; here each sees all channels, as in
-    FireCaffe's Table 1. It has 62.4 M parameters for 1,000 classes, and takes images of 224 pixels
-    a side.
+    The original divided three of its convolutions between two GPUs; here every convolution has all
+    channels as inputs, as in FireCaffe's Table 1. The network has 62.4 M parameters for 1,000
+    classes, and takes images of 224 pixels a side.
     """
 
     def __init__(self, image_shape: Sequence[int], num_classes: int) -> None:

@@ -1,4 +1,4 @@
-"""Counts a network's weights, multiply-adds and activations on the meta device, from shapes."""
+"""Counts a network's weights, multiply-adds and activations from shapes, without computing."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -12,10 +12,11 @@ from paceline.model.network_size import Layer, NetworkSize
 
 
 def count_layers(network: nn.Module, image_shape: Sequence[int]) -> NetworkSize:
-    """Count the layers of a network for images [C, H, W]; the network is moved to the meta device.
+    """Return the sizes of a network's layers for images [C, H, W].
 
-    A layer is a module with parameters or arithmetic of its own. Layers that forward uses in
-    training only (auxiliary heads) come last, with weights and without arithmetic. Raises
+    The network is moved to the meta device. A layer is a module with parameters or multiply-adds
+    of its own, not counting those of modules inside it. Layers that forward uses only in training
+    (auxiliary heads) come last; their weights are counted, their multiply-adds are not. Raises
     SettingError("model") for a network that cannot process such images.
     """
     network = network.to("meta").eval()
@@ -57,10 +58,10 @@ def _note(inputs: dict[str, int], name: str) -> Any:
 
 
 def _own_multiply_adds(network: nn.Module, counter: FlopCounterMode) -> dict[str, int]:
-    """Return the multiply-adds of each module without those of the modules inside it.
+    """Return the multiply-adds of each module by its path, without those of modules inside it.
 
-    The counter names a module by its class and path, and counts what is inside as well. Containers
-    that are not called themselves (ModuleList) have no count.
+    The counter names a module by the network's class and the module's path, and its counts include
+    the modules inside. It has no counts for containers that are not called (such as ModuleList).
     """
     root = type(network).__name__
     own = {

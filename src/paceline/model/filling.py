@@ -1,7 +1,8 @@
-"""Weights that a module holds only to be sent: its messages then have the bytes of another's.
+"""Adds weights to a module that only make its messages longer, as those of a larger network.
 
-They are zero, and so are their gradients: what is trained stays the same. Their gradients are there
-when backward begins, and are reduced, pushed and averaged like any others.
+These additional weights, the filling, are zero and have zero gradients, so that training gives the
+same result. The gradients of the filling exist when backward begins. They are all-reduced, pushed
+and averaged as all other gradients.
 """
 
 from typing import Any
@@ -17,9 +18,10 @@ FILLING = "filling"  # name of the parameter
 
 
 def fill(module: LightningModule, num_bytes: int, weight_bytes: int) -> None:
-    """Add weights to `module`, so that all together have `num_bytes`, of `weight_bytes` each.
+    """Add weights to `module`, so that all its weights together have `num_bytes` bytes.
 
-    Raises SettingError("workload") if its own have more.
+    `weight_bytes`: bytes of one weight. Raises SettingError("workload") if the module already has
+    more than `num_bytes`.
     """
     own = weight_bytes * sum(weight.numel() for weight in module.parameters())
     missing = (num_bytes - own) // weight_bytes
@@ -43,7 +45,7 @@ def fill(module: LightningModule, num_bytes: int, weight_bytes: int) -> None:
 
 
 class _Filled(torch.autograd.Function):
-    """The loss, of which the filling's gradient is zero, without arithmetic on all of it."""
+    """Returns the loss; its backward gives the filling a zero gradient without any arithmetic."""
 
     @staticmethod
     def forward(ctx: Any, loss: Tensor, filling: Tensor) -> Tensor:  # type: ignore[override]

@@ -1,4 +1,4 @@
-"""Defines GoogLeNet without BatchNorm and with its two auxiliary heads, as in 2014."""
+"""Defines GoogLeNet as published in 2014: without BatchNorm, and with two auxiliary heads."""
 
 from collections.abc import Sequence
 
@@ -54,9 +54,9 @@ class GoogLeNet(nn.Module):
         )
 
     def forward(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
-        """Map images [N, C, H, W] to logits [N, classes]; in training, of all three classifiers.
+        """Map images [N, C, H, W] to logits [N, classes].
 
-        Those of the auxiliary heads come after those of the network.
+        In training the result is a tuple: the logits of the network, then of each auxiliary head.
         """
         values, auxiliary = self.stem(images), []
         for name, inception in self.inceptions.items():
@@ -70,7 +70,7 @@ class GoogLeNet(nn.Module):
 
 
 class GoogLeNetClassifier(Classifier):
-    """Classifier whose loss includes those of the auxiliary heads."""
+    """Classifier whose loss includes the losses of GoogLeNet's auxiliary heads, each times 0.3."""
 
     def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> Tensor:
         """Return the mean loss, a scalar, of a batch of images [N, C, H, W] and labels [N]."""
@@ -81,7 +81,7 @@ class GoogLeNetClassifier(Classifier):
 
 
 class Inception(nn.Module):
-    """Four branches over the same input, whose outputs are stacked."""
+    """Four branches with the same input, whose outputs are concatenated along the channels."""
 
     def __init__(self, channels: int, widths: Sequence[int]) -> None:
         super().__init__()

@@ -10,31 +10,40 @@ _EXPONENTS = {"none": 0.0, "square_root": 0.5, "linear": 1.0}
 
 @dataclass(frozen=True)
 class LearningRate:
-    """Factor on the base rate, the product of a rule with a warm-up and of a schedule.
+    """Computes the factor by which the base learning rate is multiplied at each update.
 
-    The rule corrects for large batches or stale gradients. Rule `linear` and the warm-up follow
-    Goyal 2017 (arXiv:1706.02677), `square_root` Krizhevsky 2014 (arXiv:1404.5997). Rule
-    `inverse_staleness` follows Gupta 2016 (arXiv:1509.04210): it divides the rate by the mean
-    staleness of equally fast workers if that is above 1. An update that waits for all workers has
-    more images than `images_meanwhile`, so that it counts as fresh. A rule that lowers the rate has
-    no warm-up. Schedule `cosine` follows Loshchilov 2017 (arXiv:1608.03983), over the whole budget,
-    as does `poly`: (1 - share of the budget used)^poly_power, Caffe's schedule of that name, by
-    which FireCaffe trained GoogLeNet (Iandola 2016).
+    The factor is the product of a rule's factor and a schedule's factor. The rule corrects the rate
+    for large batches or for stale gradients (computed from weights that were updated since):
 
-    The object survives JSON: `LearningRate(**json.loads(json.dumps(asdict(rate)))) == rate`. The
-    settings `training.*` check these values; here SettingError is raised for an empty budget.
+    - `linear` multiplies by the update's images / `reference_batch_size` (Goyal 2017,
+      arXiv:1706.02677), `square_root` by the root of that (Krizhevsky 2014, arXiv:1404.5997).
+    - `inverse_staleness` divides by the mean staleness [updates] that workers of equal speed would
+      have, if it is above 1 (Gupta 2016, arXiv:1509.04210). It is `images_meanwhile` / the update's
+      images. For an update that waits for all workers this is below 1, and the factor is 1.
+
+    During warm-up (Goyal 2017) the factor of a rule grows from 1; factors below 1 apply at once.
+
+    Schedules depend on the share of the budget (`total_samples`) that is used. `cosine` decays to 0
+    at the end of the budget (Loshchilov 2017, arXiv:1608.03983). `poly` is (1 - share)^poly_power,
+    Caffe's schedule of that name, by which FireCaffe trained GoogLeNet (Iandola 2016). `steps`
+    multiplies by `gamma` at each of the `milestones`.
+
+    The object survives JSON: `LearningRate(**json.loads(json.dumps(asdict(rate)))) == rate`. Raises
+    SettingError for an empty budget; the settings `training.*` check all other values.
     """
 
     rule: str  # none, linear, square_root, inverse_staleness
     update_batch_size: int  # images in one update of the weights
     reference_batch_size: int  # images in one update at the base rate
-    warmup_samples: int  # the rule's factor grows linearly over these; not for rule none
+    warmup_samples: int  # number of samples over which the rule's factor grows linearly from 1
     schedule: str  # constant, cosine, steps, poly
     total_samples: int  # the budget of the run
     milestones: tuple[float, ...]  # fractions of the budget, for schedule steps
     gamma: float  # factor at each milestone, for schedule steps
     poly_power: float  # for schedule poly
-    images_meanwhile: float = 0  # mean; of others, from a stale push's read to its arrival
+    # mean number of images of other workers that are applied from the time at which a worker reads
+    # the weights until the gradient that it computed from them arrives
+    images_meanwhile: float = 0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "milestones", tuple(self.milestones))  # JSON has lists only
@@ -44,7 +53,7 @@ class LearningRate:
     def factor(self, samples: int, update_batch_size: int | None = None) -> float:
         """Return the factor for the update that follows after `samples` samples of all workers.
 
-        `update_batch_size` is the number of images in this update, if it differs from the others.
+        `update_batch_size`: number of images in this update; None for that of the object.
         """
         rule = self._rule_factor(samples, update_batch_size or self.update_batch_size)
         return rule * self._schedule_factor(samples / self.total_samples)
@@ -71,13 +80,17 @@ class LearningRate:
 
 
 def corrected_momentum(momentum: float, staleness: float) -> float:
-    """Return the explicit momentum that, added to that of asynchrony, amounts to `momentum`.
+    """Return the optimizer's momentum that, with the effect of staleness, amounts to `momentum`.
 
-    A gradient is momentum / (1 - momentum) updates old on average when it takes effect; with K
-    asynchronous workers it is K - 1 updates older, the age that a momentum of 1 - 1/K causes
-    (Mitliagkas 2016, arXiv:1605.09774, theorem 3). Ages add up. The result is at least 0. The rate
-    is not changed, so that the total effect of a gradient on the weights, which is rate / (1 -
-    momentum) in SGD, becomes smaller. `momentum` must be below 1; `staleness` is a mean [updates].
+    `momentum` must be below 1. `staleness`: mean number of updates between the computation of a
+    gradient and its use.
+
+    Momentum applies a gradient momentum / (1 - momentum) updates late on average. Asynchrony delays
+    a gradient by its staleness: K - 1 updates for K workers, as a momentum of 1 - 1/K would
+    (Mitliagkas 2016, arXiv:1605.09774, theorem 3). The delays add up, so the momentum returned
+    causes the delay of `momentum` less the staleness; it is at least 0. The learning rate is not
+    changed. So the total effect of a gradient on the weights, which is rate / (1 - momentum) in
+    SGD, becomes smaller.
     """
     age = max(0.0, momentum / (1 - momentum) - staleness)
     return age / (1 + age)

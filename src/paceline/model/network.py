@@ -1,4 +1,4 @@
-"""Builds any torchvision classification network by name, adapted to the images of the data set."""
+"""Builds a classification network of torchvision by its name, adapted to a data set's images."""
 
 import difflib
 from collections.abc import Sequence
@@ -11,9 +11,10 @@ from paceline.errors import SettingError
 
 
 def normalization_layer(kind: str, channels: int) -> nn.Module:
-    """Build a layer for [N, channels, H, W], of the kind "batch", "group" or "none".
+    """Build a normalization layer for values [N, channels, H, W].
 
-    Raises SettingError("model.network.normalization") for another kind.
+    `kind`: "batch" for BatchNorm, "group" for GroupNorm, or "none" for a layer that changes
+    nothing. Raises SettingError("model.network.normalization") for another kind.
     """
     if kind == "batch":
         return nn.BatchNorm2d(channels)
@@ -26,9 +27,9 @@ def normalization_layer(kind: str, channels: int) -> nn.Module:
 
 
 def num_groups(channels: int) -> int:
-    """Return the number of groups, at most 32 (Wu 2018, arXiv:1803.08494).
+    """Return the number of groups of a GroupNorm, at most 32 (Wu 2018, arXiv:1803.08494).
 
-    Groups have equal sizes and at least 4 channels each, unless there is a single one.
+    Groups have equal sizes and at least 4 channels each; if that is impossible, the number is 1.
     """
     return max(
         groups for groups in (1, 2, 4, 8, 16, 32) if groups == 1 or channels % (4 * groups) == 0
@@ -50,12 +51,13 @@ def replace_batch_norm(network: nn.Module) -> int:
 
 @torch.no_grad()
 def remove_batch_norm(network: nn.Module) -> bool:
-    """Take every BatchNorm out of one of torchvision's ResNets; return False for other networks.
+    """Remove every BatchNorm from one of torchvision's ResNets; return False for other networks.
 
-    Convolutions get the bias that BatchNorm made superfluous. Weights are initialised by rules 1
-    and 2 of Fixup (Zhang 2019, arXiv:1901.09321): each residual branch and the classifier begin at
-    zero; the other layers of the m in each of L branches begin as for ReLUs (He 2015), times
-    L^(-1/(2m-2)). The multipliers of rule 3 are left out.
+    Convolutions get a bias, which BatchNorm made superfluous. Weights are initialised by rules 1
+    and 2 of Fixup (Zhang 2019, arXiv:1901.09321). The last convolution of each residual branch and
+    the classifier begin at zero. With L branches of m convolutions each, the other convolutions of
+    branches begin with He's values for ReLUs (He 2015), times L^(-1/(2m-2)). The multipliers of
+    Fixup's rule 3 are left out.
     """
     from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet  # late: seconds
 
@@ -84,7 +86,7 @@ def _replace_by_biases(network: nn.Module) -> None:
 
 
 def has_normalization(network: nn.Module) -> bool:
-    """Return True if the network has a layer of torch's or torchvision's that normalises."""
+    """Return True if the network has a layer of torch or torchvision that normalises values."""
     return any("Norm" in type(each).__name__ for each in network.modules())
 
 
@@ -96,16 +98,18 @@ def torchvision_network(
 ) -> nn.Module:
     """Build an untrained network that maps images [N, C, H, W] to logits [N, num_classes].
 
-    The first convolution takes C channels. For small images it becomes 3x3 with stride 1, and the
-    pool after it is kept: ResNet-18 then trains about 160 images/s (32x32, batch 64) on a CPU core,
-    without that pool a third of it. Patches of transformers keep their size. Auxiliary heads are
-    left out. `normalization: group` replaces every BatchNorm by a GroupNorm; `none` takes it out of
-    ResNets, and leaves networks without any normalization as they are.
+    The first convolution is replaced if necessary, so that it takes C channels. For images of up
+    to 64 pixels a side it becomes 3x3 with stride 1, unless it cuts an image into patches for a
+    transformer. The pool after it is kept: ResNet-18 then trains about 160 images/s (32x32, batch
+    64) on a CPU core, and without the pool a third of that. Auxiliary heads are left out.
+
+    `normalization`: "batch" changes nothing, "group" replaces every BatchNorm by a GroupNorm, and
+    "none" removes BatchNorm from ResNets; for "none", other networks must have no normalization.
 
     Raises SettingError("model.network.name") for an unknown name (with close matches) and for a
-    network that cannot process such images, SettingError("model.network.normalization") for an
-    unknown normalization, for a network without BatchNorm layers to replace, and for one that is no
-    ResNet and has normalization.
+    network that cannot process such images. Raises SettingError("model.network.normalization") for
+    an unknown normalization, for "group" if the network has no BatchNorm, and for "none" if the
+    network normalises and is no ResNet.
     """
     network = _build(name, image_shape, num_classes)
     _adapt_first_convolution(network, image_shape)
@@ -157,7 +161,7 @@ def _adapt_first_convolution(network: nn.Module, image_shape: Sequence[int]) -> 
 
 @torch.no_grad()
 def _initialise_like(new: nn.Conv2d, old: nn.Conv2d) -> None:
-    """Initialise `new` so that its outputs have the variance that those of `old` have."""
+    """Initialise `new` so that its outputs have the same variance as the outputs of `old`."""
     inputs_ratio = old.weight[0].numel() / new.weight[0].numel()
     new.weight.normal_(std=float(old.weight.std()) * inputs_ratio**0.5)
     if old.bias is not None and new.bias is not None:
@@ -178,7 +182,7 @@ def _choose_normalization(network: nn.Module, name: str, normalization: str) -> 
 
 @torch.no_grad()
 def _check_passes(network: nn.Module, name: str, image_shape: Sequence[int]) -> None:
-    """Run a forward pass on shapes alone, which costs no arithmetic.
+    """Run a forward pass on the meta device, which propagates shapes without arithmetic.
 
     Raises SettingError("model.network.name") if the network cannot process such images.
     """

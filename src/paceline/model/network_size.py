@@ -1,4 +1,4 @@
-"""Size of a network, layer by layer: what its training moves and computes."""
+"""Size of a network by layers: the weights, activations and multiply-adds of its training."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple
@@ -11,9 +11,9 @@ BYTES = 4  # of a weight or an activation: float32
 class Layer(NamedTuple):
     """Size of one layer.
 
-    `weights`: number of its own parameters. `multiply_adds`: of one image's forward pass.
-    `activations`: number of elements of its input for one image, from which backward computes the
-    gradient of the weights.
+    `weights`: number of the layer's own parameters. `multiply_adds`: multiply-adds of the layer in
+    the forward pass of one image. `activations`: number of elements of the layer's input for one
+    image; backward computes the gradient of the weights from this input.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Layer(NamedTuple):
 class NetworkSize(NamedTuple):
     """Sizes of all layers of a network, in the order of its forward pass.
 
-    `tensors`: number of weights of each of its parameters, in their own order.
+    `tensors`: number of weights in each parameter tensor, in the order of `network.parameters()`.
     """
 
     layers: Sequence[Layer]
@@ -41,10 +41,10 @@ class NetworkSize(NamedTuple):
         return sum(layer.multiply_adds for layer in self.layers)
 
     def activation_bytes(self, batch_size: int) -> int:
-        """Return the bytes of the inputs of all layers that multiply, for a batch.
+        """Return the bytes, for a batch, of the inputs of all layers that have multiply-adds.
 
-        It is |D| of FireCaffe's Table 1 (Iandola 2016, arXiv:1511.00175): the inputs of
-        convolutions and of fully connected layers, and nothing else.
+        This number is |D| of FireCaffe's Table 1 (Iandola 2016, arXiv:1511.00175), which counts the
+        inputs of convolutions and of fully connected layers, and nothing else.
         """
         inputs = sum(layer.activations for layer in self.layers if layer.multiply_adds)
         return BYTES * batch_size * inputs
@@ -52,13 +52,13 @@ class NetworkSize(NamedTuple):
     def flops(self, batch_size: int) -> int:
         """Return the floating-point operations of a training step.
 
-        A multiply-add is two of them, and backward does two products for each of forward's.
+        A multiply-add counts as two operations. Backward needs twice the multiply-adds of forward.
         """
         return 3 * 2 * self.multiply_adds * batch_size
 
     def shares_of_backward(self) -> list[float]:
         """Return, for each layer, the share of backward's arithmetic after which its gradient is
-        ready: backward goes through the layers from the last to the first.
+        ready. Backward goes through the layers from the last to the first.
         """
         done, shares = 0, list[float]()
         for layer in reversed(self.layers):
@@ -71,8 +71,8 @@ class NetworkSize(NamedTuple):
 class Sharding:
     """Division of each worker into `shards` processes.
 
-    `split`: layers of which each process holds a slice; of the others it holds all, and computes
-    them for its part of the images.
+    `split`: which layers are cut into slices, of which each process holds one. Every process holds
+    all other layers as a whole, and computes them for its part of the worker's images.
     """
 
     shards: Annotated[Whole, Neutral(1)]

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor, nn
 
-# Output channels, kernel, stride and padding of the spatial convolution of each block. Two 1x1
-# convolutions follow; the last of all has as many outputs as there are classes.
+# Output channels, kernel, stride and padding of the spatial convolution that each block begins
+# with. Two 1x1 convolutions follow; that at the end of the last block has an output per class.
 Blocks = Sequence[tuple[int, int, int, int]]
 _BLOCKS = ((96, 11, 4, 0), (256, 5, 1, 2), (384, 3, 1, 1), (1024, 3, 1, 1))
 
@@ -14,8 +14,8 @@ _BLOCKS = ((96, 11, 4, 0), (256, 5, 1, 2), (384, 3, 1, 1), (1024, 3, 1, 1))
 class NiN(nn.Module):
     """Network in Network (Lin 2013, arXiv:1312.4400), with the sizes of Caffe's model zoo.
 
-    It has 7.6 M parameters for 1,000 classes, and takes images from 67 pixels a side upwards; the
-    published size is 224.
+    It has 7.6 M parameters for 1,000 classes. Images need at least 67 pixels a side; the published
+    size is 224.
     """
 
     def __init__(self, image_shape: Sequence[int], num_classes: int) -> None:
@@ -34,9 +34,10 @@ class NiN(nn.Module):
 def nin_layers(
     channels: int, num_classes: int, blocks: Blocks, pool: nn.Module, dropout: float
 ) -> Iterator[nn.Module]:
-    """Yield the layers of all blocks, with `pool` between two, up to the last convolution.
+    """Yield the layers of all blocks up to the last convolution, with a copy of `pool` between
+    blocks.
 
-    `dropout`: share of the last block's inputs that is left out in training.
+    `dropout`: share of the last block's inputs that is set to zero in training.
     """
     for number, (width, kernel, stride, padding) in enumerate(blocks, 1):
         if number > 1:

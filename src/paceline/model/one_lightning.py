@@ -1,8 +1,9 @@
-"""One Lightning under both of its names.
+"""Makes `import lightning` load the same classes as `import pytorch_lightning`.
 
-Lightning is published as `lightning`, whose parts are `lightning.pytorch` and `lightning.fabric`,
-and as `pytorch_lightning` and `lightning_fabric`: the same code, and yet other classes, so that a
-module of the one is none for a Trainer of the other. Here the first names lead to the second ones.
+Lightning is published twice: as `lightning`, with the parts `lightning.pytorch` and
+`lightning.fabric`, and as the packages `pytorch_lightning` and `lightning_fabric`. The code is the
+same, but the classes are not: a Trainer of the one rejects a LightningModule of the other. Here
+names of the first kind lead to the modules of the second kind.
 """
 
 import importlib
@@ -17,9 +18,9 @@ _PARTS = {"lightning.pytorch": "pytorch_lightning", "lightning.fabric": "lightni
 
 
 def use_one_lightning() -> None:
-    """Let `import lightning` bring pytorch_lightning, unless the package was imported before.
+    """Let `import lightning` load pytorch_lightning, unless `lightning` was imported before.
 
-    Call it before a user's code is imported.
+    Call this function before a user's code is imported.
     """
     if not any(isinstance(finder, _Names) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Names())
@@ -38,7 +39,7 @@ class _Names(MetaPathFinder):
 
 
 class _Whole(Loader):
-    """Loads `lightning` itself, which has the names of both parts."""
+    """Loads `lightning` itself, a module with all names of both of its parts."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return _Lightning(spec.name)
@@ -59,7 +60,7 @@ class _Lightning(ModuleType):
 
 
 class _Same(Loader):
-    """Loads a module of another name."""
+    """Loads a module that is importable under another name, and returns that same module."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -15,9 +15,9 @@ from torch.nn.functional import cross_entropy
 class Score(NamedTuple):
     """Quality of a network on `num_images` images.
 
-    `loss` is the mean cross-entropy [nats]; `top1` and `top5` are the shares of images whose label
-    is the first guess, or one of the first five. `right`: of which images the label is the first
-    guess, a bit each (numpy.packbits).
+    `loss`: mean cross-entropy [nats]. `top1`: share of images whose label has the highest logit.
+    `top5`: share of images whose label is among the five highest logits. `right`: a bit for each
+    image, 1 if its label has the highest logit (numpy.packbits).
     """
 
     loss: float
@@ -29,7 +29,7 @@ class Score(NamedTuple):
 
     @property
     def at_chance(self) -> bool:
-        """Return True if `top1` is at most three standard errors above that of guessing."""
+        """True if `top1` is at most three standard errors above that of random guessing."""
         chance = 1 / self.num_classes
         error = math.sqrt(chance * (1 - chance) / self.num_images)
         return self.top1 <= chance + 3 * error
@@ -43,9 +43,9 @@ def score(
 ) -> Score:
     """Score `network`, which must be on `device`, in evaluation mode.
 
-    The modes of its modules are restored afterwards. `batches`, at least one, are pairs of images
-    [N, C, H, W] and labels [N]; N may differ between them. With fewer than five classes, `top5` is
-    1.
+    Afterwards each module is again in the mode, training or evaluation, that it had before.
+    `batches`, at least one, are pairs of images [N, C, H, W] and labels [N]; N may differ between
+    batches. With fewer than five classes, `top5` is 1.
     """
     from torchmetrics import MeanMetric  # late import: it takes seconds
     from torchmetrics.classification import MulticlassAccuracy

@@ -1,4 +1,4 @@
-"""Defines a small network of AlexNet's kind: nearly all of its weights are in linear layers."""
+"""Defines a small network like AlexNet: nearly all of its weights are in linear layers."""
 
 from collections.abc import Sequence
 
@@ -13,9 +13,9 @@ class SmallAlexNet(nn.Module):
     """Network of three convolutions and three linear layers, after Krizhevsky 2012 (AlexNet).
 
     It has 349,786 parameters for 28x28 grey images and 10 classes, 91 % of them in linear layers
-    (AlexNet: 94 %), and 480,010 for 32x32 colour images. `dropout`: share of the inputs of both
-    large linear layers that is left out in training. Raises SettingError for images with a side
-    under 7 pixels, and for a share outside of [0, 1).
+    (AlexNet: 94 %), and 480,010 for 32x32 colour images. `dropout`: share of the inputs of each of
+    the two large linear layers that is set to zero in training. Raises SettingError for images with
+    a side under 7 pixels, and for a share outside of [0, 1).
     """
 
     def __init__(self, image_shape: Sequence[int], num_classes: int, dropout: float) -> None:

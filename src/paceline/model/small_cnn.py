@@ -1,4 +1,4 @@
-"""Defines a network so small that exchanging its weights takes longer than its arithmetic."""
+"""Defines a CNN so small that exchanging its weights takes longer than its arithmetic."""
 
 from collections.abc import Sequence
 
@@ -13,8 +13,9 @@ class SmallCNN(nn.Module):
     layer.
 
     It has 7,674 parameters for width 16 and 24,554 for width 32 (28x28 grey images, 10 classes).
-    Raises SettingError for images with a side under 3 pixels, and for a normalization other than
-    batch, group and none; without, convolutions have biases.
+    `normalization`: "batch" or "group" for a normalization after each convolution, or "none"; with
+    "none", convolutions have biases. Raises SettingError for images with a side under 3 pixels, and
+    for another normalization.
     """
 
     def __init__(

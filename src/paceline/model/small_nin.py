@@ -14,11 +14,11 @@ _BLOCKS = ((32, 5, 2, 2), (64, 3, 1, 1), (64, 3, 1, 1))  # as in nin.py
 class SmallNiN(nn.Module):
     """Network in Network (Lin 2013, arXiv:1312.4400) in small: three blocks of three convolutions.
 
-    It has 71,498 parameters for grey images and 10 classes. Logits are the means over the pixels of
-    the last convolution's outputs, which no ReLU follows. Weights are initialised for ReLUs (He
-    2015, arXiv:1502.01852), since nothing normalises what nine layers make of an image. `dropout`:
-    share of the last block's inputs that is left out in training. Raises SettingError for images
-    with a side under 7 pixels, and for a share outside of [0, 1).
+    It has 71,498 parameters for grey images and 10 classes. A logit is the mean over all pixels of
+    an output channel of the last convolution; no ReLU follows that convolution. Weights are
+    initialised for ReLUs (He 2015, arXiv:1502.01852), since the network has no normalization.
+    `dropout`: share of the last block's inputs that is set to zero in training. Raises SettingError
+    for images with a side under 7 pixels, and for a share outside of [0, 1).
     """
 
     def __init__(self, image_shape: Sequence[int], num_classes: int, dropout: float) -> None:
