@@ -1,11 +1,11 @@
-"""Blocks of a network, and the ways to carry them out that change their time and memory.
+"""Blocks of a network, and alternatives: ways to compute a block that differ in time and memory.
 
-A block is a run of modules of one Sequential, each of which begins with a module that has weight
-matrices and continues with modules that have none (normalization, activation, pool); or a module
-with weight matrices inside any other container. Nested Sequentials are entered, other modules not.
+In a Sequential, a block is a module that has weight matrices, with the modules after it that have
+none (normalization, activation, pool). In any other container, each child with weight matrices is a
+block. Sequentials inside are divided into blocks in the same way; other modules are not divided.
 
 Recomputation is torch.utils.checkpoint (Chen 2016, arXiv:1604.06174). Values between blocks have 32
-bits, so that any alternative may follow any other.
+bits, so that the alternatives of two adjacent blocks can be chosen independently.
 """
 
 import itertools
@@ -27,7 +27,10 @@ _FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channe
 
 @dataclass(frozen=True)
 class Block:
-    """Modules that run one after another; `name` is the path of the first in the network."""
+    """Modules that run one after another.
+
+    `name`: path in the network of the first of them.
+    """
 
     name: str
     modules: Sequence[nn.Module]
@@ -38,10 +41,11 @@ class Block:
 
 
 class Alternative(NamedTuple):
-    """Way to carry out a block.
+    """Way to compute a block.
 
-    `layout` is that of its input and output in memory. `recompute` runs forward again in backward,
-    instead of keeping what it saved. `precision` bf16 is torch's autocast.
+    `layout`: memory layout of the block's input and output. `recompute`: run the block's forward
+    again during backward, instead of keeping the tensors that autograd saves. `precision`: "32", or
+    "bf16" for torch's autocast.
     """
 
     layout: Layout = "contiguous"
@@ -61,7 +65,7 @@ ALTERNATIVES = [
     for recompute in (False, True)
     for precision in ("32", "bf16")
 ]
-Choice = Mapping[str, Alternative]  # by the block's name; blocks without one stay as they are
+Choice = Mapping[str, Alternative]  # by the block's name; blocks that are not in it are unchanged
 
 
 def find_blocks(network: nn.Module) -> list[Block]:
@@ -77,9 +81,9 @@ def find_blocks(network: nn.Module) -> list[Block]:
 
 
 def inputs_of(blocks: Sequence[Block], forward: Callable[[], object]) -> dict[str, Tensor]:
-    """Run `forward`; return the input of each block by its name, in the order of execution.
+    """Run `forward`; return the input of each block by the block's name, in order of execution.
 
-    Blocks that are called more than once, or with anything but one tensor, are left out.
+    Blocks that `forward` calls more than once, or with anything but one tensor, are left out.
     """
     found: dict[str, Tensor] = {}
     unfit = set[str]()
@@ -102,10 +106,10 @@ def inputs_of(blocks: Sequence[Block], forward: Callable[[], object]) -> dict[st
 
 @contextmanager
 def applied(blocks: Sequence[Block], choice: Choice) -> Generator[None]:
-    """Let a network carry out its blocks by their chosen alternatives.
+    """Let a network compute its blocks as `choice` says, while the context lasts.
 
     Weights, gradients and BatchNorm statistics are those of the unchanged network, except for the
-    rounding of bf16. Raises KeyError for a chosen block that is not among `blocks`.
+    rounding of bf16. Raises KeyError if `choice` names a block that is not among `blocks`.
     """
     by_name = {block.name: block for block in blocks}
     chosen = [(by_name[name], each) for name, each in choice.items()]
@@ -122,10 +126,10 @@ def applied(blocks: Sequence[Block], choice: Choice) -> Generator[None]:
 
 
 def laid_out(value: Tensor, layout: Layout) -> Tensor:
-    """Return a tensor in a layout; raise RuntimeError if it cannot have it.
+    """Return a tensor in a memory layout; raise RuntimeError if the tensor cannot have it.
 
-    Only tensors of four dimensions have two layouts. The gradient comes back in the original
-    layout.
+    Only tensors of four dimensions can have either layout. In backward the gradient is converted
+    back to the original layout.
     """
     wanted = _FORMATS[layout]
     if value.is_contiguous(memory_format=wanted):
@@ -169,7 +173,10 @@ def _forward(block: Block, alternative: Alternative) -> Callable[[Tensor], Tenso
 
 @contextmanager
 def _kept_statistics(block: Block) -> Generator[None]:
-    """Do not update BatchNorm's statistics again: forward has already counted the batch."""
+    """Keep a block's BatchNorm statistics unchanged while it is recomputed in backward.
+
+    Forward has already counted the batch in the statistics.
+    """
     normalizations = [
         (module, module.momentum, module.num_batches_tracked)
         for each in block.modules

@@ -1,4 +1,8 @@
-"""Writes the results of `paceline calibrate` as files of conf/cluster and conf/workload."""
+"""Writes the results of `paceline calibrate` as files for conf/cluster and conf/workload.
+
+A file of conf/cluster describes a modelled cluster; a file of conf/workload has the size of a
+network.
+"""
 
 import math
 import re
@@ -44,8 +48,8 @@ layers: # in the order of forward: name, weights, multiply-adds and activations 
 def cluster_path(folder: Path, name: str) -> Path:
     """Return the path of a cluster's file in `folder`.
 
-    Raises SettingError("write") for a name that the command line cannot have, and for that of a
-    cluster that was not calibrated.
+    Raises SettingError("write") for a name that the command line does not accept, and for the name
+    of an existing file that `paceline calibrate` did not write.
     """
     if not _CLUSTER_NAME.fullmatch(name):
         raise SettingError("write", f"{name!r} is no name of a cluster: small letters, digits, _")
@@ -56,7 +60,10 @@ def cluster_path(folder: Path, name: str) -> Path:
 
 
 def write_cluster(measured: Measured, point: Point, path: Path) -> None:
-    """Write the file of a cluster, replacing it; `point` was measured."""
+    """Write or replace the file of a cluster.
+
+    `point`: the run whose model, data and settings were used in the measurements.
+    """
     comments = "".join(f"# {line}\n" for line in _comments(measured, point))
     values = _values(measured, point.cluster.threads_per_worker)
     _replace(path, comments + yaml.safe_dump(values, sort_keys=False, default_flow_style=None))
@@ -65,10 +72,10 @@ def write_cluster(measured: Measured, point: Point, path: Path) -> None:
 def write_workload(
     config: PointConfig, size: NetworkSize, name: str, command: str, folder: Path
 ) -> Path:
-    """Write a counted network as `folder`/`name`.yaml, replacing it; return its path.
+    """Write or replace the workload `folder`/`name`.yaml, with a network's `size`; return its path.
 
-    `command` has the arguments of paceline that count this network. Raises SettingError("write")
-    for a name that the command line cannot have.
+    `command`: arguments with which `paceline` counts this network again. Raises
+    SettingError("write") for a name that the command line does not accept.
     """
     if not _WORKLOAD_NAME.fullmatch(name) or name in ("own", "sized"):
         raise SettingError("write", f"{name!r} is no name for a workload: small letters, digits, _")

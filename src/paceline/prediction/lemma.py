@@ -1,12 +1,13 @@
 """Lemmas of Zou 2017 (doi 10.1007/978-3-319-69179-4_2) on the number of workers and of servers.
 
-A step of a batch takes one worker T_C + T_O, and G workers that share the batch T_C / G + T_O. T_C
-is computing, T_O overhead that is not hidden by computing, and R = T_O / T_C. So
+One worker needs T_C + T_O for a step, and G workers that share the batch need T_C / G + T_O. T_C is
+the time to compute, T_O the overhead (of exchanges) that does not overlap with computing. So
 
-    speed-up = G alpha,   alpha = (1 + R) / (1 + G R)
+    speed-up = G alpha,   efficiency alpha = (1 + R) / (1 + G R),   R = T_O / T_C
 
-This assumes that T_O does not depend on G: over a ring it grows by less than 2, over one server in
-proportion to G. The formulas were derived anew from these times, without the paper's text.
+The formula assumes that T_O does not depend on G. In a ring all-reduce T_O grows by a factor below
+2, with one server in proportion to G. The formulas were derived from the times above, without the
+paper's text.
 """
 
 import math
@@ -25,11 +26,13 @@ _ROUNDING = 1e-9  # relative; a smaller excess needs no further server
 
 @dataclass(frozen=True)
 class LemmaRow:
-    """One number of workers; `lemma` and `predicted` are images/s.
+    """What the lemmas say, and what the virtual clock predicts, for one number of workers.
 
-    `overhead` is R. `growth` is the predicted overhead, divided by that of two workers, which the
-    lemma assumes. `servers` are those that the lemma asks for, None for a scheme without servers;
-    `predicted_servers` are images/s with them, `served` is the most workers that they suffice for.
+    `lemma`, `predicted`: images/s by the lemma and by the virtual clock. `overhead`: R. `growth`:
+    overhead by the virtual clock, divided by the overhead of two workers, from which the lemma
+    computes. `servers`: number of servers that the lemma asks for. `predicted_servers`: images/s by
+    the virtual clock with so many servers. `served`: most workers for which so many servers
+    suffice. The last three are None for a scheme without servers.
     """
 
     point: Point
@@ -48,7 +51,7 @@ def efficiency(overhead: float, workers: float) -> float:
 
 
 def largest_overhead(efficiency: float, workers: float) -> float:
-    """Return the largest R at which `workers` have at least this efficiency, inf for any."""
+    """Return the largest R with at least this efficiency; inf if every R has it."""
     if efficiency * workers <= 1:
         return math.inf
     return (1 - efficiency) / (efficiency * workers - 1)
@@ -67,23 +70,25 @@ def limit_of_speedup(overhead: float) -> float:
 
 
 def servers_needed(num_bytes: float, workers: int, bandwidth: float, seconds: float) -> int:
-    """Return the fewest servers whose links carry all pushes and answers during computing.
+    """Return the fewest servers whose links can transfer all messages while workers compute.
 
-    `num_bytes` are those of all weights, `bandwidth` [bytes/s] that of a server, and `seconds` the
-    time that a worker computes between two pushes.
+    The messages are the pushes of gradients to servers and the answers with weights. `num_bytes`:
+    bytes of all weights. `bandwidth`: bytes/s of a server's link. `seconds`: time that a worker
+    computes between two pushes.
     """
     return max(1, math.ceil(2 * num_bytes * workers / (bandwidth * seconds) * (1 - _ROUNDING)))
 
 
 def workers_served(num_bytes: float, servers: int, bandwidth: float, seconds: float) -> int:
-    """Return the most workers for which so many servers suffice."""
+    """Return the most workers for which `servers` suffice; see `servers_needed`."""
     return math.floor(servers * bandwidth * seconds / (2 * num_bytes) * (1 + _ROUNDING))
 
 
 def lemma_rows(points: Sequence[Point], steps: int = STEPS) -> list[LemmaRow]:
-    """Compute a row for each point; the overhead is what two workers add to the step of one.
+    """Return a row for each point, from predictions of `steps` steps of each worker.
 
-    Raises SettingError("cluster") for a cluster that is not modelled.
+    The lemma's overhead is the time of a step with two workers, less that with one worker. Raises
+    SettingError("cluster") for a cluster that is not modelled.
     """
     return [_row(point, steps) for point in points]
 

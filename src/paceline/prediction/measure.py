@@ -1,7 +1,7 @@
-"""Measures this machine, so that it can be modelled, for `paceline calibrate`.
+"""Measures this machine for `paceline calibrate`, which writes it as a modelled cluster.
 
-Steps are those of Lightning's loop on the chosen model and data; messages are those between a
-worker and a server.
+It measures training steps of Lightning's loop with the chosen model and data, messages between a
+worker and a server, and all-reduces between workers.
 """
 
 import time
@@ -42,10 +42,10 @@ from paceline.run.run_point import prepare_data
 from paceline.scheme.independent import Independent
 from paceline.timing.step_times import seconds_of_step
 
-SECONDS = 10.0  # time spent on each kind of steps
-_TURNS = 4  # in which the kinds follow each other, as other guests of a host come and go
+SECONDS = 10.0  # time to spend on each kind of step (batch size, number of workers, DDP)
+_TURNS = 4  # each kind is measured so often by turns, since the load of a shared host varies
 MOST_WEIGHTS = 10_000_000  # size of the largest message: 40 MB
-_CROWDED_SHARE = 4  # of that, among more workers than cores: 10 MB
+_CROWDED_SHARE = 4  # with more workers than cores, messages are smaller by this factor: 10 MB
 _FEW_WEIGHTS = 1000
 _FEW_CORES = 8
 _CROWDS = (2, 4, 8)  # workers for each core
@@ -65,12 +65,13 @@ def measure(
     most_weights: int = MOST_WEIGHTS,
     repetitions: int = REPETITIONS,
 ) -> Measured:
-    """Measure this machine with the model and data of a point: three to four minutes on two cores.
+    """Measure this machine with the model and data of `config`; on two cores 3 to 4 minutes.
 
-    The scheme and the number of workers of the point have no effect. `seconds` is the time for
-    steps of each batch size, and of each number of workers; messages are measured `repetitions`
-    times, each after a pause up to the duration of an emulated step. Raises SettingError for a
-    wrong setting, and ProcessFailure if a process fails.
+    The scheme and the number of workers in `config` have no effect. `seconds`: time to spend on
+    steps of each batch size and of each number of workers. `most_weights`: size of the largest
+    message. Messages are measured `repetitions` times; before each is a random pause, up to the
+    duration of a step if the cluster emulates step times. Raises SettingError for a wrong setting,
+    and ProcessFailure if a process fails.
     """
     point = Point.of(config.replaced(workers=1, scheme=_NO_SCHEME))
     prepare_data(point.data)
@@ -125,10 +126,10 @@ def measure_steps(point: Point, seconds: float) -> MeasuredSteps:
 
 
 def measure_together(point: Point, counts: list[int], seconds: float) -> dict[int, float]:
-    """Return the mean seconds of a step while `count` workers take steps at once, by count.
+    """Return the mean seconds of a step by the number of workers that take steps at once.
 
-    Processes with the ranks 0 to max(`counts`) - 1 must call this; each returns the counts in which
-    it takes part.
+    Processes with the ranks 0 to max(`counts`) - 1 must call this function. Each process returns
+    its own steps, for those counts in which it takes part.
     """
     steps = TimedSteps(point)
     join(_TIMEOUT, "cpu")
@@ -145,7 +146,10 @@ def measure_together(point: Point, counts: list[int], seconds: float) -> dict[in
 
 
 def measure_exchange(point: Point, num_weights: int, block: int) -> dict[str, float]:
-    """Measure what exchanges add to a step; two processes must call this."""
+    """Return the seconds that exchanges add to a step, as `measure_in_training` does.
+
+    Two processes, a worker and a server, must call this function.
+    """
     take_steps = partial(TimedSteps(point).exchanging, block=block)
     return measure_in_training(num_weights, take_steps, block)
 
@@ -165,17 +169,23 @@ def _crowded(most_weights: int, repetitions: int, pause: float) -> dict[int, Tim
 
 
 def together_counts(cores: int) -> list[int]:
-    """Return 1, the number of cores, and on a small machine twice that."""
+    """Return the numbers of workers to measure: 1, `cores`, and on a small machine 2 * `cores`."""
     return sorted({1, cores, *([2 * cores] if cores <= _FEW_CORES else [])})
 
 
 def batch_sizes(batch_size: int, num_train: int) -> list[int]:
-    """Return `batch_size`, a quarter of it, and four times it but at most `num_train`."""
+    """Return the batch sizes to measure: `batch_size`, a quarter of it, and four times it.
+
+    The largest is at most `num_train`.
+    """
     return sorted({max(1, batch_size // 4), batch_size, min(4 * batch_size, num_train)})
 
 
 class TimedSteps:
-    """Steps of a worker of `point` in this process: data, forward, backward and optimizer."""
+    """Takes and times training steps of one worker of `point` in this process.
+
+    A step draws a batch and computes forward, backward and the optimizer's update.
+    """
 
     def __init__(self, point: Point) -> None:
         silence()
@@ -186,7 +196,10 @@ class TimedSteps:
         self.num_train = open_data(self._data, self._reading).num_train
 
     def seconds(self, batch_size: int, seconds: float, **options: Any) -> np.ndarray:
-        """Take steps for `seconds`; return the seconds of each. `options`: of the Trainer."""
+        """Take steps for `seconds`; return the seconds of each step after a warm-up.
+
+        `options`: further arguments of Lightning's Trainer.
+        """
         accelerator = device(self._point.device, 0)
         drawn: list[float] = []  # when each batch was drawn, with all steps before it done
 
@@ -204,9 +217,10 @@ class TimedSteps:
         return durations[max(1, int(_WARM_UP * len(durations))) :]
 
     def exchanging(self, exchange: Callable[[], object], block: int) -> list[float]:
-        """Take steps, every other `block` with an exchange; return the seconds of each.
+        """Take blocks of `block` steps, in turn without and with an exchange after each step.
 
-        The first block has none; a block before it is not counted.
+        Returns the seconds of each step, beginning with a block without exchanges. A warm-up block
+        before it is not counted.
         """
         exchanges = Exchanges(exchange, block)
         num_steps = (2 * _PAIRS_OF_BLOCKS + 1) * block
@@ -233,9 +247,10 @@ class TimedSteps:
 
 
 class Exchanges(Callback):
-    """Exchanges at the end of each step in every other `block`, but not the first.
+    """Callback that calls `exchange` at the end of each step in some blocks of `block` steps.
 
-    `seconds` are those of each step, with its exchange, without the first block.
+    The first block is a warm-up without exchanges; the following blocks are in turn without and
+    with them. `seconds`: time of each step after the warm-up, including its exchange.
     """
 
     def __init__(self, exchange: Callable[[], object], block: int) -> None:

@@ -1,4 +1,7 @@
-"""Measures every alternative of every block of a network on this machine."""
+"""Measures time and memory of every alternative of every block of a network on this machine.
+
+A block is a few modules that run one after another; an alternative is a way to compute it.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -40,8 +43,9 @@ _ROUNDED = 0.1  # distance of gradients, as a share of their norm, that bf16 may
 class MeasuredBlocks:
     """Measurements of a network at one batch size.
 
-    `step_seconds` is the median of an unchanged step. `left_out` has (block, alternative, reason)
-    for alternatives that this machine cannot carry out, or whose gradients differ.
+    `step_seconds`: median time of a step of the unchanged network. `left_out`: (block, alternative,
+    reason) for alternatives that this machine cannot compute, or whose gradients differ from those
+    of the unchanged block by more than 10 %.
     """
 
     batch_size: int
@@ -52,10 +56,10 @@ class MeasuredBlocks:
 
 
 def measure_blocks(point: Point, rounds: int) -> MeasuredBlocks:
-    """Measure all alternatives by turns, `rounds` times; call it in a process of its own.
+    """Measure all alternatives by turns, `rounds` times; call this function in a fresh process.
 
-    A block's seconds are those of its own forward and backward. The remainder of a whole step is
-    what lies between blocks, the loss, and the update of weights.
+    The seconds of a block are those of its own forward and backward. The rest of a step's time goes
+    to operations between blocks, the loss, and the update of weights.
     """
     step, keeps_gradients = built_step(point), point.workers > 1
     shape = point.config.values["data"]["image_shape"]
@@ -120,9 +124,10 @@ def timed(
 
 
 class MeasuredBlock:
-    """A block and its input. `counted`: kept, forward and backward bytes by alternative.
+    """Measures the alternatives of one block with a given input.
 
-    `failed` has the reasons of the alternatives that are left out.
+    `counted`: by alternative, the bytes kept from forward to backward, the peak of forward, and the
+    peak of backward. `failed`: for each alternative that is left out, the reason.
     """
 
     def __init__(self, block: Block, given: Tensor) -> None:
@@ -200,7 +205,9 @@ class MeasuredBlock:
         return forward.left, forward.peak, backward.peak
 
     def _phases(self, given: Tensor) -> Iterator[None]:
-        """Carry out forward, then what follows the block and frees its output, then backward."""
+        """Compute forward; then a stand-in for the rest of the network, which frees the block's
+        output; then backward. Each phase ends at a `yield`.
+        """
         output = self._output(given)
         yield
         end = _End.apply(output, self._numbers_like(output))
@@ -226,7 +233,10 @@ class MeasuredBlock:
         return value.requires_grad_(self._given.requires_grad)
 
     def _convert(self) -> None:
-        """Convert the input, and as much of a gradient, to the other layout and back."""
+        """Convert as many bytes as the input has to channels_last and back.
+
+        The way back stands for the conversion of the gradient.
+        """
         other = laid_out(self._given.detach(), "channels_last")
         laid_out(other, "contiguous")
 
@@ -236,7 +246,10 @@ class MeasuredBlock:
 
 
 class _End(torch.autograd.Function):
-    """Ends a block with a scalar, whose gradient only backward makes and holds."""
+    """Maps a block's output to a scalar; its backward makes the output's gradient from `numbers`.
+
+    So this gradient takes memory only during backward, as in a whole network.
+    """
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, numbers: Tensor) -> Tensor:

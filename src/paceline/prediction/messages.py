@@ -1,6 +1,6 @@
-"""Measures the costs of a modelled cluster on this machine: messages, and a server's work.
+"""Measures what messages and a server's work cost on this machine, for a modelled cluster.
 
-Messages are real: two processes, a worker and a server, exchange them over the wire of a point.
+Messages are real: two processes, a worker and a server, exchange them as in a training run.
 """
 
 import itertools
@@ -25,18 +25,19 @@ from paceline.scheme.async_parameter_server import AsyncParameterServer
 _WORKER, _SERVER = 0, 1
 _TIMEOUT = 120  # seconds
 
-_SECONDS = 1.0  # of pauses at most, of a size and repetition
-REPETITIONS = 5  # the result is the median of their means: one may be held up as a whole
+_SECONDS = 1.0  # most seconds of pauses, for each size of messages in each repetition
+REPETITIONS = 5  # the result is the median of their means, since a whole repetition may be delayed
 
 
 def measure_in_training(
     num_weights: int, take_steps: Callable[[Callable[[], object]], Sequence[float]], block: int
 ) -> dict[str, float]:
-    """Measure what exchanges of `num_weights` add to a step; a worker and a server must call this.
+    """Return the seconds that an exchange of `num_weights` weights adds to a step, by its kind.
 
-    `take_steps(exchange)` returns the seconds of steps of which every other `block` ends with an
-    exchange. Only the worker returns "push_pull", which includes the server's work; both return
-    "allreduce".
+    Two processes, a worker and a server, must call this function. `take_steps(exchange)` takes
+    blocks of `block` steps, in turn without and with an exchange in each step, and returns the
+    seconds of each step. Both processes return "allreduce". Only the worker returns "push_pull",
+    which includes the server's work.
     """
     join(_TIMEOUT, "cpu")
     found = {}
@@ -58,9 +59,10 @@ def measure_in_training(
 
 
 def added_by(seconds: Sequence[float], block: int) -> float:
-    """Return what an exchange adds to a step, if every other `block` of the steps has one.
+    """Return the seconds that an exchange adds to a step, at least 0.
 
-    It is the median difference of adjacent blocks, since the load of a shared host varies.
+    `seconds`: those of steps in blocks of `block` steps, in turn without and with exchanges. The
+    result is the median difference of adjacent blocks, since the load of a shared host varies.
     """
     means = [fmean(seconds[at : at + block]) for at in range(0, len(seconds) - block + 1, block)]
     return max(0.0, median(b - a for a, b in zip(means[::2], means[1::2], strict=False)))
@@ -69,11 +71,12 @@ def added_by(seconds: Sequence[float], block: int) -> float:
 def measure_pair(
     sizes: list[int], repetitions: int = REPETITIONS, pause: float = PAUSE
 ) -> dict[str, Times]:
-    """Measure messages of `sizes` weights; a worker and a server must call this.
+    """Measure messages of `sizes` weights; return seconds by number of weights, by kind.
 
-    `pause` is the longest pause before a message [seconds]. The worker returns the times
-    "push_pull", without work of the server, and "allreduce". The server returns "serve", the time
-    of its own work for a push: bookkeeping, and SGD with momentum.
+    Two processes, a worker and a server, must call this function. `pause`: longest pause before a
+    message [seconds]. The worker returns "push_pull", while the server does no work, and
+    "allreduce". The server returns "serve", the time of its work for a push: bookkeeping, and an
+    update by SGD with momentum.
     """
     torch.set_num_threads(1)
     join(_TIMEOUT, "cpu")
@@ -85,10 +88,10 @@ def measure_pair(
 
 
 def measure_allreduce(sizes: list[int], repetitions: int, pause: float) -> Times:
-    """Measure native all-reduces of `sizes` weights; all processes must call this.
+    """Measure torch's own all-reduces of `sizes` weights; all processes must call this function.
 
-    `pause` is the longest pause before each. Returns the mean seconds from the arrival of the last
-    worker until a worker has the sum.
+    `pause`: longest pause before an all-reduce [seconds]. Returns, by number of weights, the mean
+    seconds from the start of the last worker until a worker has the sum.
     """
     torch.set_num_threads(1)
     join(_TIMEOUT, "cpu")
@@ -124,7 +127,7 @@ def _serve(size: int, pause: float) -> dict[str, float]:
 
 
 def _apply(served: ServedWeights, push: Header) -> Header:
-    """Apply a push; return the header of its answer."""
+    """Apply a pushed gradient to the weights; return the header of the server's answer."""
     served.arrive(_WORKER, push.version)
     return Header(served.report.updates, served.grant(_WORKER))
 
@@ -153,7 +156,7 @@ def _served(wire: ServerWire) -> ServedWeights:
 
 
 def _allreduce_seconds(size: int, pause: float) -> float:
-    """Return the mean seconds from the arrival of the last worker until a worker has the sum."""
+    """Return the mean seconds from the start of the last worker until a worker has the sum."""
     vector, begun, ended = torch.zeros(size), [], []
 
     def reduce() -> None:
@@ -167,7 +170,10 @@ def _allreduce_seconds(size: int, pause: float) -> float:
 
 
 def _timed(action: Callable[[], object], size: int, pause: float) -> list[float]:
-    """Return the seconds of each round, with pauses between them and one untimed round first."""
+    """Call `action` in rounds with a pause before each; return the seconds of each call.
+
+    An untimed call comes first.
+    """
     action()
     seconds = []
     for _ in range(_rounds(size, pause)):

@@ -1,9 +1,11 @@
-"""Plans a step: batch size, and an alternative for each block, within a bound on memory.
+"""Plans training steps within a bound on memory.
 
-The procedure is that of Zou 2017 (doi 10.1007/978-3-319-69179-4_2): solve the integer programme for
-each batch size, and choose the one that reaches the target first, where records contain the number
-of updates that takes; else the one with the most images per second. `race` then compares the plans
-with nearly equal predictions by measurement.
+A plan has a batch size and, for each block of the network, an alternative: a way to compute the
+block (memory layout, recomputation, precision). The procedure is that of Zou 2017 (doi
+10.1007/978-3-319-69179-4_2): solve an integer programme for each batch size, and choose the batch
+size that is predicted to reach the target accuracy first. This needs records of how many updates
+the target takes; without records the choice is the batch size with the most images per second. The
+module `race` then measures the plans whose predictions are nearly equal.
 """
 
 import re
@@ -30,10 +32,11 @@ _NUM_PLANS = 2  # the choice, and the next best
 
 @dataclass(frozen=True)
 class Planned:
-    """Plans of one batch size: the fastest within memory and the next, or none.
+    """Plans of one batch size.
 
-    `unbounded` is the fastest with any memory, `smallest` needs the least. `updates` are those to
-    the target, if records contain them.
+    `plans`: the fastest plan within the bound on memory, then the next; empty if no plan is within
+    it. `unbounded`: the fastest plan without a bound. `smallest`: the plan that needs the least
+    memory. `updates`: number of updates until the target is reached, None if no record tells it.
     """
 
     measured: MeasuredBlocks
@@ -47,14 +50,18 @@ class Planned:
         return self.measured.batch_size
 
     def cost(self, step_seconds: float) -> float:
-        """Return the seconds to the target by such steps; for an image, without records."""
+        """Return the seconds to the target if a step takes `step_seconds`.
+
+        If `updates` is None, return the seconds for an image instead.
+        """
         return step_seconds * (self.updates or 1 / self.batch_size)
 
 
 def bytes_of(memory: str | None, device: str) -> float:
-    """Return the bytes of a text such as 40MB or 2GB; for None, what this machine has free.
+    """Return the number of bytes that a text such as 40MB or 2GB means.
 
-    Raises SettingError("memory") for a text that is no size.
+    For None, return the free memory of this machine, or of its GPU if `device` is "cuda". Raises
+    SettingError("memory") for a text that is no size.
     """
     if memory is None:
         return (
@@ -67,10 +74,10 @@ def bytes_of(memory: str | None, device: str) -> float:
 
 
 def updates_to_target(folder: Path, model: str, data: str) -> dict[int, float]:
-    """Return the updates to the target by batch size, means over the one-worker runs of a study.
+    """Return the mean number of updates to the target of a study's one-worker runs, by batch size.
 
-    Batch sizes with runs that missed it are left out. Raises SettingError("study") if the tables
-    are missing or of another model or data set.
+    `folder`: the study's folder in reports/. Batch sizes at which a run missed the target are left
+    out. Raises SettingError("study") if the tables are missing, or are of another model or data.
     """
     table, runs = folder / "tables/configurations.csv", folder / "runs.csv"
     if not table.is_file():
@@ -93,10 +100,11 @@ def updates_to_target(folder: Path, model: str, data: str) -> dict[int, float]:
 def plan_batches(
     points: Sequence[Point], memory: float, updates: Mapping[int, float], rounds: int
 ) -> list[Planned]:
-    """Measure and plan one batch size per point, in a process of its own each.
+    """Measure and plan the batch size of each point, each in a process of its own.
 
-    Raises SettingError("memory") if no batch size has a plan within `memory` [bytes], and as
-    `check` does, and ProcessFailure if a process fails.
+    `updates`: number of updates to the target by batch size. Raises SettingError("memory") if no
+    batch size has a plan within `memory` [bytes], the SettingErrors of `check`, and ProcessFailure
+    if a process fails.
     """
     for point in points:
         check(point)
@@ -133,7 +141,10 @@ def best(planned: Sequence[Planned]) -> Planned:
 
 
 def comparable(planned: Sequence[Planned]) -> list[Planned]:
-    """Return the batch sizes with plans, and with known updates if any has them."""
+    """Return the batch sizes whose costs can be compared.
+
+    These have a plan within memory. If any of them has known `updates`, those without are left out.
+    """
     possible = [each for each in planned if each.plans]
     return [each for each in possible if each.updates is not None] or possible
 

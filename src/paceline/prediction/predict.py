@@ -1,6 +1,7 @@
-"""Runs the virtual clock without gradients, and predicts a point's throughput by it.
+"""Predicts the throughput of a point (one run's settings) by the virtual clock, without training.
 
-The rules, the messages and the times are those of a run that trains on a modelled cluster.
+Schemes, messages and modelled times are the same as in a run that trains on a modelled cluster;
+only gradients are not computed.
 """
 
 import copy
@@ -30,17 +31,20 @@ from paceline.timing.profile import ClusterProfile
 from paceline.timing.step_times import StepRate, StepTimes
 from paceline.timing.workload import OWN, AbstractWorkload
 
-GREATEST_FIXED_SHARE = 0.5  # of a step that was timed at one batch size only; also an assumption
-COVERED = 0.9  # of the draws, by an interval
+# Assumed for a step that was timed at one batch size only: at most this share of its time does not
+# grow with the batch
+GREATEST_FIXED_SHARE = 0.5
+COVERED = 0.9  # share of the random draws that an interval contains
 
 
 @dataclass(frozen=True)
 class TimedRun:
     """Times of a run without training, in virtual seconds.
 
-    `computing`, `exchanging` and `waiting` are shares of the workers' time; they wait for other
-    workers, servers and links. `staleness` counts pushes to the first server by their staleness
-    [updates]. `busiest` is the link or server that was busy the longest, with its share of the run.
+    `computing`, `exchanging`, `waiting`: shares of the workers' time, which add up to 1. Workers
+    wait for other workers, for servers and for links. `staleness`: number of pushes to the first
+    server by their staleness [updates]. `busiest`: the link or server that was busy the longest,
+    and the share of the run during which it was busy.
     """
 
     images_per_second: float
@@ -61,8 +65,8 @@ class TimedRun:
 class Prediction:
     """Prediction for one point.
 
-    `interval` contains the images/s of COVERED of the draws, or is None without draws. `swept` has
-    the settings by which the point differs from others.
+    `interval`: range that contains the images/s of 90 % of the random draws of assumed values; None
+    without draws. `swept`: settings by which the point differs from the other predicted points.
     """
 
     point: Point
@@ -87,17 +91,18 @@ class Prediction:
 
     @property
     def rows(self) -> list[str]:
-        """Ids of the published rows to which the rate and the profile were fitted."""
+        """Ids of the published numbers to which the rate and the cluster's profile were fitted."""
         return [*(self.rate.rows if self.rate else ()), *self.cluster.fitted_to]
 
 
 def predict(
     config: PointConfig, steps: int, swept: Mapping[str, str] | None = None, draws: int = 0
 ) -> Prediction:
-    """Predict from `steps` steps of every worker; Prediction documents `swept`.
+    """Predict the throughput of a point from `steps` virtual steps of every worker.
 
-    `draws` is the number of random draws of the profile's assumed values, for the interval. Raises
-    SettingError for a cluster that is not modelled, and for fewer than two steps.
+    `swept`: as in Prediction. `draws`: number of random draws of the values that the cluster's
+    profile assumes, for the interval. Raises SettingError for a cluster that is not modelled, for
+    fewer than two steps, and for negative draws.
     """
     if steps < 2:
         raise SettingError("steps", f"{steps} are too few for a rate")
@@ -128,9 +133,9 @@ def interval(
 def drawn_configs(config: PointConfig, draws: int) -> Iterator[PointConfig]:
     """Yield configurations whose clusters have random values from the ranges in cluster.assumed.
 
-    Values are log-uniform, or uniform in a range that begins at 0. For a step that was timed at one
-    batch size, the share that does not grow with the batch is drawn as well. Draws differ in the
-    seed of the jitter.
+    Values are log-uniform, or uniform if their range begins at 0. For accelerators whose step was
+    timed at one batch size only, the share of the step's time that does not grow with the batch is
+    drawn as well. Each configuration has another seed, and so other random step times.
     """
     cluster = Point.of(config).cluster
     assert isinstance(cluster, VirtualCluster)
@@ -169,10 +174,10 @@ def _set(values: Mapping[str, Any], setting: str, value: float) -> None:
 
 
 def timed_run(point: Point, steps: int, workload: AbstractWorkload | None = None) -> TimedRun:
-    """Run `steps` steps of every worker of a point without training.
+    """Run `steps` steps of every worker of a point on the virtual clock, without training.
 
-    Messages are those of `workload`, by default the point's own. Raises SettingError for a cluster
-    that is not modelled, and for too few steps.
+    `workload`: network whose sizes the messages have, by default the point's own. Raises
+    SettingError for a cluster that is not modelled, and for too few steps.
     """
     clock = point_clock(point, steps, workload=workload)
     ends = [np.array(worker.step_ends) for worker in clock.workers]
@@ -202,10 +207,10 @@ def point_clock(
     snapshot_samples: Sequence[int] = (),
     workload: AbstractWorkload | None = None,
 ) -> VirtualClock:
-    """Return the clock of a point at the end of `steps` steps of every worker.
+    """Return a point's virtual clock after `steps` steps of every worker without training.
 
-    `snapshot_samples` are those of RunSpec, `workload` that of `timed_run`. Raises SettingError for
-    a cluster that is not modelled.
+    `snapshot_samples`: as in RunSpec. `workload`: as in `timed_run`. Raises SettingError for a
+    cluster that is not modelled.
     """
     cluster = point.cluster
     if not isinstance(cluster, VirtualCluster):
@@ -231,10 +236,11 @@ def timed_clock(
     step_times: StepTimes,
     steps: int,
 ) -> VirtualClock:
-    """Return the clock at the end of `steps` steps of every worker, with one weight per server.
+    """Return the virtual clock after `steps` steps of every worker, with one weight per server.
 
-    `steps` and the seed of `step_times` replace those of the run, whose batch size matters only for
-    snapshots. Raises SettingError for more servers than pushes.
+    `steps` and the seed of `step_times` replace the number of steps and the seed of `run`. The
+    batch size of `run` matters only for snapshots. Raises SettingError if there are more servers
+    than pushes.
     """
     weights = torch.zeros(max(1, scheme.servers))
     accounting = Accounting(scheme, run.num_workers)
@@ -258,7 +264,7 @@ def timed_clock(
 
 
 def sized_workload(point: Point) -> AbstractWorkload:
-    """Return the point's workload; one without a size gets that of the model."""
+    """Return the point's workload; if it has no size of its own, with that of the point's model."""
     if point.workload.name != OWN:
         return point.workload
     model = point.model.build()
@@ -269,7 +275,7 @@ def sized_workload(point: Point) -> AbstractWorkload:
 
 
 def _traffic(point: Point) -> DataTraffic | None:
-    """Return how data move in a run of the point; None if each worker has its own."""
+    """Return how data move between workers in a run of the point; None if they do not move."""
     if point.placement.meeting is None:
         return None
     from paceline.run.open_data import open_data  # Lightning takes seconds

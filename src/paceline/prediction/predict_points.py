@@ -1,6 +1,6 @@
-"""Predicts the real processes of a study, by the modelled clusters that the study names.
+"""Predicts the throughput of a study's real processes, by the modelled clusters that it names.
 
-For paced points, whose steps and links are emulated, it also compares the staleness.
+For paced points, whose step times and links are emulated, it also compares staleness.
 """
 
 import csv
@@ -41,16 +41,17 @@ _EMULATED = (
     *("workers_per_node", "server_placement", "link"),
 )
 _LINKS = ("link", "node_link", "allreduce_link")
-# How unevenly answers share an emulated link, by TCP: benchmarks/many_to_one.py measured 0.27 to
-# 0.83 in two runs, and 0.005 to 0.024 for pushes to one server.
+# How unevenly TCP divides an emulated link among a server's answers: benchmarks/many_to_one.py
+# measured 0.27 to 0.83 in two runs, and 0.005 to 0.024 for pushes to one server.
 UNEVENNESS = 0.6
 
 
 class ComparedStaleness(NamedTuple):
     """Comparison of the staleness of a run with that of predicted runs.
 
-    `distance` is the total variation between the two distributions, 0 to 1. `p` is the share of
-    runs, itself included, that are at least as far from the pool of all.
+    `distance`: total variation distance, 0 to 1, between the run's distribution and the mean of the
+    predicted ones. `p`: p-value of a Monte Carlo test, the share of all runs (this run included)
+    that are at least as far from the mean of all as this run is.
     """
 
     distance: float
@@ -60,16 +61,17 @@ class ComparedStaleness(NamedTuple):
 def predict_points(study: str, root: Path) -> Path:
     """Write reports/<study>/predictions.csv and return its path.
 
-    It has a row for each measured or paced point of runs.csv with a rate: images/s of as many steps
-    on the modelled cluster that `predicted_by` names for the model, without training. For paced
-    points `_of_paced` adds columns.
+    The file has a row for each measured or paced point of runs.csv that has images/s. The row's
+    images/s are those of the same number of steps, without training, on the modelled cluster that
+    the study's `predicted_by` names for the model. `_of_paced` adds columns for paced points.
 
-    The speed of a shared machine changes from hour to hour. So on a cluster with shared cores the
+    The speed of a shared machine changes from hour to hour. So on a cluster with shared cores, the
     seconds of a step are means over the study's own one-worker runs without a server, for each
-    model and batch size. Those runs have the kind calibrated, others predicted. The half of a point
-    is validation or development, if the study has `validated_on`.
+    model and batch size. The column `kind` says "calibrated" for these runs and "predicted" for
+    others. If the study has `validated_on`, the column `half` says "validation" for points with the
+    values named there, and "development" for others.
 
-    Raises SettingError without runs.csv, or without a profile for a model.
+    Raises SettingError if runs.csv is missing, or if no cluster is named for a model.
     """
     folder = root / "reports" / study
     if not (folder / "runs.csv").is_file():
@@ -106,10 +108,11 @@ def predict_points(study: str, root: Path) -> Path:
 
 
 def exchange_predictor(root: Path) -> Callable[[ExchangePoint], float | None]:
-    """Return a function that predicts the seconds of an exchange on its `predicted_by` cluster.
+    """Return a function that predicts the seconds of an exchange point.
 
-    It returns None without such a cluster. Links between emulated nodes are those of the point.
-    Nothing but messages takes time.
+    It predicts on the modelled cluster that `predicted_by` names, and returns None if none is
+    named. Links between emulated nodes are those of the point's own cluster. Only messages take
+    time.
     """
     clusters = dict[str, Values]()
 
@@ -130,16 +133,21 @@ def exchange_predictor(root: Path) -> Callable[[ExchangePoint], float | None]:
 
 
 def run_of(config: PointConfig, cluster: Values, samples: int) -> TimedRun:
-    """Run the steps of a point on another cluster, without training."""
+    """Run the steps of a point on another, modelled cluster, without training.
+
+    `samples`: number of samples that all workers together draw.
+    """
     point = Point.of(config.replaced(cluster=cluster))
     return timed_run(point, samples // (point.batch_size * point.workers))
 
 
 def emulating(cluster: Values, paced: Values, processes: int) -> dict[str, Any]:
-    """Return a modelled cluster with the steps, and between nodes the links, of a paced one.
+    """Return settings of a modelled cluster for a run whose steps and links are emulated.
 
-    Messages take no less than inside a node. All nodes share the cores of one machine, whose costs
-    are those of all `processes`.
+    `cluster`: settings of the modelled cluster, which describes the real machine. `paced`: settings
+    of the emulating cluster, which replace those of steps and of links between nodes. A message
+    between nodes has at least the latency of one inside a node. All emulated nodes share the cores
+    of the one real machine; a message costs as much as with all `processes` at work.
     """
     own = {name: value for name, value in paced.items() if name in _EMULATED}
     own["server_seconds"] = max(cluster["server_seconds"], paced["server_seconds"])
@@ -157,11 +165,12 @@ def emulating(cluster: Values, paced: Values, processes: int) -> dict[str, Any]:
 def compared_staleness(
     pushes: Counter[int], predicted: Sequence[Counter[int]]
 ) -> ComparedStaleness:
-    """Compare a run with predicted runs of other seeds, by pushes per staleness.
+    """Compare the staleness of a run with that of predicted runs of other seeds.
 
-    If the run is one more draw from the prediction, all ranks of its distance are equally probable,
-    so that p <= 5 % in at most 5 % of such runs (Barnard 1963, J. R. Stat. Soc. B 25; Hope 1968, J.
-    R. Stat. Soc. B 30).
+    `pushes`, `predicted`: number of pushes by staleness, of the run and of each predicted run. If
+    the prediction is right, the run's distance is equally likely to have any rank among those of
+    all runs, so that p <= 5 % in at most 5 % of such runs (Barnard 1963, J. R. Stat. Soc. B 25;
+    Hope 1968, J. R. Stat. Soc. B 30).
     """
     runs = (pushes, *predicted)
     length = 1 + max(max(each) for each in runs)
@@ -174,16 +183,18 @@ def compared_staleness(
 
 
 def _distance(shares: np.ndarray, of: np.ndarray) -> np.ndarray:
-    """Return the total variation of each row's distribution from another."""
+    """Return the total variation distance of each row's distribution from the distribution `of`."""
     return np.abs(shares - of).sum(axis=1) / 2
 
 
 def _of_paced(
     config: PointConfig, cluster: Values, samples: int, pushes: Counter[int] | None
 ) -> tuple[str, ...]:
-    """Return images/s, those with free messages, and distance and p of staleness, as text.
+    """Return the predicted columns of a paced point as text.
 
-    `pushes` to the first server are counted by staleness; None without a server.
+    These are images/s, images/s if messages took no time, and distance and p of ComparedStaleness.
+    `pushes`: number of pushes to the first server by staleness; None without a server, and distance
+    and p are then empty.
     """
     processes = config.values["workers"] * config.of_the_run("model")["shards"]
     paced = emulating(cluster, config.values["cluster"], processes)
@@ -200,7 +211,7 @@ def _of_paced(
 
 
 def _staleness_of(folder: Path) -> dict[str, Counter[int]]:
-    """Return pushes to the first server by staleness, for each point with servers."""
+    """Return, by key of each point with servers, the pushes to the first server by staleness."""
     found: dict[str, Counter[int]] = {}
     for key, table in read_archive(folder / ARCHIVE)["staleness.csv"].items():
         for row in csv.DictReader(io.StringIO(table.decode())):
@@ -233,7 +244,10 @@ def _computes(run: Run) -> tuple[str, str]:
 
 
 def _seconds_alone(runs: Iterable[Run]) -> dict[tuple[str, str], dict[int, float]]:
-    """Return {batch size: mean seconds of a step} of one-worker runs, by model and batch size."""
+    """Return the mean seconds of a step of one-worker runs, for each (model, batch size).
+
+    Each value is {batch size: seconds}, as the setting step_seconds has it.
+    """
     found: dict[tuple[str, str], list[float]] = {}
     for run in filter(_is_alone, runs):
         seconds = int(run["batch_size"]) / float(run["images_per_second"])
@@ -242,7 +256,7 @@ def _seconds_alone(runs: Iterable[Run]) -> dict[tuple[str, str], dict[int, float
 
 
 def _halves(points: Sequence[StudyPoint]) -> dict[str, str]:
-    """Return the half of each point of a study, by key; "" if the study has only one.
+    """Return "validation" or "development" for each point by key; "" without `validated_on`.
 
     Raises SettingError("validated_on") for a wrong axis or list of values.
     """

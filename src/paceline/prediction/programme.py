@@ -6,9 +6,11 @@
                 bytes at each moment <= memory
                 z_k >= |layout of block k - layout of block k - 1|
 
-Zou bounds the sum of all workspaces. Here each block has two moments, its forward and its backward,
-which need its own bytes, what earlier blocks keep, and in backward the gradients of later blocks.
-That is linear as well, and counts a workspace only while it exists.
+x_ka is 1 if block k has alternative a (a way to compute the block), else 0. z_k is 1 if the memory
+layout changes before block k. Zou bounds the sum of all workspaces. Here memory is bounded at two
+moments per block: its forward and its backward. Both need the bytes of the block itself and those
+that earlier blocks keep; backward also needs the gradients of later blocks. These bounds are linear
+as well, and they count a workspace only while it exists.
 """
 
 import math
@@ -28,8 +30,8 @@ _MOMENTS = ("forward", "backward")  # of a block
 class Option(NamedTuple):
     """Alternative of one block, with its measurements.
 
-    `seconds` are those of forward and backward. `kept` bytes stay from the end of forward until
-    backward; `forward` and `backward` are peaks, above the bytes before forward.
+    `seconds`: time of forward and backward. `kept`: bytes that are kept from the end of forward
+    until backward. `forward`, `backward`: peak bytes of each, above the bytes before forward.
     """
 
     alternative: Alternative
@@ -40,10 +42,11 @@ class Option(NamedTuple):
 
 
 class BlockCosts(NamedTuple):
-    """Measurements of a block. `gradients`: bytes of its weights' gradients.
+    """Measurements of a block.
 
-    `conversion_seconds` and `conversion_bytes` convert its input to the other layout, and the
-    gradient back.
+    `options`: its alternatives. `gradients`: bytes of the gradients of its weights.
+    `conversion_seconds`, `conversion_bytes`: what it costs to convert the block's input to the
+    other memory layout, and in backward the gradient back.
     """
 
     name: str
@@ -59,7 +62,7 @@ class BlockCosts(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """Time in a step, with the bytes that it needs."""
+    """Moment of a step, such as the backward of a block, and the bytes that are needed then."""
 
     name: str
     bytes: int
@@ -80,12 +83,13 @@ class Plan(NamedTuple):
 class Programme:
     """Integer programme of one batch size.
 
-    `seconds` and `bytes` of a step are those besides its blocks and their gradients; `update_bytes`
-    are needed while weights are updated. `keeps_gradients`: gradients exist before they are
-    computed.
+    `seconds`: time of a step outside of its blocks. `bytes`: bytes of a step, without those of its
+    blocks and their gradients. `update_bytes`: bytes needed while weights are updated.
+    `keeps_gradients`: True if gradients have memory during the whole step, False if they are freed
+    before backward, in which each gets memory when it is computed.
 
-    The columns are the options of all blocks, the change of layout before each block, and the
-    memory, in units of the largest number of bytes.
+    The variables of the programme are the options of all blocks, the change of layout before each
+    block, and the memory, which is in units of the largest number of bytes.
     """
 
     blocks: Sequence[BlockCosts]
@@ -119,7 +123,10 @@ class Programme:
         return found
 
     def _solved(self, costs: np.ndarray, memory: float, excluded: Sequence[Plan]) -> Plan | None:
-        """Return the cheapest plan that is not one of `excluded`."""
+        """Return the plan within `memory` with the lowest cost that is not one of `excluded`.
+
+        `costs`: cost of each variable. Returns None if there is no such plan.
+        """
         num_blocks, num_options = self._changes.shape
         others = ((0, 0), (0, num_blocks + 1))  # columns besides those of options
         scale = float(np.abs(self._needed).max() + np.abs(self._constant).max())
@@ -161,13 +168,15 @@ class Programme:
 
     @cached_property
     def _of_block(self) -> np.ndarray:
-        """1 where an option is of a block, [blocks, options]."""
+        """Matrix [blocks, options] that is 1 if the option belongs to the block, else 0."""
         sizes = [len(block.options) for block in self.blocks]
         return np.repeat(np.eye(len(sizes)), sizes, axis=1)
 
     @cached_property
     def _changes(self) -> np.ndarray:
-        """Change of layout before each block, [blocks, options]; images are contiguous."""
+        """Matrix [blocks, options]; its product with the taken options is not 0 for the blocks
+        before which the layout changes. The images are contiguous.
+        """
         is_last = [option.alternative.layout == "channels_last" for option in self._options]
         return np.diff(self._of_block * is_last, axis=0, prepend=0)
 
@@ -183,7 +192,7 @@ class Programme:
 
     @cached_property
     def _needed(self) -> np.ndarray:
-        """Bytes of each moment by column, besides `_constant`."""
+        """Bytes that each variable adds to each moment's `_constant`: [moments, variables]."""
         of_earlier = np.cumsum(self._of_block, axis=0) - self._of_block
         kept = of_earlier * [option.kept for option in self._options]
         forward, backward = (

@@ -1,4 +1,4 @@
-"""Predicts published numbers by papers/predictions.yaml, and writes their errors as a page."""
+"""Predicts the published numbers listed in papers/predictions.yaml, and writes a page of errors."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ from paceline.record.point import Point
 from paceline.settings import Positive, Whole, settings
 from paceline.study.compose import composed
 
-IMAGES = 1_281_167  # of an epoch of ImageNet-1k
-DRAWS = 20
-FAR = 0.25  # an error beyond which the page explains
+IMAGES = 1_281_167  # in an epoch of ImageNet-1k
+DRAWS = 20  # random draws of assumed values for each prediction
+FAR = 0.25  # relative error beyond which the page explains a prediction
 _SECONDS = {"min": 60.0, "h": 3600.0, "days": 86400.0}
 _TEXT = """\
 # Published numbers, predicted
@@ -50,10 +50,12 @@ Verdict = Literal["judged", "calibrated", "not verified", "settings assumed", "s
 class Entry:
     """Published number, and the settings that predict it.
 
-    `row` is its id in papers/published.csv; `epochs` are passes over ImageNet-1k, for a time. A
-    speed-up is over the `baseline`, with `baseline_epochs` if it is one of times. `steps` are those
-    of each worker. `assumed` names settings that the source does not state, `same_as` a row of the
-    same runs, `error_from` what the model lacks to explain a large error.
+    `row`: id of the number in papers/published.csv. `settings`: settings of the predicted run.
+    `epochs`: passes over ImageNet-1k, if the number is a time. `baseline`: settings of the run over
+    which a speed-up is taken, with its `baseline_epochs` if the speed-up compares times. `steps`:
+    steps of each worker to predict from. `assumed`: settings that the source does not state.
+    `same_as`: id of another published number of the same runs, which is judged instead.
+    `error_from`: what the model lacks, which explains a large error.
     """
 
     row: str
@@ -71,9 +73,10 @@ class Entry:
 class Judged:
     """Prediction of one published number, with its `interval` over the draws of assumed values.
 
-    `naive` is N times one accelerator at the same rate, None without a rate. The `verdict` is
-    calibrated if the number went into the prediction, same runs if another form of it is judged.
-    `rows` are the ids of those that went into it.
+    `naive`: N times the rate of one accelerator; None if that rate is not known. `verdict`:
+    "calibrated" if the published number was used to make the prediction, "same runs" if another
+    number of the same runs is judged. `rows`: ids of the published numbers that were used to make
+    the prediction.
     """
 
     entry: Entry
@@ -139,7 +142,8 @@ def judge(
 ) -> Judged:
     """Predict a published number. Raises SettingError for an unknown row or unit.
 
-    `draws` of the assumed values yield the interval; the baseline is not varied.
+    `known`: published numbers by id. `draws`: number of random draws of assumed values, for the
+    interval; the baseline keeps its values.
     """
     if entry.row not in known:
         raise SettingError("prediction.row", f"papers/published.csv has no {entry.row}")
@@ -195,7 +199,8 @@ def _in_unit(
 def summary(found: Sequence[Judged]) -> str:
     """Return the errors of the judged predictions in two or three sentences.
 
-    Skill is 1 minus our median error over that of N times one accelerator, on the same numbers.
+    Skill is 1 - (median error of the predictions) / (median error of N times one accelerator), both
+    over the same numbers.
     """
     judged = [each for each in found if each.verdict == "judged"]
     if not judged:

@@ -1,12 +1,13 @@
-"""Chooses batch size and plan by whole steps, among those with the fastest predictions.
+"""Chooses batch size and plan: times whole training steps of the candidates predicted as fastest.
 
-A prediction adds up blocks that were measured one by one, with their code and data in caches: in a
-whole step on a CPU a small recomputed block took 0.3 to 0.8 ms more. So only whole steps can rank
-plans that are predicted to be within a few percent of each other.
+A plan says how to compute each block of the network. A plan's prediction adds up the times of
+blocks that were measured one by one, with their code and data in caches. In a whole step on a CPU a
+small recomputed block took 0.3 to 0.8 ms more. So only whole steps can rank plans whose predictions
+are within a few percent of each other.
 
 Plans are measured by turns, and the slower half is dropped repeatedly (sequential halving: Karnin,
 Koren and Somekh 2013, "Almost optimal exploration in multi-armed bandits"). `verify` measures the
-choice again, because the fastest of many was also lucky.
+choice again, because the fastest of many measured plans was also lucky.
 """
 
 import itertools
@@ -29,9 +30,9 @@ from paceline.prediction.programme import Plan, Programme
 from paceline.prediction.step_memory import Step, measure_peak
 from paceline.record.point import Point
 
-_MOST_COMBINATIONS = 32  # up to which all of them are feasible plans
+_MOST_COMBINATIONS = 32  # up to this number, all combinations of alternatives are candidates
 _NUM_FASTEST = 12  # else this many of the fastest, and those with one alternative throughout
-_NEAR = 1.1  # of the fastest; predictions of whole steps were up to 4 % off
+_NEAR = 1.1  # times the lowest predicted cost; predictions of whole steps were up to 4 % off
 _NUM_VERIFIED = 16  # more than a shortlist has of one batch size
 _NUM_PEAKS = 3
 _RACE_SEED, _VERIFY_SEED = 0, 1  # of the order of turns
@@ -41,9 +42,10 @@ Turn = Callable[[], float]  # takes a measurement and returns its seconds
 
 
 class Difference(NamedTuple):
-    """Relative difference in time: its median over rounds, with a 95 % interval.
+    """Relative difference in time of another plan from a first one.
 
-    The interval is that of the sign test, and None for fewer than the six rounds that it needs.
+    `share`: median over rounds. `low`, `high`: its 95 % interval by the sign test, None for fewer
+    than the six rounds that the test needs.
     """
 
     share: float
@@ -52,7 +54,7 @@ class Difference(NamedTuple):
 
     @property
     def faster(self) -> bool:
-        """True if the other is significantly faster."""
+        """True if the other plan is significantly faster than the first one."""
         return self.high is not None and self.high < 0
 
     @property
@@ -67,7 +69,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Compared:
-    """Plan of a batch size that may be the fastest, with the seconds of whole steps by round."""
+    """Candidate: a plan of one batch size, with the measured seconds of whole steps by round."""
 
     planned: Planned
     plan: Plan
@@ -75,7 +77,7 @@ class Compared:
 
     @property
     def predicted(self) -> float:
-        """Cost by prediction."""
+        """Predicted seconds to the target, or for an image if no record tells the updates."""
         return self.planned.cost(self.plan.seconds)
 
     @property
@@ -87,14 +89,17 @@ class Compared:
         return self.planned.cost(self.step_seconds)
 
     def to(self, other: "Compared") -> Difference:
-        """Return how much more time `other` takes, to the target or for an image."""
+        """Return how much more time `other` takes than this plan, to the target or for an image."""
         costs = [[each.planned.cost(s) for s in each.seconds] for each in (self, other)]
         return difference(*costs)
 
 
 @dataclass(frozen=True)
 class VerifiedPlan:
-    """Plan with the seconds of its whole steps by round; some also have a `peak` of bytes."""
+    """Plan with the seconds of its whole steps by round.
+
+    `peak`: measured peak of a step [bytes]; None for all but the first plans.
+    """
 
     plan: Plan
     seconds: Sequence[float]
@@ -104,7 +109,7 @@ class VerifiedPlan:
 def compare(
     points: Sequence[Point], planned: Sequence[Planned], memory: float, rounds: int, seconds: float
 ) -> list[Compared]:
-    """Measure the shortlist of `planned`, one of each point; return it as `ordered` does."""
+    """Measure the shortlist of `planned`, which has an item per point; sort it by `ordered`."""
     candidates = shortlist(planned, memory)
     by_size = {point.batch_size: point for point in points}
     steps = [
@@ -116,7 +121,7 @@ def compare(
 
 
 def shortlist(planned: Sequence[Planned], memory: float) -> list[Compared]:
-    """Return the feasible plans of all batch sizes with a prediction near the fastest one."""
+    """Return the feasible plans whose predicted cost is at most 10 % above the lowest one."""
     fastest = best(planned)
     limit = _NEAR * fastest.cost(fastest.plans[0].seconds)
     found = [
@@ -130,9 +135,10 @@ def shortlist(planned: Sequence[Planned], memory: float) -> list[Compared]:
 
 
 def ordered(candidates: Sequence[Compared], seconds: Sequence[Sequence[float]]) -> list[Compared]:
-    """Return the choice, the runner-up, and the others, by the rounds that they stayed in the race.
+    """Return the candidates with their `seconds`: the choice, then the runner-up, then the others.
 
-    The choice has the smallest median of those with the most rounds.
+    Those with more rounds come first, since they stayed in the race for longer; of those with
+    equally many rounds, the one with the lowest median cost.
     """
     pairs = zip(candidates, seconds, strict=True)
     compared = [Compared(each.planned, each.plan, taken) for each, taken in pairs]
@@ -142,10 +148,11 @@ def ordered(candidates: Sequence[Compared], seconds: Sequence[Sequence[float]]) 
 def feasible_plans(
     programme: Programme, memory: float, num_fastest: int = _NUM_FASTEST
 ) -> list[Plan]:
-    """Return the plans to measure within `memory` [bytes], the fastest first.
+    """Return the plans within `memory` [bytes] that are to be measured, the fastest first.
 
-    These are all combinations if they are few; else the fastest ones, and for each alternative the
-    plan that uses it wherever possible.
+    These are all combinations of the blocks' alternatives, if there are at most 32. Otherwise these
+    are the `num_fastest` fastest plans, and for each alternative the plan that uses it wherever
+    possible.
     """
     options = [block.options for block in programme.blocks]
     if math.prod(map(len, options)) <= _MOST_COMBINATIONS:
@@ -169,7 +176,7 @@ def choice_of(programme: Programme, plan: Plan) -> Choice:
 def verify(
     point: Point, chosen: Compared, memory: float, rounds: int, seconds: float
 ) -> list[VerifiedPlan]:
-    """Measure feasible plans of the chosen batch size, the choice first, then by prediction."""
+    """Measure feasible plans of the chosen batch size: the choice, others by predicted time."""
     programme = chosen.planned.measured.programme
     others = feasible_plans(programme, memory, _NUM_VERIFIED)
     plans = [chosen.plan, *(plan for plan in others if plan != chosen.plan)]
@@ -187,12 +194,12 @@ def rank(verified: Sequence[VerifiedPlan]) -> int:
 
 
 def differences(verified: Sequence[VerifiedPlan]) -> list[Difference]:
-    """Return how much more time each plan takes than the first, by rounds."""
+    """Return how much more time each plan takes than the first, compared round by round."""
     return [difference(verified[0].seconds, each.seconds) for each in verified]
 
 
 def difference(first: Sequence[float], other: Sequence[float]) -> Difference:
-    """Return the share by which `other` takes longer, in the rounds that both have."""
+    """Return by what share `other` takes longer than `first`, in the rounds that both have."""
     num_rounds = min(len(first), len(other))
     shares = np.array(other[:num_rounds]) / np.array(first[:num_rounds]) - 1
     low, high = quantile_test(shares, q=0, p=0.5).confidence_interval(_CONFIDENCE)
@@ -232,10 +239,11 @@ def race(
     random: Random,
     clock: Callable[[], float] = time.perf_counter,
 ) -> list[list[float]]:
-    """Measure until two are left; return the seconds of each by round, the same first rounds.
+    """Measure in phases, after each of which the costlier half of the turns is dropped.
 
-    A turn's cost is its weight times its median. Every phase has an equal share of `seconds`, and
-    at least `rounds` rounds.
+    The race ends with a phase of at most two turns. A turn's cost is its weight times its median
+    seconds. Every phase has an equal share of `seconds`, and at least `rounds` rounds. Returns the
+    seconds of each turn by round; a dropped turn has fewer rounds.
     """
     found: list[list[float]] = [[] for _ in turns]
     left = list(range(len(turns)))

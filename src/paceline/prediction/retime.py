@@ -1,7 +1,8 @@
-"""Times of a record's curve on another modelled cluster, without training it again.
+"""Computes when a recorded run would have had its accuracies on another modelled cluster.
 
-Where all workers take part in each mean, and only the draws of step times decide their order, a run
-on another network has the same weights. A run of the clock without gradients has its times.
+Nothing is trained again. If all workers take part in each mean, and only the random step times
+decide their order, then a run on other links has the same weights. A run of the virtual clock
+without gradients tells its times.
 """
 
 import csv
@@ -46,7 +47,10 @@ _NUMBERS = (  # of result.json, that change with the times and the bytes of mess
 
 
 class Retimed(NamedTuple):
-    """Evaluation of a record: virtual seconds `before`, and `seconds` on the other cluster."""
+    """Evaluation of a recorded run.
+
+    `before`: its time in the record [virtual seconds]. `seconds`: its time on the other cluster.
+    """
 
     samples: int
     top1: float
@@ -65,9 +69,9 @@ class _Timed:
 def retime(key: str, overrides: Sequence[str], root: Path) -> list[Retimed]:
     """Return the evaluations of the record `key` with the times of the cluster in `overrides`.
 
-    The weights are bit for bit those of a run that trains there. Raises SettingError for a record
-    that is missing or does not fit, for a scheme whose order of updates depends on time, and for a
-    cluster with other slow steps.
+    The weights are bit for bit those of a run that trains on that cluster. Raises SettingError for
+    a record that is missing or does not fit, for a scheme whose order of updates depends on time,
+    and for a cluster with other settings of jitter, slow workers or stragglers.
     """
     path = next(iter(sorted(root.glob(f"runs/*/{key}/result.json"))), None)
     if path is None:
@@ -110,10 +114,10 @@ def _is_ordered_by_steps(point: Point) -> bool:
 
 
 def retime_points(points: Sequence[StudyPoint]) -> None:
-    """Write the records of those `points`, which need a run, whose weights another record has.
+    """Write records without training, for those `points` whose weights another record already has.
 
-    That record may be of any study, but is finished and made by the present code. Prints a line for
-    each.
+    `points`: points that have no record yet. The other record may be of any study; it must be
+    finished and made by the present code. Prints a line for each record that is written.
     """
     asked = [p for p in points if p.config.sweep.takes_over and has_weights_of_any_network(p.point)]
     if not asked:
@@ -136,7 +140,7 @@ def has_weights_of_any_network(point: Point) -> bool:
 
 
 def key_of_weights(config: PointConfig) -> str:
-    """Return a key that points share if they differ only in settings of time."""
+    """Return a key that is equal for points that differ only in settings that change times."""
     cluster = config.values["cluster"]
     rest = {name: cluster[name] for name in cluster if name not in _OF_TIME}
     return config.replaced(cluster=rest, workload={}).key
@@ -145,7 +149,8 @@ def key_of_weights(config: PointConfig) -> str:
 def _write_retimed(point: Point, folder: Path, source: Path) -> None:
     """Write the record of `point` to `folder`, with the results of the record `source`.
 
-    Real seconds are those of the training. Raises SettingError if it cannot be written.
+    Real seconds are copied from `source`, which was trained. Raises SettingError if the record
+    cannot be written.
     """
     result = read_result(source)
     assert result is not None

@@ -1,11 +1,12 @@
-"""Memory that a training step needs: modelled from shapes by batch size, and measured.
+"""Memory that a training step needs, counted from shapes for a batch size, or measured.
 
     peak = weights + gradients + optimizer's state + images + saved tensors + workspace
 
-A step on fake tensors counts each part from shapes, so that batches are counted that do not fit.
-Only convolutions on a CPU are carried out, one at a time, since their workspace differs between
-processors. Zou 2017 (doi 10.1007/978-3-319-69179-4_2) counts the same parts from layers' sizes;
-here autograd reports what it saves, and the workspace is whatever else is alive at the peak.
+A step on torch's fake tensors, which have shapes but no memory, counts each part. So batches that
+do not fit into memory can be counted. Only convolutions on a CPU are computed, one at a time, since
+their workspace differs between processors. Zou 2017 (doi 10.1007/978-3-319-69179-4_2) counts the
+same parts from layers' sizes; here autograd reports what it saves, and the workspace is all other
+memory in use at the peak.
 """
 
 import json
@@ -37,7 +38,7 @@ _CONVOLUTIONS = (torch.ops.aten.convolution.default, torch.ops.aten.convolution_
 
 
 class Phase(NamedTuple):
-    """Bytes of a phase of work: the most while it runs, and those that are left at its end."""
+    """Bytes of a phase of work: `peak` while it runs, and `left` at its end."""
 
     peak: int
     left: int
@@ -47,8 +48,8 @@ class Phase(NamedTuple):
 class StepMemory:
     """Bytes of a step's parts: `weights` include the network's buffers, `images` the labels.
 
-    Autograd saves `saved` bytes between forward and backward. `workspace` is what else is alive at
-    the peak, `update_peak` the peak while the optimizer updates weights.
+    `saved`: bytes that autograd saves from forward to backward. `workspace`: all other bytes in use
+    at the peak. `update_peak`: peak while the optimizer updates weights.
     """
 
     weights: int
@@ -80,8 +81,8 @@ class StepMemory:
 class Step:
     """Training steps of a module on random images, in the order of Lightning's loop.
 
-    `keeps_gradients` zeroes gradients instead of freeing them, as DDP and servers do, which hold
-    them in one vector. Raises SettingError("model") for a module without exactly one optimizer.
+    `keeps_gradients`: set gradients to zero instead of freeing them, as DDP and servers do, which
+    hold them in one vector. Raises SettingError("model") unless the module has one optimizer only.
     """
 
     def __init__(
@@ -163,10 +164,10 @@ def measure_peak(build: Callable[[], Callable[[], None]], device: torch.device) 
 
 
 def phases_on_cpu(work: Iterator[None]) -> list[Phase]:
-    """Run work whose phases end at each `yield`; return their bytes, above those before the first.
+    """Run work whose phases end at each `yield`; return their bytes above those at the start.
 
-    They are sums of the allocator's events, which include what an operator allocates and frees
-    while it runs; that differs between processors.
+    The bytes are sums of the CPU allocator's events. They include what an operator allocates and
+    frees while it runs, which differs between processors.
     """
     # acc_events: torch 2.11 warns of a process's second profile that it forgets the first
     with profile(
@@ -191,7 +192,7 @@ def phases_on_cpu(work: Iterator[None]) -> list[Phase]:
 
 
 def phases_by_operation(work: Iterator[None], held: Iterable[Tensor]) -> list[Phase]:
-    """Run work whose phases end at each `yield`; return their bytes, above those of `held`."""
+    """Run work whose phases end at each `yield`; return their bytes above those of `held`."""
     found, running = list[Phase](), True
     with _Allocations() as allocated:
         allocated.add(held)

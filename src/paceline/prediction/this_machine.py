@@ -1,4 +1,4 @@
-"""Measurements of this machine, and the profile of a modelled cluster that follows from them."""
+"""Measurements of this machine, and the modelled cluster's profile that is computed from them."""
 
 import math
 from dataclasses import dataclass, replace
@@ -20,7 +20,8 @@ _NO_LIMIT = 1e15  # bytes/s, where more bytes took no longer
 class MeasuredSteps:
     """Measurements of one worker: seconds of each step by batch size.
 
-    `ddp_steps` are steps at the chosen batch size by DistributedDataParallel with one worker.
+    `ddp_steps`: seconds of each step of DistributedDataParallel with one worker, at the chosen
+    batch size.
     """
 
     accelerator: str
@@ -33,11 +34,11 @@ class MeasuredSteps:
 class Measured:
     """Measurements of this machine.
 
-    `batch_size` is the chosen one, `pause` the longest before a message [seconds]. `together` has
-    the mean seconds of a step by the number of workers at once, `pair` the results of measure_pair,
-    `added` the seconds that an exchange of the model's weights adds to a step, and `crowded` the
-    seconds of all-reduces over more workers than cores, by their number, or nothing on a large
-    machine.
+    `batch_size`: the chosen batch size. `pause`: longest pause before a message [seconds].
+    `together`: mean seconds of a step, by the number of workers that take steps at once. `pair`:
+    results of `measure_pair`. `added`: seconds that an exchange of the model's weights adds to a
+    step, by kind of exchange. `crowded`: seconds of all-reduces over more workers than cores, by
+    number of workers; empty on a machine with many cores.
     """
 
     started: datetime
@@ -55,8 +56,8 @@ class Measured:
 def profile_of_measured(measured: Measured) -> ClusterProfile:
     """Return the profile of a modelled cluster that follows from the measurements.
 
-    Fixed costs come from the fastest messages, rates from the largest, and the cores' time per
-    message from all-reduces over more workers than cores.
+    Fixed costs are computed from the fastest messages, bandwidths from the largest messages, and
+    the time that a core needs for a message from all-reduces over more workers than cores.
     """
     server_seconds, each_weight_byte = line_through(measured.pair["serve"])
     both_ways, each_byte = line_through(measured.pair["push_pull"])
@@ -83,8 +84,8 @@ def profile_of_measured(measured: Measured) -> ClusterProfile:
 def line_through(times: Times) -> tuple[float, float]:
     """Return (fixed, per_byte) of seconds = fixed + per_byte * bytes, neither negative.
 
-    The line passes through the fastest message, the best estimate of the fixed cost, and the
-    largest.
+    The line passes through the times of two messages: the largest, and the fastest of the others,
+    which is the best estimate of the fixed cost.
     """
     many = max(times)
     few = min((size for size in times if size < many), key=times.__getitem__)
@@ -93,10 +94,10 @@ def line_through(times: Times) -> tuple[float, float]:
 
 
 def allreduce_link_of(fixed: float, per_byte: float, cores: int) -> tuple[float, float]:
-    """Return (latency, seconds per byte) of gloo's messages.
+    """Return (latency, seconds per byte) of the messages of gloo, torch's communication on CPUs.
 
-    They follow from native all-reduces between two workers, which take two rounds and need free
-    cores to copy bytes.
+    `fixed`, `per_byte`: line through the times of gloo's all-reduces between two workers. Such an
+    all-reduce takes two rounds, and each worker needs a core to copy bytes.
     """
     return fixed / 2, per_byte / max(1, 2 / cores)
 
@@ -114,7 +115,10 @@ def _rate(seconds: float) -> float:
 
 
 def exchange_seconds(measured: Measured) -> tuple[float, float]:
-    """Return what a push and an all-reduce add to a step besides their own time [seconds]."""
+    """Return what a push and what an all-reduce add to a training step beyond their own time.
+
+    Both are in seconds, and at least 0. The own time is that of the profile.
+    """
     profile = profile_of_measured(measured)
     num_bytes = measured.worker.num_parameters * WEIGHT_BYTES
     served = profile.server_seconds + num_bytes / profile.server_bandwidth
@@ -127,8 +131,8 @@ def exchange_seconds(measured: Measured) -> tuple[float, float]:
 def jitter(seconds: np.ndarray) -> float:
     """Return the sigma of a log-normal factor on the time of a step.
 
-    It is half of what the middle 68 % of the logarithms span, so that a few delayed steps do not
-    count.
+    It is half of the range of the middle 68 % of the logarithms, so that a few delayed steps have
+    no effect.
     """
     low, high = np.quantile(np.log(seconds), [0.16, 0.84])
     return float(high - low) / 2
