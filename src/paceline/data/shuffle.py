@@ -232,7 +232,7 @@ def _holders(shares: Shares) -> np.ndarray:
 
 @dataclass(frozen=True)
 class DataTraffic:
-    """How training data move between workers in a run.
+    """Movement of training data between workers in a run.
 
     `sample_bytes`: bytes of a sample in a shuffle. `fed_bytes`: on a virtual clock, bytes of a
     batch that the first worker of a node sends to another worker; 0 if each worker draws its own

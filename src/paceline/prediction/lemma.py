@@ -26,7 +26,7 @@ _ROUNDING = 1e-9  # relative; a smaller excess needs no further server
 
 @dataclass(frozen=True)
 class LemmaRow:
-    """What the lemmas say, and what the virtual clock predicts, for one number of workers.
+    """Results of the lemmas and of the virtual clock for one number of workers.
 
     `lemma`, `predicted`: images/s by the lemma and by the virtual clock. `overhead`: R. `growth`:
     overhead by the virtual clock, divided by the overhead of two workers, from which the lemma
