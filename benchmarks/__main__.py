@@ -23,6 +23,7 @@ MODULES = (
     "logging_cost",
     "tracking_server",
     "virtual_clock",
+    "virtual_engines",
     "planted_worlds",
     "page",
     "large_study",

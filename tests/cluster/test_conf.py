@@ -39,6 +39,7 @@ VIRTUAL = [
     "server_placement",
     "overlap",
     "step_rates",
+    "engine",
     "fitted_to",
     "assumed",
     "link",
@@ -69,14 +70,16 @@ def is_modelled(name):
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_has_every_key_in_the_same_order(name):
-    """What a kind has alone comes last; files of `paceline calibrate` set what has a default."""
+    """What only one kind has comes last. A setting of a file has no default in its class, but for
+    those that `paceline calibrate` writes, and the engine, which earlier records lack.
+    """
     keys = VIRTUAL if is_modelled(name) else WALL
     found, own = list(settings_of(name)), fields(cluster_of(name))
     assert found[: len(keys)] == keys
     needed = [each for each in own if each.default is each.default_factory is MISSING]
     asked = {field.name for field in needed}
     calibrated = CALIBRATED in (CONF / f"cluster/{name}.yaml").read_text()
-    assert set(found) - {"_target_"} - (_MEASURED if calibrated else set()) == asked
+    assert set(found) - {"_target_", "engine"} - (_MEASURED if calibrated else set()) == asked
 
 
 def test_a_virtual_cluster_can_be_modelled():

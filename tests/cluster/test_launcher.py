@@ -63,7 +63,7 @@ def test_a_wrong_count_of_workers_is_an_error(tmp_path):
 
 def test_a_level_of_debugging_that_ends_every_run_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
-    with pytest.raises(SettingError, match=r"^TORCH_DISTRIBUTED_DEBUG: DETAIL .*INFO or less is needed$"):
+    with pytest.raises(SettingError, match=r"^TORCH_DISTRIBUTED_DEBUG: DETAIL .* is needed$"):
         launch("tests.cluster.counting:tell", ("a",), workers=1, servers=0, log_folder=tmp_path)
 
 

@@ -23,7 +23,7 @@ def rows_of(path, training_seconds, steps):
     hand = ByHand()
     observer = Observer(
         hand,
-        lambda: hand.num_samples,
+        lambda loss: [(hand.num_samples, loss)],
         [64, 128],
         live=path,
         training_seconds=lambda real: training_seconds(hand, real),

@@ -110,7 +110,7 @@ class StrategyReport:
     """Report of a Lightning strategy on the training in its process. `workers`: report of this
     process's worker, or, on the virtual clock, of all workers, with the modelled `servers`.
     `counted`: workers that took part, counted by an all-reduce or by their steps. `updates`: of the
-    weights.
+    weights. `engine`: of the virtual clock, see wave_engines.
     """
 
     counted: int
@@ -118,3 +118,4 @@ class StrategyReport:
     diverged: bool
     workers: list[WorkerReport]
     servers: list[ServerReport] = field(default_factory=list[ServerReport])
+    engine: str = "one_by_one"

@@ -43,6 +43,8 @@ class SizedBatches(Protocol):
 # batch(worker, n): one of them.
 DrawAll = Callable[[int, int, Callable[[], None]], SizedBatches]
 DrawOne = Callable[[int, int], Any]
+# together(batches, device): several of them by worker and number, stacked, on a device.
+DrawTogether = Callable[[Sequence[tuple[int, int]], torch.device], Any]
 
 
 class AbstractTrainingStrategy(Strategy, ABC):
@@ -69,8 +71,16 @@ class AbstractTrainingStrategy(Strategy, ABC):
         return {"strategy": self, "devices": 1, "plugins": [LightningEnvironment()]}
 
     @abstractmethod
-    def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
+    def training_batches(
+        self, train: DrawAll, batch: DrawOne, together: DrawTogether | None = None
+    ) -> SizedBatches:
         """Return the batches on which this process trains."""
+
+    def steps_of_batch(self, loss: Tensor) -> Sequence[tuple[int, Tensor]]:
+        """Return what the Trainer's last batch has completed: the samples over all workers after
+        each step, and its loss. `loss`: of the batch.
+        """
+        return [(self.samples, loss)]
 
     @abstractmethod
     def batches_drawn(self) -> Iterable[tuple[int, int]]:

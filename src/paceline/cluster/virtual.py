@@ -1,7 +1,7 @@
 """Modelled cluster on a virtual clock: one process computes for all workers and servers."""
 
 from dataclasses import field, fields, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 
@@ -31,7 +31,8 @@ class VirtualCluster(AbstractCluster):
     `assumed`: least and greatest value of each assumed setting, for intervals. `shared_cores`:
     cores of one machine on which all processes compute, with measured step times; `step_seconds`
     overrides these for emulated accelerators. `queue`: Slurm queue whose jobs run the virtual
-    clock; None to run it here.
+    clock; None to run it here. `engine`: way to compute the gradients of many workers, see
+    wave_engines; results differ by rounding.
     """
 
     server_bandwidth: Bandwidth
@@ -49,6 +50,7 @@ class VirtualCluster(AbstractCluster):
     message_bandwidth: dict[Whole, Positive] = field(default_factory=dict[Whole, Positive])
     shared_cores: SharedCores | None = None
     queue: Annotated[SlurmQueue | None, UNKEYED] = None
+    engine: Annotated[Literal["auto", "one_by_one", "graph", "vmap"], UNKEYED] = "auto"
 
     @property
     def kind(self) -> Kind:
@@ -132,6 +134,7 @@ class VirtualCluster(AbstractCluster):
             profile=self.profile,
             device=device,
             real_seconds=clock.seconds,
+            engine=self.engine,
         )
 
     def run(self, task: Task) -> list[Any]:

@@ -1,5 +1,6 @@
 """Makes a batch by one indexing operation on all its images, then arithmetic on the whole batch."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
@@ -52,6 +53,12 @@ class Normalisation:
     def __init__(self, mean: Sequence[float], std: Sequence[float], dtype: torch.dtype) -> None:
         self.shift = (255 * torch.tensor(mean, dtype=torch.float64)).to(dtype)[:, None, None]
         self.scale = (1 / (255 * torch.tensor(std, dtype=torch.float64))).to(dtype)[:, None, None]
+
+    def to(self, device: torch.device) -> "Normalisation":
+        """Return the same for images on a device."""
+        other = copy.copy(self)
+        other.shift, other.scale = self.shift.to(device), self.scale.to(device)
+        return other
 
     def __call__(self, images: Tensor) -> Tensor:
         return images.to(self.shift.dtype).sub_(self.shift).mul_(self.scale)

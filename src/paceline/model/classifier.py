@@ -16,6 +16,8 @@ class Classifier(LightningModule):
     workers. It logs nothing, since callbacks observe a run without making its steps longer.
     """
 
+    pure_training_step = True  # of weights, buffers and batch, for the engines of the virtual clock
+
     def __init__(
         self, network: nn.Module, optimizer: Callable[[Iterator[nn.Parameter]], Optimizer]
     ) -> None:

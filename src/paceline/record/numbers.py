@@ -176,6 +176,7 @@ NUMBERS = [  # listed in the order of result.json
     Number("feed_bytes", "bytes", lambda o: o.data_moved.feed_bytes),
     Number("num_parameters", "", _of_first("num_parameters")),
     Number("evaluated", "text", _of_first("evaluated")),
+    Number("engine", "text", lambda o: o.first.strategy.engine),
     Number("certificate", "text", lambda o: o.certificate.words),
     Number("steps_spread", "", _steps_spread),
     Number("held_answers", "", lambda o: sum(server.held for server in o.servers)),

@@ -1,9 +1,10 @@
 """Observes one training process: its steps, its wait for batches, and its snapshots' scores."""
 
 import bisect
+import itertools
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ LIVE_COLUMNS = ("samples", "seconds", "share", "train_loss", "images_per_second"
 class Observer(Callback):
     """Callback that records when each step ended and sums the training loss.
 
-    `samples` returns the number of samples of all workers; it is called after each step. Losses are
-    averaged between `thresholds`, ascending numbers of samples. `live` is a CSV file to which
+    `steps(loss)` returns the samples of all workers after each step of a batch, and its loss. These
+    are averaged between `thresholds`, ascending numbers of samples. `live` is a CSV file to which
     worker 0 appends a line about once a real second; it is None for other workers. Its seconds are
     `training_seconds(real)`, which are modelled on a virtual clock. Its `share` is the part of the
     run's samples that is done.
@@ -32,7 +33,7 @@ class Observer(Callback):
     def __init__(
         self,
         clock: TrainingClock,
-        samples: Callable[[], int],
+        steps: Callable[[torch.Tensor], Sequence[tuple[int, torch.Tensor]]],
         thresholds: list[int],
         *,
         live: Path | None,
@@ -41,7 +42,7 @@ class Observer(Callback):
         self.step_ends = array("d")  # seconds of the training clock
         self.loss_sums: list[Any] = [0.0] * len(thresholds)
         self.loss_counts = [0] * len(thresholds)
-        self._clock, self._samples, self._thresholds = clock, samples, thresholds
+        self._clock, self._steps, self._thresholds = clock, steps, thresholds
         self._live, self._training_seconds = live, training_seconds
         self._live_real = self._live_seconds = 0.0
         self._live_samples = 0
@@ -52,13 +53,15 @@ class Observer(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *_: object
     ) -> None:
         seconds = self._clock.seconds()
-        self.step_ends.append(seconds)
-        samples = self._samples()
-        index = min(bisect.bisect_left(self._thresholds, samples), len(self._thresholds) - 1)
-        loss = _loss(outputs)
-        self.loss_sums[index] = self.loss_sums[index] + loss  # no .item(): it would stall a GPU
-        self.loss_counts[index] += 1
-        if self._live is not None and seconds - self._live_real >= 1:
+        steps = self._steps(_loss(outputs))
+        self.step_ends.extend([seconds] * len(steps))
+        for index, group in itertools.groupby(steps, key=lambda step: self._index(step[0])):
+            losses = [loss for _, loss in group]
+            added = losses[0] if len(losses) == 1 else torch.stack(losses).sum()
+            self.loss_sums[index] = self.loss_sums[index] + added  # .item() would stall a GPU
+            self.loss_counts[index] += len(losses)
+        if self._live is not None and seconds - self._live_real >= 1 and steps:
+            samples, loss = steps[-1]
             self._live_real = seconds
             self._write_live(samples, self._training_seconds(seconds), float(loss))
 
@@ -84,6 +87,9 @@ class Observer(Callback):
         """Return (sum of the loss, number of steps) up to each threshold, from the one before."""
         sums = [float(loss_sum) for loss_sum in self.loss_sums]
         return list(zip(sums, self.loss_counts, strict=True))
+
+    def _index(self, samples: int) -> int:
+        return min(bisect.bisect_left(self._thresholds, samples), len(self._thresholds) - 1)
 
     def _write_live(self, samples: int, seconds: float, loss: float) -> None:
         assert self._live is not None

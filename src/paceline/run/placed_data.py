@@ -87,6 +87,17 @@ class AbstractTrainingSet(ABC):
     def batches(self, order: AbstractOrder, worker: int, num_batches: int) -> IndexedBatches:
         """Return the first `num_batches` batches of a worker."""
 
+    def together(
+        self,
+        order: AbstractOrder,
+        numbers: Sequence[tuple[int, int]],
+        batch: Callable[[int, int], Any],
+        device: torch.device,
+    ) -> Any:
+        """Return batches by worker and number, stacked, on a device. `batch`: draws one."""
+        drawn = [batch(worker, n) for worker, n in numbers]
+        return tuple(torch.stack(parts).to(device) for parts in zip(*drawn, strict=True))
+
     def hold(self, samples: np.ndarray, spare: int) -> None:
         """Copy these samples into memory; all later batches consist of them.
 
@@ -146,6 +157,10 @@ class PlacedData:
 
     def batch(self, worker: int, n: int) -> Any:
         return self._indexed(worker)[n]
+
+    def together(self, numbers: Sequence[tuple[int, int]], device: torch.device) -> Any:
+        """Return batches by worker and number, stacked, on a device."""
+        return self._training.together(self.traffic.order, numbers, self.batch, device)
 
     def _hold(self, order: AbstractOrder) -> None:
         """Copy the samples that this process draws from memory into its memory."""

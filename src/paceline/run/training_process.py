@@ -111,12 +111,12 @@ class TrainingProcess:
         thresholds = self._budget.thresholds
         observer = Observer(
             clock,
-            lambda: strategy.samples,
+            strategy.steps_of_batch,
             thresholds,
             live=self._folder / "progress.csv" if is_first else None,
             training_seconds=strategy.seconds,
         )
-        drawn = strategy.training_batches(data.train, data.batch)
+        drawn = strategy.training_batches(data.train, data.batch, data.together)
         batches = TimedBatches(drawn, clock, waits=self._split is not None)
         files = CheckpointFiles(self._folder, f"worker_{self._worker}", sum(point.num_processes))
         strategy.part = files.before

@@ -57,12 +57,15 @@ def workers_for(scheme, at_least):
     raise ValueError(f"no number of workers from {at_least} on suits {scheme}: change its laws")
 
 
-def module_of(batch_norm=False, momentum=0.9, weight_decay=0.01, dropout=0.0, optimizer=None):
+def module_of(
+    batch_norm=False, momentum=0.9, weight_decay=0.01, dropout=0.0, optimizer=None, layers=()
+):
     torch.manual_seed(3)
     sgd = partial(torch.optim.SGD, lr=0.1, momentum=momentum, weight_decay=weight_decay)
     network = tiny_network(batch_norm).double()
     if dropout:
         network.append(torch.nn.Dropout(dropout))
+    network.extend(layers)
     return Classifier(network, optimizer or sgd)
 
 
@@ -90,13 +93,15 @@ def train(
     length=None,
     dropout=0.0,
     optimizer=None,
+    layers=(),
     callbacks=(),
+    of_trainer=None,
     ckpt_path=None,
     **options,
 ):
     """The strategy and the module after `num_steps` steps of 4 images; the Trainer ends after
-    `length` batches, or as many. It goes on from `ckpt_path`, if that is given. `options`: of the
-    run, or of its strategy.
+    `length` batches, or as many. It goes on from `ckpt_path`, if that is given. `layers`: more of
+    the network. `of_trainer`: options of the Trainer. `options`: of the run, or of its strategy.
     """
     torch.set_num_threads(1)  # as in a run
     config = tiny_point("sync_allreduce", workers, 4)
@@ -104,11 +109,13 @@ def train(
     options.setdefault("step_times", JITTERED)
     of_run = {name: options.pop(name) for name in OF_A_RUN & options.keys()}
     strategy = VirtualStrategy(scheme, RunSpec(workers, num_steps=num_steps, **of_run), **options)
-    module = module_of(batch_norm, momentum, weight_decay, dropout, optimizer)
+    module = module_of(batch_norm, momentum, weight_decay, dropout, optimizer, layers)
     loader = strategy.batches(lambda worker, n: shares[worker][n], 4, length or num_steps)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        trainer = trainer_of(strategy, precision="64-true", callbacks=[*callbacks])
+        placed = {"accelerator": "gpu"} if "cuda" in str(options.get("device")) else {}
+        chosen = {**placed, **(of_trainer or {})}
+        trainer = trainer_of(strategy, precision="64-true", callbacks=[*callbacks], **chosen)
         trainer.fit(module, loader, ckpt_path=ckpt_path)
     return strategy, module
 

@@ -20,14 +20,16 @@ from paceline.clock.virtual.virtual_links import VirtualLinks, VirtualMeanLink
 from paceline.clock.virtual.virtual_own_weights import VirtualOwnWeights
 from paceline.clock.virtual.virtual_push_link import VirtualPushLink
 from paceline.clock.virtual.virtual_servers import VirtualServers
-from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
+from paceline.clock.virtual.virtual_worker import Ahead, Buffer, VirtualWorker
 from paceline.scheme.accounting import Accounting
 
 
 class VirtualClock:
     """Clock that runs the rules of all workers, and asks its caller for gradients. `next_worker()`
     returns the worker whose backward ends next, or whose gradient a server has all of before that:
-    compute it on the worker's weights, and pass it to `finish_step`.
+    compute it on the worker's weights, and pass it to `finish_step`. Or compute all steps that are
+    under way together: `due_worker`, `begin_wave` if that worker's result is not there, and
+    `finish_ahead` for each that is.
     """
 
     def __init__(self, parts: ClockParts, vectors: VectorSpec, weights: Tensor) -> None:
@@ -68,9 +70,33 @@ class VirtualClock:
 
     def next_worker(self) -> VirtualWorker | None:
         """Advance to the end of the next backward; None if no worker may take another step."""
+        return self._ready.popleft() if self.due_worker() else None
+
+    def due_worker(self) -> VirtualWorker | None:
+        """Return the worker that `next_worker` would return, which stays the next one."""
         while not self._ready and len(self.kernel):
             self.kernel.advance()
-        return self._ready.popleft() if self._ready else None
+        return self._ready[0] if self._ready else None
+
+    def begin_wave(self) -> list[VirtualWorker]:
+        """Return all workers that compute now and whose results are not there. Their weights,
+        statistics and batches stay as they are until their backward ends. Each has buffers for its
+        result, `ahead`, which the caller has to fill before `finish_ahead`.
+        """
+        wave = [each for each in self.workers if each.computing and each.ahead is None]
+        losses = self.pool.new(len(wave)).unbind()
+        for worker, loss in zip(wave, losses, strict=True):
+            worker.ahead = Ahead(self.pool.take(), self._parts.statistics_pool.take(), loss)
+        return wave
+
+    def finish_ahead(self) -> None:
+        """Continue the worker that is due with the result that has been computed for it."""
+        worker = self._ready.popleft()
+        ahead, worker.ahead = worker.ahead, None
+        assert ahead is not None
+        self._parts.statistics_pool.release(worker.statistics)
+        worker.statistics = ahead.statistics
+        self.finish_step(worker, ahead.gradient)
 
     def finish_step(self, worker: VirtualWorker, gradient: Buffer | None) -> None:
         """Continue a worker with its gradient, which the clock owns from now on. `gradient`: None
@@ -97,19 +123,30 @@ class VirtualClock:
         """Return the state between two steps; its content is that of the clock, not a copy."""
         return {"steps": self._num_steps, "now": self.kernel.now, "content": self._content()}
 
-    def resume(self, state: Mapping[str, Any]) -> None:
+    def resume(self, state: Mapping[str, Any], *, in_waves: bool = False) -> None:
         """Go on from the state of another clock with the same parts; this one has just started.
+        `in_waves`: its caller has computed waves.
 
         The parts determine what happens when, and which worker holds which vector, because a rule
         never depends on values. So everything that happened is repeated without computing, with
         gradients of zero, and then every vector gets its content. Raises ValueError for the state
         of other parts.
         """
+        if in_waves:
+            self._repeat_waves(state["steps"])
         while self._num_steps < state["steps"] and (worker := self.next_worker()) is not None:
             self.finish_idle_step(worker)
         if (self._num_steps, self.kernel.now) != (state["steps"], state["now"]):
             raise ValueError(f"another run's state: {state['now']} s after {state['steps']} steps")
         fill_content(self._content(), state["content"])
+
+    def _repeat_waves(self, steps: int) -> None:
+        while (worker := self.due_worker()) is not None and self._num_steps < steps:
+            for each in self.begin_wave() if worker.ahead is None else ():
+                assert each.ahead is not None
+                each.ahead.gradient.vector.zero_()
+                each.ahead.statistics.vector.copy_(each.statistics.vector)
+            self.finish_ahead()
 
     def _content(self) -> list[Tensor]:
         data = () if self._data is None else (self._data.traffic,)  # drawn anew, by position

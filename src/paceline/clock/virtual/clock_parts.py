@@ -88,9 +88,13 @@ class ClockParts:
         if step is not None:
             self.split = VirtualSplit(step, scheme, profile, workers, self.cores, self.kernel)
             self.profile = self.split.profile
-        own = BufferPool(statistics)
+        self.statistics_pool = BufferPool(statistics)
         self.workers = [
-            VirtualWorker(index, own.copy(statistics), [counter.clone() for counter in counters])
+            VirtualWorker(
+                index,
+                self.statistics_pool.copy(statistics),
+                [counter.clone() for counter in counters],
+            )
             for index in range(workers)
         ]
         for worker in self.workers if workers <= _TIMELINE_WORKERS else ():

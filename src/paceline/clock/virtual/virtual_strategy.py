@@ -1,6 +1,9 @@
-"""Lightning strategy by which one Trainer trains all workers: each batch is one worker's step."""
+"""Lightning strategy by which one Trainer trains all workers: each batch is one worker's step, or a
+wave of those of all workers that compute at one moment.
+"""
 
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -11,8 +14,10 @@ import torch
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.utilities.enums import GradClipAlgorithmType
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.utils import _pytree
 
 from paceline.clock.flat_weights import gather_gradients, held_weights, zero_gradients
 from paceline.clock.reports import StrategyReport
@@ -23,6 +28,7 @@ from paceline.clock.training_strategy import (
     AbstractTrainingStrategy,
     DrawAll,
     DrawOne,
+    DrawTogether,
     RemoteOptimizer,
     SizedBatches,
     random_state,
@@ -31,8 +37,16 @@ from paceline.clock.training_strategy import (
 from paceline.clock.virtual.clock import VirtualClock
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.virtual_data import VirtualBatches, draw_from
-from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
-from paceline.errors import SettingError
+from paceline.clock.virtual.virtual_worker import Ahead, Buffer, VirtualWorker
+from paceline.clock.virtual.wave_engines import (
+    ENGINES,
+    AbstractEngine,
+    EngineName,
+    Trained,
+    mapped,
+    part_of,
+)
+from paceline.errors import SettingError, first_line
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme, Message
 from paceline.timing.profile import ClusterProfile, Link
@@ -40,6 +54,16 @@ from paceline.timing.step_times import StepTimes
 
 _FREE_LINK = Link(latency=0, bandwidth=math.inf)
 FREE = ClusterProfile(_FREE_LINK, _FREE_LINK, None, server_seconds=0, server_bandwidth=math.inf)
+
+
+_TRIED = 4  # workers whose first results are compared
+
+
+class Wave:
+    """Steps of some workers that are computed together. `batches`: theirs, stacked."""
+
+    def __init__(self, workers: Sequence[VirtualWorker], batches: Any) -> None:
+        self.workers, self.batches = workers, batches
 
 
 class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
@@ -57,6 +81,10 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     workers' BatchNorm statistics; buffers of integers are the first worker's. Random numbers
     (dropout) are one stream for all workers. Raises SettingError before training starts for options
     that it does not support.
+
+    `engine`: computes gradients one by one, in the order of virtual time, or in waves (see
+    wave_engines). A batch of the Trainer is then one wave, or several that complete `batch_steps`
+    steps together. "auto" chooses waves on a GPU where the module can be computed so.
     """
 
     def __init__(
@@ -69,6 +97,8 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         device: torch.device | str = "cpu",
         recycled: bool = True,
         real_seconds: Callable[[], float] = time.perf_counter,
+        engine: EngineName = "one_by_one",
+        batch_steps: int = 64,
     ) -> None:
         super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
         check_scheme(scheme, run)
@@ -81,6 +111,12 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._now = real_seconds
         self._snapshots_at: list[float] = []  # real seconds
         self._resumed: Mapping[str, Any] | None = None  # state of the checkpoint to go on from
+        self._asked_engine: EngineName = engine
+        self._batch_steps = batch_steps
+        self._engine: AbstractEngine | None = None
+        self._together: DrawTogether | None = None
+        self._wave: Wave | None = None  # under way
+        self._completed: list[tuple[int, Tensor]] = []  # see steps_of_batch
 
     def batches(self, draw: DrawOne, batch_size: int, length: int) -> VirtualBatches:
         """Return at most `length` batches for `fit`; `draw(worker, n)`: n-th batch of a worker."""
@@ -91,6 +127,9 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         trainer = self._module.trainer
         if not trainer.training or self._draw is not None:
             return dataloader
+        if self._asked_engine != "one_by_one":
+            message = f"{self._asked_engine} is for runs of their own: a Trainer counts steps"
+            raise SettingError("cluster.engine", message)
         draw, length = draw_from(dataloader, self.run)
         return self.batches(draw, dataloader.batch_size, length)
 
@@ -104,16 +143,27 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     def held_weights(self) -> list[nn.Parameter]:
         return self._weights
 
-    def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
+    @property
+    def engine(self) -> EngineName:
+        """Name of the engine that computes the gradients, once training has begun."""
+        return self._engine.name if self._engine else "one_by_one"
+
+    def training_batches(
+        self, train: DrawAll, batch: DrawOne, together: DrawTogether | None = None
+    ) -> SizedBatches:
         assert self.run.num_steps is not None
+        self._together = together
         length = Accounting(self.scheme, self.run.num_workers).most_batches(self.run.num_steps)
         return self.batches(batch, self.run.batch_size, length)
+
+    def steps_of_batch(self, loss: Tensor) -> Sequence[tuple[int, Tensor]]:
+        return self._completed if self._engine else super().steps_of_batch(loss)
 
     def batches_drawn(self) -> Iterable[tuple[int, int]]:
         return ((each.index, n) for each in self.clock.workers for n in range(each.num_steps))
 
     def report(self, step_ends: np.ndarray, seconds_data: float) -> StrategyReport:
-        return self.clock.report()
+        return replace(self.clock.report(), engine=self.engine)
 
     def finish(self) -> list[Snapshot]:
         return self.clock.holder.snapshots
@@ -143,6 +193,15 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._counters = counters_of(self._module)
         held = held_weights(own, self.scheme, self._statistics, self._options)
         self._weights, self._vectors = held
+        self._trained = Trained(
+            self._module,
+            self._weights,
+            self._statistics,
+            self._counters,
+            precision=self.precision_plugin.train_step_context,
+            clip=trainer.gradient_clip_val,
+            clip_by_value=trainer.gradient_clip_algorithm == GradClipAlgorithmType.VALUE,
+        )
         remote: Optimizer = RemoteOptimizer(own, self._zero_gradient, self._finish_step)
         self.optimizers = [remote]
 
@@ -150,6 +209,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         """Return the state of the clock, which applies all updates, for a checkpoint."""
         return {
             "clock": self.clock.state(),
+            "engine": self.engine,
             "snapshots_at": self._snapshots_at,
             "random": random_state(),
             "schedules": self._schedules.state(),
@@ -157,7 +217,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
         """Return what all workers share, not what one of them has, between two steps."""
-        if hasattr(self, "clock") and self._current_worker is None:
+        if hasattr(self, "clock") and self._current_worker is None and self._wave is None:
             self._hold_shared()
         return super().lightning_module_state_dict()
 
@@ -184,8 +244,16 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self.clock = VirtualClock(parts, self._vectors, weights)
         for worker in self.clock.workers:
             worker.numbers = torch.tensor(self._options.first, dtype=torch.float64)
+        asked = self._asked_engine
         if self._resumed:
-            self.clock.resume(self._resumed["clock"])
+            before: EngineName = self._resumed["engine"]
+            if asked not in ("auto", before):
+                message = f"{asked}, and the checkpoint to go on from was written with {before}"
+                raise SettingError("cluster.engine", message)
+            asked = before
+        self._choose_engine(asked)
+        if self._resumed:
+            self.clock.resume(self._resumed["clock"], in_waves=self._engine is not None)
             self._snapshots_at = list(self._resumed["snapshots_at"])
             set_random_state(self._resumed["random"])
             self._schedules.load_state(self._resumed["schedules"])
@@ -211,14 +279,12 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         """Give the module what all workers share, and the first one's other buffers."""
         shared = self.clock.shared()
         weights, statistics = Buffer(shared.weights[0]), Buffer(shared.statistics)
-        self._refer_to(weights, statistics, self.clock.workers[0].counters)
-
-    def _refer_to(self, weights: Buffer, statistics: Buffer, counters: Sequence[Tensor]) -> None:
-        """Make the module's tensors refer to these, without a copy."""
-        held = [*self._weights, *self._statistics, *self._counters]
-        views = [*weights.views(self._weights), *statistics.views(self._statistics), *counters]
-        for tensor, view in zip(held, views, strict=True):
-            tensor.data = view
+        first = self.clock.workers[0]
+        counters = first.counters
+        if self._engine is not None:  # which counts steps by their number
+            pairs = zip(counters, self._engine.increments, strict=True)
+            counters = [begun + step * first.num_steps for begun, step in pairs]
+        self._trained.refer_to(weights, statistics, counters)
 
     def _flat(self, tensors: Sequence[Tensor]) -> Tensor:
         """Return a copy of tensors as one vector."""
@@ -227,6 +293,8 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         return flatten(tensors, torch.empty(size, dtype=dtype, device=self.root_device))
 
     def _next_batch(self) -> Any:
+        if self._engine is not None:
+            return self._next_wave()
         if self._current_worker is not None:
             raise RuntimeError("a batch was asked for before the step of the one before had ended")
         worker = self._current_worker = self.clock.next_worker()
@@ -236,11 +304,163 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._schedules.set(self.clock.batches_behind(worker))
         self._gradient = self.clock.pool.take()
         assert worker.weights is not None
-        self._refer_to(worker.weights, worker.statistics, worker.counters)
+        self._trained.refer_to(worker.weights, worker.statistics, worker.counters)
         return self._draw(worker.index, worker.num_steps)
+
+    # waves
+
+    def _choose_engine(self, asked: EngineName) -> None:
+        """Choose an engine. Raises SettingError("cluster.engine") if the one that is asked for
+        cannot compute the module's steps.
+        """
+        if asked == "one_by_one" or (asked == "auto" and self.root_device.type != "cuda"):
+            return
+        reasons: list[str] = []
+        tried: Sequence[EngineName] = ("vmap", "graph") if asked == "auto" else (asked,)
+        for name in tried:
+            reason = self._trained.why_not() or self._try(ENGINES[name])
+            if not reason:
+                break
+            reasons.append(f"{name} cannot compute {type(self._module).__name__}: {reason}")
+        if reasons and asked != "auto":
+            raise SettingError("cluster.engine", reasons[0])
+        if reasons:
+            instead = self.engine.replace("_", " ")
+            print(f"paceline: {instead}, since {reasons[0]}", file=sys.stderr, flush=True)
+
+    def _try(self, kind: type[AbstractEngine]) -> str:
+        """Use an engine if its results are those of one by one; else return the reason."""
+        workers = [each for each in self.clock.workers if each.weights is not None][:_TRIED]
+        random = random_state()
+        engine = kind(self._trained, self.run.num_workers)
+        losses = self.clock.pool.new(len(workers)).unbind()
+        for worker, loss in zip(workers, losses, strict=True):
+            result = Buffer(torch.empty_like(worker.weights.vector))  # type: ignore[union-attr]
+            worker.ahead = Ahead(result, Buffer(torch.empty_like(worker.statistics.vector)), loss)
+        try:
+            batches = self._batches_of(workers)
+            engine.compute(workers, batches)
+            for row, worker in enumerate(workers):
+                batch = part_of(batches, row)
+                if (found := self._difference(worker, batch)) > self._tolerance:
+                    return f"it is {found:.1g} from what it gives one by one"
+        except SettingError:
+            raise
+        except Exception as error:  # what a module of anybody's raises in a transformed step
+            return first_line(error)
+        finally:
+            for worker in workers:
+                worker.ahead = None
+            set_random_state(random)
+        self._engine = engine
+        return ""
+
+    @property
+    def _tolerance(self) -> float:
+        """Largest relative difference of two ways to compute a gradient, which rounding explains:
+        more of it in a deep network whose factors have 8 bits, or 11 as those of TF32.
+        """
+        if self._weights[0].dtype == torch.float64:
+            return 1e-9
+        if self.precision_plugin.precision == "bf16-mixed":
+            return 0.3
+        rounded = torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
+        return 0.1 if self.root_device.type == "cuda" and rounded else 0.01
+
+    def _difference(self, worker: VirtualWorker, batch: Any) -> float:
+        """Return the largest difference of a worker's result from that of a step by itself, as a
+        share of it.
+        """
+        assert worker.ahead is not None
+        assert worker.weights is not None
+        gradient = Buffer(torch.empty_like(worker.weights.vector))
+        statistics = Buffer(worker.statistics.vector.clone())
+        counters = [each.clone() for each in worker.counters]
+        self._trained.refer_to(worker.weights, statistics, counters)
+        loss = self._trained.step(batch, gradient)
+        ours = (worker.ahead.gradient.vector, worker.ahead.statistics.vector, worker.ahead.loss)
+        theirs = (gradient.vector, statistics.vector, loss)
+        return max(_distance(*pair) for pair in zip(ours, theirs, strict=True))
+
+    def _batches_of(self, workers: Sequence[VirtualWorker]) -> Any:
+        """Return the batches of the workers' present steps, stacked, on the device."""
+        numbers = [(worker.index, worker.num_steps) for worker in workers]
+        if self._together is not None:
+            batches = self._together(numbers, self.root_device)
+        else:
+            assert self._draw is not None
+            drawn = [self._draw(*each) for each in numbers]
+            batches = _pytree.tree_map(lambda *each: torch.stack(each), *drawn)
+            batches = mapped(lambda each: each.to(self.root_device), batches)
+        return self.precision_plugin.convert_input(batches)
+
+    def _next_wave(self) -> "Wave":
+        if self._wave is not None:
+            raise RuntimeError("a wave was asked for before the one before had ended")
+        if self.clock.due_worker() is None:
+            raise StopIteration
+        workers = self.clock.begin_wave()
+        self._wave = Wave(workers, self._batches_of(workers))
+        return self._wave
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Any:
+        if self._wave is None:
+            return super().training_step(*args, **kwargs)
+        return self._compute(self._wave)
+
+    def _compute(self, wave: "Wave") -> Tensor:
+        """Compute a wave; return the loss of one of its steps."""
+        assert self._engine is not None
+        self._engine.compute(wave.workers, wave.batches)
+        ahead = wave.workers[0].ahead
+        assert ahead is not None
+        return ahead.loss
+
+    def backward(self, closure_loss: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """Return the loss of a wave, whose gradients are there, as it is."""
+        if self._wave is not None:
+            return closure_loss
+        return super().backward(closure_loss, *args, **kwargs)
+
+    def optimizer_step(self, optimizer: Optimizer, closure: Any, *args: Any, **kwargs: Any) -> Any:
+        """Compute waves and finish them, without what a Trainer does between gradient and step."""
+        if self._engine is None:
+            return super().optimizer_step(optimizer, closure, *args, **kwargs)
+        self._completed = []
+        loss, trainer = closure(), self._module.trainer
+        self._finish_wave()
+        while len(self._completed) < self._batch_steps and not trainer.should_stop:
+            if self.clock.due_worker() is None:
+                break
+            self._compute(self._next_wave())
+            self._finish_wave()
+        return loss
+
+    def _finish_wave(self) -> None:
+        """Continue all workers whose results are there, in the order of virtual time."""
+        clock, self._wave = self.clock, None
+        holder, finished = clock.holder, self._completed
+        while (worker := clock.due_worker()) is not None and (ahead := worker.ahead) is not None:
+            self._schedules.set(clock.batches_behind(worker))
+            self._take_numbers(worker)
+            clock.finish_ahead()
+            finished.append((holder.samples, ahead.loss))
+            self._note_snapshots()
+            if holder.diverged:
+                self._module.trainer.should_stop = True
+                return
+
+    def _take_numbers(self, worker: VirtualWorker) -> None:
+        """Give the worker the present options of the optimizer for its gradient."""
+        if (numbers := self._options.read()) != worker.take_numbers():
+            worker.numbers = torch.tensor(numbers, dtype=torch.float64)
+
+    # one by one
 
     def _zero_gradient(self) -> None:
         """Make backward add to a vector of the pool, so that gradients exist once."""
+        if self._engine is not None:
+            return
         assert self._gradient is not None
         views = self._gradient.views(self._weights)
         zero_gradients(self._gradient.vector, self._weights, views)
@@ -254,8 +474,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             weight.grad = None  # the clock's from now on
         worker, self._current_worker = self._current_worker, None
         gradient, self._gradient = self._gradient, None
-        if (numbers := self._options.read()) != worker.take_numbers():
-            worker.numbers = torch.tensor(numbers, dtype=torch.float64)
+        self._take_numbers(worker)
         self.clock.finish_step(worker, gradient)
         self._note_snapshots()
         if self.clock.holder.diverged:
@@ -264,6 +483,15 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     def _note_snapshots(self) -> None:
         while len(self._snapshots_at) < self.clock.holder.num_snapshots:
             self._snapshots_at.append(self._now())
+
+
+def _distance(ours: Tensor, theirs: Tensor) -> float:
+    """Return the distance of two vectors as a share of the second's length; infinity for NaN."""
+    if not theirs.numel():
+        return 0.0
+    apart, length = (each.double().square().sum().sqrt() for each in (ours - theirs, theirs))
+    found = float(apart) / max(float(length), 1e-30)
+    return math.inf if math.isnan(found) else found
 
 
 def check_scheme(scheme: object, run: RunSpec) -> None:

@@ -5,6 +5,7 @@ page faults, a recycled one 5 ms.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -59,6 +60,10 @@ class BufferPool:
         self.made += 1
         return Buffer(self._like.new_empty(self._shape))
 
+    def new(self, length: int) -> Tensor:
+        """Return a vector of another length, which is not recycled."""
+        return self._like.new_empty(length)
+
     def copy(self, vector: Tensor) -> Buffer:
         buffer = self.take()
         buffer.vector.copy_(vector)
@@ -86,6 +91,17 @@ class BufferPool:
             self._free.append(buffer)
 
 
+class Ahead:
+    """Result of a step that has been computed before its backward ends. `statistics`: those of the
+    module after it. `loss`: a scalar. The buffers are filled by whoever computes the step.
+    """
+
+    __slots__ = ("gradient", "loss", "statistics")
+
+    def __init__(self, gradient: Buffer, statistics: Buffer, loss: Tensor) -> None:
+        self.gradient, self.statistics, self.loss = gradient, statistics, loss
+
+
 class VirtualWorker:
     """State of one worker. Times are virtual seconds.
 
@@ -93,7 +109,8 @@ class VirtualWorker:
     `statistics`: floating-point buffers of the module, as one vector; `counters`: its other
     buffers. `computed`: event with the gradient of the step under way as its value, or None if the
     step is abandoned. `message`: vector that it pushes. `answer`: result of its rule's last
-    message. `numbers`: options of its optimizer with which its latest gradient is to be applied;
+    message. `ahead`: result of the step under way, if it has been computed. `numbers`: options of
+    its optimizer with which its latest gradient is to be applied;
     None where they do not change. `granted`: True if server 0 lets it take another step.
     """
 
@@ -103,6 +120,7 @@ class VirtualWorker:
         self.statistics, self.counters = statistics, counters
         self.versions: list[int] = []  # of each server's part of the weights
         self.computed = Event()
+        self.ahead: Ahead | None = None
         self.gradient: Buffer | None = None
         self.message: Tensor | None = None
         self.answer: Buffer | None = None
@@ -129,7 +147,8 @@ class VirtualWorker:
 
     def take_numbers(self) -> list[float] | None:
         """Return the numbers of its latest gradient."""
-        return None if self.numbers is None else [float(each) for each in self.numbers.numpy()]
+        numbers: Any = self.numbers
+        return None if numbers is None else numbers.tolist()
 
     def spend(self, phase: str, start: float, end: float) -> None:
         """Record a span of time; `phase`: compute, communicate or wait."""

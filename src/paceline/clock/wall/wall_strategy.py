@@ -18,6 +18,7 @@ from paceline.clock.training_strategy import (
     AbstractTrainingStrategy,
     DrawAll,
     DrawOne,
+    DrawTogether,
     SizedBatches,
     random_state,
     set_random_state,
@@ -187,7 +188,9 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
             set_random_state(self._random_before)
             self._random_before = None
 
-    def training_batches(self, train: DrawAll, batch: DrawOne) -> SizedBatches:
+    def training_batches(
+        self, train: DrawAll, batch: DrawOne, together: DrawTogether | None = None
+    ) -> SizedBatches:
         return train(worker_index(), self.num_batches, self.begin_anew)
 
     def batches_drawn(self) -> Iterable[tuple[int, int]]:

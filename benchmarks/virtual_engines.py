@@ -1,0 +1,262 @@
+"""Engines of the virtual clock, against a bare loop of one worker in the same process.
+
+On a GPU also ResNet-18 with torchvision's first layers, on grey images of 28 x 28 pixels. `python
+-m benchmarks.virtual_engines` prints a profile of the clock instead.
+"""
+
+import cProfile
+import pstats
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback, LightningModule
+from torch import Tensor, nn
+
+from benchmarks.config import point_of
+from benchmarks.row import row
+from paceline.clock.run_spec import RunSpec
+from paceline.clock.virtual.virtual_strategy import VirtualStrategy
+from paceline.clock.virtual.virtual_worker import Ahead, Buffer
+from paceline.clock.virtual.wave_engines import EngineName
+from paceline.model.classifier import Classifier
+from paceline.run.open_data import open_data
+from paceline.run.placed_data import PlacedData, reading_of
+from paceline.run.quiet import quiet_trainer, silence
+from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.local_sgd import LocalSGD
+from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.timing.step_times import StepTimes
+
+BATCH_SIZE, ENDLESS = 32, 10**7  # steps
+JITTER = 0.1
+SCHEMES: dict[str, Callable[[], Any]] = {
+    "sync_allreduce": SyncAllReduce,
+    "local_sgd": lambda: LocalSGD(8),
+    "async_parameter_server": lambda: AsyncParameterServer(servers=1),
+}
+ON_GPU = torch.cuda.is_available()
+DEVICE = torch.device("cuda" if ON_GPU else "cpu")
+WARMUP, MEASURED, WINDOWS = 1.2, 2.0, 5  # seconds, of several windows
+WORKERS = {"small CNN": (16, 64, 256), "ResNet-18": (16, 64)} if ON_GPU else {"small CNN": (16,)}
+LEAST = {"small CNN": 200_000, "ResNet-18": 35_000}  # images/s of vmap on a GPU
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    silence()
+    torch.set_num_threads(1)
+    for network, numbers in WORKERS.items():
+        bare = _bare(network)
+        for workers in numbers:
+            for scheme in SCHEMES:
+                rate = _rate(network, "vmap", scheme, workers)
+                yield _row(network, "vmap", scheme, workers, rate, bare)
+        for engine in ("graph", "one_by_one"):
+            for scheme in ("sync_allreduce", "async_parameter_server"):
+                rate = _rate(network, engine, scheme, 16)
+                yield _row(network, engine, scheme, 16, rate, bare)
+
+
+def _row(
+    network: str, engine: str, scheme: str, workers: int, rate: float, bare: float
+) -> dict[str, Any]:
+    name = f"virtual clock by {engine}, {scheme} x {workers} / bare loop: {network}"
+    aimed = ON_GPU and engine == "vmap"
+    target = f">= {LEAST[network]:,} images/s" if aimed else "shown"
+    holds = rate >= LEAST[network] or not aimed
+    return row(name, rate, bare, "images/s", rate / bare, target, holds)
+
+
+class _Stopwatch(Callback):
+    """Measures the rate in some windows after a warm-up, and ends training. In the first ones
+    graphs may still be captured.
+    """
+
+    def __init__(self, strategy: VirtualStrategy) -> None:
+        self._strategy, self._begun = strategy, time.perf_counter()
+        self._since: float | None = None
+        self._images = 0
+        self.rates: list[float] = []  # images/s
+
+    def on_train_batch_end(self, trainer: Any, module: Any, outputs: Any, *_: Any) -> None:
+        self._images += BATCH_SIZE * len(self._strategy.steps_of_batch(outputs["loss"]))
+        now = time.perf_counter()
+        if self._since is None:
+            if now - self._begun < WARMUP:
+                return
+        elif now - self._since < MEASURED / WINDOWS:
+            return
+        _settle()
+        now = time.perf_counter()
+        if self._since is not None:
+            self.rates.append(self._images / (now - self._since))
+        self._since, self._images = now, 0
+        trainer.should_stop = len(self.rates) == WINDOWS
+
+
+def _rate(
+    network: str, engine: EngineName, scheme: str, workers: int, *, in_parts: bool = False
+) -> float:
+    """images/s of all workers together."""
+    data = _data(workers)
+    run = RunSpec(workers, batch_size=BATCH_SIZE, num_steps=ENDLESS, seed=1)
+    strategy = VirtualStrategy(
+        SCHEMES[scheme](),
+        run,
+        step_times=StepTimes(jitter=JITTER, seed=1),
+        device=torch.device("cuda", 0) if ON_GPU else "cpu",
+        engine=engine,
+    )
+    stopwatch = _Stopwatch(strategy)
+    trainer = quiet_trainer(
+        accelerator="gpu" if ON_GPU else "cpu",
+        max_epochs=1,
+        callbacks=[stopwatch],
+        **strategy.trainer_options(),
+    )
+    batches = strategy.training_batches(data.train, data.batch, data.together)
+    try:
+        trainer.fit(_module(network), batches)
+    except Exception:  # one failure must not hide the other rows
+        traceback.print_exc()
+        return 0.0
+    assert strategy.engine == engine
+    if in_parts:
+        _print_parts(strategy)
+    return median(stopwatch.rates)
+
+
+def _print_parts(strategy: Any) -> None:
+    """Print the milliseconds of a wave of all workers, without the clock."""
+    clock = strategy.clock
+    workers = [each for each in clock.workers if each.weights is not None]
+    for worker, loss in zip(workers, clock.pool.new(len(workers)).unbind(), strict=True):
+        statistics = Buffer(torch.empty_like(worker.statistics.vector))
+        worker.ahead = Ahead(clock.pool.take(), statistics, loss)
+    batches = strategy._batches_of(workers)
+    for name, call in (
+        ("gather", lambda: strategy._batches_of(workers)),
+        ("compute", lambda: strategy._engine.compute(workers, batches)),
+    ):
+        _settle()
+        begun = time.perf_counter()
+        for _ in range(20):
+            call()
+        launched = time.perf_counter() - begun
+        _settle()
+        taken = time.perf_counter() - begun
+        print(
+            f"{name} {len(workers)} workers: {taken * 50:.2f} ms, launched in {launched * 50:.2f}"
+        )
+
+
+def _bare(network: str) -> float:
+    """images/s of a loop in plain torch."""
+    data, module = _data(1), _module(network).to(DEVICE)
+    optimizer: Any = module.configure_optimizers()
+    begun = time.perf_counter()
+    warm, images, n = 0.0, 0, 0
+    while True:
+        pixels, labels = data.together([(0, n)], DEVICE)
+        loss: Any = module.training_step((pixels[0], labels[0]), 0)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        n, now = n + 1, time.perf_counter()
+        if warm:
+            images += BATCH_SIZE
+            if now - warm >= MEASURED:
+                _settle()
+                return images / (time.perf_counter() - warm)
+        elif now - begun > WARMUP:
+            _settle()
+            warm = time.perf_counter()
+
+
+def _settle() -> None:
+    if ON_GPU:
+        torch.cuda.synchronize()
+
+
+def _data(workers: int) -> PlacedData:
+    point = point_of(
+        "cluster=virtual",
+        "model=small_cnn",
+        "data=synthetic",
+        "data.image_shape=[1,28,28]",
+        "data.num_train=16384",
+        "data.num_validation=128",
+        "data.num_test=128",
+        f"workers={workers}",
+        f"batch_size={BATCH_SIZE}",
+        "data.root=data",
+    )
+    return open_data(point.data.build(), reading_of(point))
+
+
+def _module(network: str) -> LightningModule:
+    torch.manual_seed(1)
+    if network == "ResNet-18":
+        sgd = partial(torch.optim.SGD, lr=0.01, momentum=0.9, weight_decay=1e-4)
+        return Classifier(resnet18(), sgd)
+    overrides = ("cluster=virtual", "model=small_cnn", "model.network.width=14")
+    shape = ("data=synthetic", "data.image_shape=[1,28,28]", "training.lr=0.01")
+    return point_of(*overrides, *shape).model.build()
+
+
+class _Block(nn.Module):
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.branch = nn.Sequential(
+            nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False),
+            nn.BatchNorm2d(outputs),
+        )
+        self.skip: nn.Module = nn.Identity()
+        if stride > 1:
+            conv = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+            self.skip = nn.Sequential(conv, nn.BatchNorm2d(outputs))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return torch.relu(self.branch(images) + self.skip(images))
+
+
+def resnet18() -> nn.Module:
+    """ResNet-18 of He et al. 2016 for grey images and ten classes."""
+    layers: list[nn.Module] = [
+        nn.Conv2d(1, 64, 7, 2, 3, bias=False),
+        nn.BatchNorm2d(64),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(3, 2, 1),
+    ]
+    inputs = 64
+    for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        layers += [_Block(inputs, outputs, stride), _Block(outputs, outputs, 1)]
+        inputs = outputs
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
+
+
+def _profile(scheme: str, workers: int) -> None:
+    profile = cProfile.Profile()
+    profile.enable()
+    rate = _rate("small CNN", "vmap", scheme, workers)
+    profile.disable()
+    print(f"{scheme} x {workers}: {rate:,.0f} images/s with the profiler")
+    pstats.Stats(profile, stream=sys.stdout).sort_stats("tottime").print_stats(25)
+
+
+if __name__ == "__main__":
+    silence()
+    torch.set_num_threads(1)
+    for each in SCHEMES:
+        _rate("small CNN", "vmap", each, 64 if ON_GPU else 16, in_parts=True)
+        _profile(each, 64 if ON_GPU else 16)
+    if ON_GPU:
+        _rate("ResNet-18", "vmap", "sync_allreduce", 64, in_parts=True)

@@ -1,0 +1,371 @@
+"""Engines that compute the steps of many virtual workers together.
+
+A wave is a set of workers that compute at one moment, each on its own weights. An engine fills each
+worker's `ahead`: the gradient, the statistics after the step, and the loss. Engines need a module
+whose training step is a pure function of weights, buffers and batch, which declares that by the
+class attribute `pure_training_step = True`: it logs nothing and draws no random numbers.
+
+    vmap     torch.func differentiates chunks of workers as one; on a GPU each size is a CUDA graph
+    graph    one worker after the other, in static buffers; on a GPU as one CUDA graph
+
+"""
+
+import gc
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Literal, cast
+
+import torch
+from pytorch_lightning import LightningModule
+from pytorch_lightning.utilities.model_helpers import is_overridden
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.modules import batchnorm, dropout
+from torch.utils import _pytree
+
+from paceline.clock.flat_weights import gather_gradients, zero_gradients
+from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
+
+EngineName = Literal["auto", "one_by_one", "graph", "vmap"]
+MOST = 64  # workers in a chunk
+_WARMUP = 2  # calls before a graph is captured
+_DROPOUT: Any = dropout._DropoutNd  # pyright: ignore[reportPrivateUsage]
+_BATCH_NORM: Any = batchnorm._BatchNorm  # pyright: ignore[reportPrivateUsage]
+_HOOKS = (
+    "backward",
+    "configure_gradient_clipping",
+    "on_after_backward",
+    "on_before_backward",
+    "on_before_optimizer_step",
+    "on_before_zero_grad",
+    "on_train_batch_end",
+    "on_train_batch_start",
+    "optimizer_step",
+    "optimizer_zero_grad",
+)
+
+
+class Trained:
+    """A module with what an engine needs of it. `weights`, `statistics`, `counters`: its trained
+    weights, floating-point buffers and other buffers, in the order of a worker's vectors.
+    `precision()`: context of a forward pass. `clip`: largest norm or value of a gradient, see
+    Trainer.gradient_clip_val; None for no limit.
+    """
+
+    def __init__(
+        self,
+        module: LightningModule,
+        weights: Sequence[nn.Parameter],
+        statistics: Sequence[Tensor],
+        counters: Sequence[Tensor],
+        *,
+        precision: Callable[[], AbstractContextManager[Any]],
+        clip: float | None,
+        clip_by_value: bool,
+    ) -> None:
+        self.module, self.precision = module, precision
+        self.weights, self.statistics, self.counters = weights, statistics, counters
+        self._clip, self._by_value = clip, clip_by_value
+
+    def why_not(self) -> str:
+        """Return the reason why no engine can compute the module's steps; "" if there is none."""
+        module: Any = self.module
+        if not getattr(module, "pure_training_step", False):
+            return "it does not declare pure_training_step = True"
+        for name, part in module.named_modules():
+            kind = type(part).__name__
+            if isinstance(part, _DROPOUT) and part.training and part.p > 0:
+                return f"its {name} ({kind}) draws from one stream of random numbers"
+            if isinstance(part, _BATCH_NORM) and part.momentum is None:
+                return f"its {name} ({kind}) has statistics that depend on their number"
+        for hook in _HOOKS:
+            if is_overridden(hook, module, parent=LightningModule):
+                return f"its hook {hook} would not be called for each step"
+        dtypes = {each.dtype for each in self.statistics}
+        return f"its buffers have {len(dtypes)} dtypes" if len(dtypes) > 1 else ""
+
+    @torch.no_grad()
+    def limit(self, gradients: Tensor) -> None:
+        """Clip gradients [n, num_weights] in place, each worker's as its Trainer would."""
+        if not self._clip:
+            return
+        if self._by_value:
+            gradients.clamp_(-self._clip, self._clip)
+        else:
+            norms = gradients.square().sum(1, keepdim=True).sqrt()
+            gradients.mul_((self._clip / (norms + 1e-6)).clamp_(max=1.0))
+
+    def refer_to(self, weights: Buffer, statistics: Buffer, counters: Sequence[Tensor]) -> None:
+        """Make the module's tensors refer to these, without a copy."""
+        held = [*self.weights, *self.statistics, *self.counters]
+        views = [*weights.views(self.weights), *statistics.views(self.statistics), *counters]
+        for tensor, view in zip(held, views, strict=True):
+            tensor.data = view
+
+    def step(self, batch: Any, gradient: Buffer) -> Tensor:
+        """Write a batch's gradient, at the weights that the module refers to; return its loss."""
+        views = gradient.views(self.weights)
+        zero_gradients(gradient.vector, self.weights, views)
+        with self.precision():
+            loss = loss_of(self.module.training_step(batch, 0))
+        loss.backward()  # pyright: ignore[reportUnknownMemberType]
+        gather_gradients(self.weights, views)
+        for weight in self.weights:
+            weight.grad = None
+        self.limit(gradient.vector[None])
+        return loss.detach()
+
+
+def loss_of(output: Any) -> Tensor:
+    """Return the loss in what a training step has returned."""
+    return cast("Any", output)["loss"] if isinstance(output, Mapping) else output
+
+
+class AbstractEngine(ABC):
+    """Computes waves. `increments`: by how much each of the module's counters grows in a step, once
+    a wave has been computed.
+    """
+
+    name: EngineName
+
+    def __init__(self, trained: Trained, num_workers: int) -> None:
+        self._trained = trained
+        self.increments: list[Tensor] = []
+
+    @abstractmethod
+    def compute(self, wave: Sequence[VirtualWorker], batches: Any) -> None:
+        """Fill the `ahead` of each worker. `batches`: theirs, tensors [workers, ...]."""
+
+
+class VmapEngine(AbstractEngine):
+    """Differentiates the steps of up to `MOST` workers as one function of stacked vectors. On a GPU
+    chunks have sizes that are powers of two, each with a graph; rows that are not used have content
+    of earlier waves.
+    """
+
+    name = "vmap"
+
+    def __init__(self, trained: Trained, num_workers: int) -> None:
+        super().__init__(trained, num_workers)
+        self._most = min(MOST, num_workers)
+        self._loss = _Loss(trained.module)
+        names = {id(weight): name for name, weight in self._loss.named_parameters()}
+        self._weights = [(names[id(each)], each.shape) for each in trained.weights]
+        names = {id(buffer): name for name, buffer in self._loss.named_buffers()}
+        self._statistics = [(names[id(each)], each.shape) for each in trained.statistics]
+        # copies, since graphs refer to them for as long as they are replayed
+        self._counters = [(names[id(each)], each.clone()) for each in trained.counters]
+        rows: Any = (0, (0, 0, None))  # the counters are those of all workers
+        self._function = vmap(grad(self._of_one, has_aux=True), out_dims=rows)
+        self._chunks: dict[int, _Captured] = {}
+        self._inputs: list[Any] | None = None  # of the captured chunks
+        self._pool: Any = None  # memory that the graphs share
+
+    def compute(self, wave: Sequence[VirtualWorker], batches: Any) -> None:
+        for first in range(0, len(wave), self._most):
+            chunk = wave[first : first + self._most]
+            rows = slice(first, first + len(chunk))
+            self._compute(chunk, part_of(batches, rows))
+
+    @torch.no_grad()
+    def _compute(self, chunk: Sequence[VirtualWorker], batches: Any) -> None:
+        weights = [_weights_of(worker) for worker in chunk]
+        statistics = [worker.statistics.vector for worker in chunk]
+        if weights[0].device.type == "cuda":
+            outputs = self._replay(weights, statistics, batches)
+        else:
+            outputs = self._call(torch.stack(weights), torch.stack(statistics), batches)
+        gradients, losses, after, counts = outputs
+        if not self.increments:
+            pairs = zip(counts, self._counters, strict=True)
+            self.increments = [now - before for now, (_, before) in pairs]
+        results = [worker.ahead for worker in chunk if worker.ahead is not None]
+        size = len(results)
+        _copy_all([each.gradient.vector for each in results], [*gradients[:size].unbind()])
+        if self._statistics:
+            _copy_all([each.statistics.vector for each in results], [*after[:size].unbind()])
+        _losses_of(results).copy_(losses[:size])
+
+    def _call(self, weights: Tensor, statistics: Tensor, batches: Any) -> tuple[Any, ...]:
+        """Return gradients, losses, statistics and counters of stacked workers."""
+        with torch.enable_grad(), self._trained.precision():
+            gradients, (losses, after, counts) = self._function(weights, statistics, batches)
+        self._trained.limit(gradients)
+        return gradients, losses, after, counts
+
+    def _of_one(self, weights: Tensor, statistics: Tensor, batch: Any) -> tuple[Tensor, Any]:
+        held = {name: part.clone() for name, part in _cut(statistics, self._statistics).items()}
+        counts = {name: counter.clone() for name, counter in self._counters}
+        tensors = {**_cut(weights, self._weights), **held, **counts}
+        loss = loss_of(functional_call(self._loss, tensors, (batch,)))
+        after = [part.flatten() for part in held.values()]
+        joined = torch.cat(after) if after else statistics
+        return loss, (loss.detach(), joined, [*counts.values()])
+
+    def _replay(self, weights: list[Tensor], statistics: list[Tensor], batches: Any) -> Any:
+        size = len(weights)
+        room = 1 << (size - 1).bit_length()
+        inputs = self._static_inputs(weights[0], statistics[0], batches)
+        _copy_all([*inputs[0][:size].unbind()], weights)
+        if self._statistics:
+            _copy_all([*inputs[1][:size].unbind()], statistics)
+        _copy_all([each[:size] for each in _tensors(inputs[2])], _tensors(batches))
+        if room not in self._chunks:
+            cut = [part_of(part, slice(room)) for part in inputs]
+            self._pool = self._pool or torch.cuda.graph_pool_handle()
+            self._chunks[room] = _Captured(lambda: self._call(*cut), self._pool)
+        return self._chunks[room].replay()
+
+    def _static_inputs(self, weights: Tensor, statistics: Tensor, batches: Any) -> list[Any]:
+        if self._inputs is None:
+            rows = 1 << (self._most - 1).bit_length()
+            self._inputs = [
+                weights.repeat(rows, 1),
+                statistics.repeat(rows, 1),
+                mapped(lambda each: each[:1].repeat(rows, *[1] * (each.dim() - 1)), batches),
+            ]
+        return self._inputs
+
+
+class GraphEngine(AbstractEngine):
+    """Computes one worker after the other, in static buffers: on a GPU by replaying a graph."""
+
+    name = "graph"
+
+    def __init__(self, trained: Trained, num_workers: int) -> None:
+        super().__init__(trained, num_workers)
+        self._buffers: tuple[Buffer, Buffer, Buffer, list[Tensor]] | None = None
+        self._batch: Any = None
+        self._captured: _Captured | None = None
+
+    def compute(self, wave: Sequence[VirtualWorker], batches: Any) -> None:
+        for row, worker in enumerate(wave):
+            self._compute(worker, part_of(batches, row))
+
+    def _compute(self, worker: VirtualWorker, batch: Any) -> None:
+        ahead = worker.ahead
+        assert ahead is not None
+        if self._buffers is None:
+            gradient = Buffer(torch.empty_like(ahead.gradient.vector))
+            own = [Buffer(each.clone()) for each in (_weights_of(worker), worker.statistics.vector)]
+            counters = [each.clone() for each in worker.counters]
+            self._buffers = own[0], own[1], gradient, counters
+            self._batch = mapped(torch.clone, batch)
+        weights, statistics, gradient, counters = self._buffers
+        before = None if self.increments else [each.clone() for each in counters]
+        if weights.vector.device.type == "cuda" and self._captured is None:
+            self._captured = _Captured(self._step)
+            for counter, first in zip(counters, before or counters, strict=True):
+                counter.copy_(first)
+        weights.vector.copy_(_weights_of(worker))
+        statistics.vector.copy_(worker.statistics.vector)
+        _copy_all(_tensors(self._batch), _tensors(batch))
+        loss = self._captured.replay() if self._captured else self._step()
+        if before is not None:
+            self.increments = [now - then for now, then in zip(counters, before, strict=True)]
+        ahead.gradient.vector.copy_(gradient.vector)
+        ahead.statistics.vector.copy_(statistics.vector)
+        ahead.loss.copy_(loss)
+
+    def _step(self) -> Tensor:
+        assert self._buffers is not None
+        weights, statistics, gradient, counters = self._buffers
+        self._trained.refer_to(weights, statistics, counters)
+        return self._trained.step(self._batch, gradient)
+
+
+class _Loss(nn.Module):
+    """The training step of a module as a forward pass."""
+
+    def __init__(self, module: LightningModule) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, batch: Any) -> Any:
+        return self.module.training_step(batch, 0)
+
+
+class _Captured:
+    """A CUDA graph of a function without arguments. Its results, which `replay` returns, are valid
+    until a graph is replayed again.
+    """
+
+    def __init__(self, function: Callable[[], Any], pool: Any = None) -> None:
+        with _reproducible():
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(_WARMUP):
+                    function()
+            torch.cuda.current_stream().wait_stream(stream)
+            self._graph = torch.cuda.CUDAGraph()
+            with _nothing_collected(), torch.cuda.graph(self._graph, pool=pool):
+                self._results = function()
+
+    def replay(self) -> Any:
+        self._graph.replay()
+        return self._results
+
+
+@contextmanager
+def _nothing_collected():
+    """Collect no garbage meanwhile: a graph that is freed while another is captured spoils it."""
+    gc.collect()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@contextmanager
+def _reproducible():
+    """Let cuDNN choose only what gives the same bits each time."""
+    cudnn = torch.backends.cudnn
+    before = cudnn.deterministic, cudnn.benchmark
+    cudnn.deterministic, cudnn.benchmark = True, False
+    try:
+        yield
+    finally:
+        cudnn.deterministic, cudnn.benchmark = before
+
+
+def _cut(vector: Tensor, parts: Sequence[tuple[str, torch.Size]]) -> dict[str, Tensor]:
+    """Return consecutive parts of a vector by name, each in its shape."""
+    cut = torch.split(vector, [shape.numel() for _, shape in parts])
+    return {name: part.view(shape) for (name, shape), part in zip(parts, cut, strict=True)}
+
+
+def mapped(function: Callable[[Tensor], Tensor], batches: Any) -> Any:
+    return _pytree.tree_map(function, batches)
+
+
+def part_of(batches: Any, rows: slice | int) -> Any:
+    """Return some rows of all tensors of stacked batches."""
+    return mapped(lambda each: each[rows], batches)
+
+
+def _tensors(batches: Any) -> list[Tensor]:
+    return _pytree.tree_leaves(batches)
+
+
+def _copy_all(into: list[Tensor], values: Sequence[Tensor]) -> None:
+    """Copy tensors into others, on a GPU by few launches."""
+    torch._foreach_copy_(into, list(values))  # pyright: ignore[reportPrivateImportUsage, reportPrivateUsage]
+
+
+def _weights_of(worker: VirtualWorker) -> Tensor:
+    assert worker.weights is not None
+    return worker.weights.vector
+
+
+def _losses_of(results: Sequence[Any]) -> Tensor:
+    """Return the losses of consecutive workers of a wave, which lie in one vector."""
+    first = results[0].loss
+    return first.as_strided((len(results),), (1,), first.storage_offset())
+
+
+ENGINES: dict[str, type[AbstractEngine]] = {"vmap": VmapEngine, "graph": GraphEngine}

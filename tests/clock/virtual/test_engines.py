@@ -1,0 +1,153 @@
+"""Laws of the engines of the virtual clock: each ends where one by one does."""
+
+import pytest
+import torch
+from torch import nn
+from torch.testing import assert_close
+
+from paceline.clock.virtual.wave_engines import ENGINES
+from paceline.errors import SettingError
+from paceline.timing.profile import ClusterProfile, Link
+from tests.clock.virtual.test_resume import STRUCTURES, Killed, WritesAt, assert_same
+from tests.clock.virtual.trained import train, weights_of, workers_for
+
+HAS_GPU = torch.cuda.is_available()
+DEVICES = ["cpu", *([pytest.param("cuda:0", marks=pytest.mark.gpu)] if HAS_GPU else [])]
+NODES = ClusterProfile(Link(0.05, 20_000), Link(0.02, 50_000), 2, 0.02, 100_000)
+every_engine = pytest.mark.parametrize("engine", ENGINES)
+every_scheme = pytest.mark.parametrize("scheme", STRUCTURES.values(), ids=STRUCTURES)
+on_every_device = pytest.mark.parametrize("device", DEVICES)
+
+
+def run_with(engine, scheme, device="cpu", **options):
+    settings = {
+        "batch_norm": True,
+        "snapshot_samples": [40, 100],
+        "profile": NODES,
+        "length": 200,
+        **options,
+    }
+    return train(scheme(), workers_for(scheme(), 5), 36, engine=engine, device=device, **settings)
+
+
+def times_of(strategy):
+    clock = strategy.clock
+    snapshots = [(each.samples, each.updates, each.seconds) for each in clock.holder.snapshots]
+    ends = [(each.step_ends, each.step_numbers, each.bytes_sent) for each in clock.workers]
+    return clock.kernel.now, snapshots, ends
+
+
+@on_every_device
+@every_scheme
+@every_engine
+def test_weights_are_those_of_one_by_one(engine, scheme, device):
+    """So are the times, BatchNorm's statistics and its number of batches."""
+    (strategy, module), (other, expected) = (
+        run_with(each, scheme, device) for each in (engine, "one_by_one")
+    )
+    assert strategy.report(None, 0).engine == engine
+    assert_close(weights_of(module), weights_of(expected), rtol=1e-10, atol=1e-10)
+    assert times_of(strategy) == times_of(other)
+    vectors = [
+        [(each.weights, each.statistics) for each in run.clock.holder.snapshots]
+        for run in (strategy, other)
+    ]
+    assert_close(*vectors, rtol=1e-10, atol=1e-10)
+
+
+@on_every_device
+@every_engine
+@pytest.mark.parametrize(
+    "clip",
+    [{"gradient_clip_val": 0.3}, {"gradient_clip_val": 0.05, "gradient_clip_algorithm": "value"}],
+    ids=["norm", "value"],
+)
+def test_gradients_are_clipped_as_one_by_one(engine, clip, device):
+    scheme = STRUCTURES["local_sgd"]
+    found, expected = (
+        weights_of(run_with(each, scheme, device, of_trainer=clip)[1])
+        for each in (engine, "one_by_one")
+    )
+    assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    unclipped = weights_of(run_with(engine, scheme, device)[1])
+    assert not torch.allclose(found["1.weight"], unclipped["1.weight"], rtol=1e-3)
+
+
+@on_every_device
+@every_engine
+@pytest.mark.parametrize("scheme", ["sync_allreduce", "local_sgd", "async_parameter_server"])
+def test_the_same_seed_gives_the_same_bits(engine, scheme, device):
+    runs = [weights_of(run_with(engine, STRUCTURES[scheme], device)[1]) for _ in range(2)]
+    assert_close(*runs, rtol=0, atol=0)
+
+
+@on_every_device
+@every_scheme
+def test_a_resumed_run_is_the_uninterrupted_one(scheme, device, tmp_path):
+    """Gradients that were computed before they were due are in the checkpoint."""
+
+    def run(**more):
+        return run_with("vmap", scheme, device, sample_decay=0.99, batch_steps=1, **more)
+
+    whole = run(callbacks=[WritesAt(3, tmp_path / "a.ckpt")])
+    (state,) = torch.load(tmp_path / "a.ckpt")["optimizer_states"]
+    assert state["engine"] == "vmap"
+    again = WritesAt(5, tmp_path / "b.ckpt", killed=True)
+    with pytest.raises(Killed):
+        run(ckpt_path=tmp_path / "a.ckpt", callbacks=[again])
+    assert_same(whole, run(ckpt_path=tmp_path / "b.ckpt"))
+
+
+def test_a_checkpoint_of_another_engine_is_refused(tmp_path):
+    path, scheme = tmp_path / "a.ckpt", STRUCTURES["sync_allreduce"]
+    run_with("one_by_one", scheme, callbacks=[WritesAt(5, path)])
+    with pytest.raises(SettingError, match=r"cluster\.engine.*written with one_by_one"):
+        run_with("vmap", scheme, ckpt_path=path)
+
+
+@every_engine
+def test_a_module_that_no_engine_can_compute_is_named(engine):
+    """A network with dropout draws from one stream, in the order of virtual time."""
+    scheme = STRUCTURES["sync_allreduce"]
+    message = rf"cluster\.engine.*{engine} cannot compute Classifier: its network\.\d \(Dropout\)"
+    with pytest.raises(SettingError, match=message):
+        run_with(engine, scheme, dropout=0.2)
+
+
+class Reads(nn.Module):
+    """Chooses by a value, which no transformed function can."""
+
+    def forward(self, images):
+        return images if images.sum().item() > 0 else -images
+
+
+def test_a_module_that_vmap_cannot_transform_is_named():
+    with pytest.raises(SettingError, match=r"cluster\.engine.*vmap cannot compute Classifier"):
+        run_with("vmap", STRUCTURES["sync_allreduce"], layers=[Reads()])
+
+
+@every_engine
+def test_a_module_that_declares_nothing_is_named(engine, monkeypatch):
+    monkeypatch.setattr("paceline.model.classifier.Classifier.pure_training_step", False)
+    with pytest.raises(SettingError, match="does not declare pure_training_step"):
+        run_with(engine, STRUCTURES["sync_allreduce"])
+
+
+def test_auto_is_one_by_one_on_the_cpu():
+    strategy, _ = run_with("auto", STRUCTURES["sync_allreduce"], dropout=0.2)
+    assert strategy.engine == "one_by_one"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")
+def test_auto_chooses_vmap_on_a_gpu():
+    strategy, _ = run_with("auto", STRUCTURES["sync_allreduce"], "cuda:0")
+    assert strategy.engine == "vmap"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")
+def test_auto_falls_back_by_name_on_a_gpu(capsys):
+    strategy, _ = run_with("auto", STRUCTURES["sync_allreduce"], "cuda:0", dropout=0.2)
+    assert strategy.engine == "one_by_one"
+    assert "one by one, since vmap cannot compute Classifier" in capsys.readouterr().err
