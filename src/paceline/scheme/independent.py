@@ -1,5 +1,5 @@
-"""Independent workers, which never communicate: the upper bound on throughput. Their mean at the
-end is one-shot averaging (Zinkevich et al. 2010, NIPS).
+"""Independent workers: they never communicate, so this is the upper bound on throughput. Their mean
+at the end is one-shot averaging (Zinkevich et al. 2010, NIPS).
 
     every step:   w_k <- sgd(w_k, g_k)
 
