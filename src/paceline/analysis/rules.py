@@ -192,7 +192,9 @@ def _network_rule(tables: Tables, sides: Sides) -> RuleFinding:
 
 
 def _evaluation_rule(tables: Tables) -> RuleFinding:
-    """Check rule 4: no accuracy is of images on which rates were tuned, or of a single seed."""
+    """Check rule 4: accuracies are measured on images on which no learning rate was tuned, and over
+    more than one seed.
+    """
     found = configurations(tables.runs, tables.axes)
     seeds = [(each, number) for each, own in found if (number := counts(own)["n_finished"])]
     single = [each for each, number in seeds if number == 1]

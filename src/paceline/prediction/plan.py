@@ -74,7 +74,8 @@ def bytes_of(memory: str | None, device: str) -> float:
 
 
 def updates_to_target(folder: Path, model: str, data: str) -> dict[int, float]:
-    """Return the mean number of updates to the target of a study's one-worker runs, by batch size.
+    """Return, by batch size, the mean number of updates after which a study's one-worker runs
+    reached the target accuracy.
 
     `folder`: the study's folder in reports/. Batch sizes at which a run missed the target are left
     out. Raises SettingError("study") if the tables are missing, or are of another model or data.

@@ -119,7 +119,9 @@ def _varies(name: str, *reports: Report) -> bool:
 
 
 def _numbers(report: Report, side: str, metric: str, shared: Sequence[str]) -> Frame:
-    """Return the compared numbers of each row of the decision, with a `key` to join rows by."""
+    """Return the numbers to compare for each row of the table `report.decision`, with a `key` by
+    which to join the rows of two reports.
+    """
     rows, finished = report.decision, report.tables.finished
     reached = rows["n_reached"] > 0  # without, a speed-up is only a bound
     points = rows[[name for name in report.columns if name in finished]]

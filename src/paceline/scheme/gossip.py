@@ -6,9 +6,9 @@
 No worker waits: two workers continue to compute while the mean of their weights is formed, and an
 active worker does not begin another mean until it holds this one. Updates that worker k applies
 until then are added to the mean, as in the paper, where a second thread communicates. Every edge of
-the graph joins an active worker (of odd index) and a passive one, which never asks; so no two means
-change the same weights at once. Edges join workers k - d and k + d, modulo workers, where one is
-active and one passive, for
+the graph joins an active worker (of odd index), which has one mean under way at most, and a passive
+one, which never asks and answers one request at a time; so no two means change the same weights at
+once. Edges join workers k - d and k + d, modulo workers, where one is active and one passive, for
 
     ring           d = 1
     exponential    d = 1, 3, 5, 9, ...: 1 and 2^i + 1    (Assran et al. 2019, arXiv:1811.10792)

@@ -119,7 +119,9 @@ def _collect(study: str, root: Path, points: Sequence[_Point], predict: Predict)
 
 
 def _rows(each: _Point, predict: Predict) -> Iterator[Row]:
-    """Yield a row for each turn; one without seconds for an exchange that failed."""
+    """Yield a row for each turn, in which the exchange was measured once more; for a failed
+    exchange yield a single row without seconds.
+    """
     result, exchange = read_result(each.point.folder), each.exchange
     if result is None:
         raise SettingError("study", f"the record {each.point.folder} is gone")

@@ -204,9 +204,9 @@ def of_first_processes(profile: ClusterProfile, shards: int) -> ClusterProfile:
 
 
 def of_like_processes(profile: ClusterProfile, workers: int, shards: int) -> ClusterProfile:
-    """Return the profile for messages between the processes with the same slices. There are
-    `shards` groups with one process of each worker; groups on the same node share its link and its
-    cores.
+    """Return the profile for messages between those processes of different split workers that hold
+    the same slices of the network. There are `shards` groups with one process of each worker;
+    groups on the same node share its link and its cores.
     """
     groups = min(shards, profile.workers_per_node or shards)
     firsts = of_first_processes(profile, shards)

@@ -121,7 +121,8 @@ class OwnNetwork(AbstractWorkload):
 class SizedNetwork(OwnNetwork):
     """Network of which only sizes are known, such as the one of a run without training.
     `num_bytes`: bytes of its weights. `num_statistics_bytes`: bytes of its BatchNorm statistics.
-    `tensors`: numbers of weights of its tensors, if they are not those of the trained network.
+    `tensors`: number of weights in each of its tensors, in order; empty if they are those of the
+    trained network.
     """
 
     num_bytes: Whole = 1

@@ -288,7 +288,7 @@ class _Loss(nn.Module):
 
 class _Captured:
     """A CUDA graph of a function without arguments. Its results, which `replay` returns, are valid
-    until a graph is replayed again.
+    until this graph, or another with the same memory `pool`, is replayed.
     """
 
     def __init__(self, function: Callable[[], Any], pool: Any = None) -> None:

@@ -209,8 +209,8 @@ def serve(
 ) -> ServerReport:
     """Run a server of the joined process group, then send its snapshots to the workers.
     `tolerate(workers)` is called with the workers whose death the run survives; only the project's
-    launcher needs it. Snapshot n goes to living worker n modulo their number, so that all can
-    evaluate at once. Raises LostPeerError if the run cannot continue without a worker that died.
+    launcher needs it. Snapshots go to the living workers in turn, so that these evaluate at the
+    same time. Raises LostPeerError if the run cannot continue without a worker that died.
     """
     spec = ServerSpec.from_json(receive_json(0))
     server = Server(scheme, spec, tolerate, checkpoints)

@@ -47,8 +47,9 @@ class Multicolor(AbstractScheduledCollective):
 
 def num_colors(workers: int) -> int:
     """Return the largest number of colors, up to 4, for which no worker is an inner node of two
-    trees. A k-ary tree of p workers has ceil((p-1)/k) inner nodes; k times that is at most p if p
-    mod k is 0 or 1, which always holds for k = 2.
+    trees. Each of k colors has a tree with k children per node. With p workers it has ceil((p-1)/k)
+    inner nodes. All k trees together have at most p of them if p mod k is 0 or 1, as it always is
+    for k = 2.
     """
     most = min(_MAX_COLORS, workers)
     return next(k for k in range(most, 0, -1) if workers % k <= 1)

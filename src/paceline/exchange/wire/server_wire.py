@@ -93,7 +93,9 @@ class ServerEnd:
         self.flush()
 
     def keep(self, header: Header, weights: Tensor) -> None:
-        """Send the rest of a `pending` answer from a copy of its weights."""
+        """Take the unsent rest of a `pending` answer from `weights`, a copy, so that the server may
+        change its own; `flush` sends it.
+        """
         done, self._outgoing = self._outgoing.done, self._answer_of(header, weights)
         self._outgoing.done = done
 

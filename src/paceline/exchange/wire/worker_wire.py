@@ -20,7 +20,8 @@ class WorkerWire:
     """Connections of a worker to all servers.
 
     A push goes to one server after another while earlier ones answer, or its parts leave during
-    backward for servers on other nodes. Inside a node only headers are sent.
+    backward for servers on other nodes. To a server on the same node only headers are sent, since
+    it shares the worker's buffers.
 
     `bounds`: each server's [first, last) of the flat weights. The wire owns `weights`, `gradient`
     [num_weights] and `statistics` [num_statistics]. `node`: node to claim instead of this one;
@@ -141,9 +142,9 @@ class WorkerWire:
 
 
 class PairWire:
-    """Connections of a worker that asks `partners`, by rank, for means: a mean replaces its
-    `weights` [num_weights]. A partner has a ServerWire: the push is the worker's weights, the
-    answer is the mean.
+    """Connections of a worker to those that it asks for the mean of both workers' weights.
+    `partners`: their ranks. `weights` [num_weights]: the worker's weights, which the mean replaces.
+    A partner has a ServerWire: the push is the worker's weights, the answer is the mean.
     """
 
     def __init__(self, num_weights: int, dtype: torch.dtype, partners: Sequence[int]) -> None:
