@@ -162,8 +162,9 @@ def _bare(network: str) -> float:
     begun = time.perf_counter()
     warm, images, n = 0.0, 0, 0
     while True:
-        pixels, labels = data.together([(0, n)], DEVICE)
-        loss: Any = module.training_step((pixels[0], labels[0]), 0)
+        gathered = data.together([(0, n)], DEVICE)
+        batch = data.batch(0, n) if gathered is None else tuple(part[0] for part in gathered)
+        loss: Any = module.training_step(batch, 0)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -8,11 +8,13 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from paceline.data.batches import Normalisation
 from paceline.data.image_folder import ImageFolder
 from paceline.data.shuffle import Shuffle
 from paceline.record.numbers import measured
 from paceline.record.observed import Observed
-from paceline.run.open_data import open_data
+from paceline.run.open_data import TrainingImages, open_data
+from paceline.run.placed_data import reading_of
 from tests.clock.references import plain_weights
 from tests.data.made_data import settings, write_image_folder
 from tests.launching import launch
@@ -202,3 +204,19 @@ def test_servers_do_not_take_part_in_a_shuffle(clock, tmp_path):
     for report in seen.training if clock == "wall" else ():
         share = order.share(report.strategy.workers[0].worker, 0)
         assert set(np.flatnonzero(report.images_seen).tolist()) <= set(share.tolist())
+
+
+def test_batches_gathered_from_a_placed_copy_are_those_drawn_one_by_one(monkeypatch):
+    """A copy on a GPU is stood in for by one in this memory; elsewhere batches are drawn."""
+    point = point_of(tiny_point("sync_allreduce", 3, 4))
+    data, numbers = open_data(point.data.build(), reading_of(point)), [(0, 0), (2, 1), (1, 5)]
+    assert data.together(numbers, torch.device("cpu")) is None
+
+    def placed(self, device):
+        return self._samples, Normalisation(*self._statistics, self._dtype).to(device)
+
+    monkeypatch.setattr(TrainingImages, "_place", placed)
+    found = data.together(numbers, torch.device("cpu"))
+    drawn = zip(*(data.batch(*each) for each in numbers), strict=True)
+    for gathered, parts in zip(found, drawn, strict=True):
+        assert torch.equal(gathered, torch.stack(parts))

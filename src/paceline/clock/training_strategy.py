@@ -43,7 +43,7 @@ class SizedBatches(Protocol):
 # batch(worker, n): one of them.
 DrawAll = Callable[[int, int, Callable[[], None]], SizedBatches]
 DrawOne = Callable[[int, int], Any]
-# together(batches, device): several of them by worker and number, stacked, on a device.
+# together(batches, device): several of them by worker and number, stacked, on a device; or None.
 DrawTogether = Callable[[Sequence[tuple[int, int]], torch.device], Any]
 
 

@@ -4,7 +4,7 @@ The order in which samples are drawn is always Paceline's, also for a LightningD
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -86,7 +86,7 @@ class TrainingImages(AbstractTrainingSet):
         self._len, self._format = len(splits.train), image_rows(splits.train)
         self._samples, self._statistics = samples, (splits.mean, splits.std)
         self._augmentation, self._dtype = augmentation, dtype
-        self._placed: tuple[Samples, Normalisation] | None = None  # where batches are trained on
+        self._placed: tuple[ImageSet, Normalisation] | None = None  # where batches are trained on
 
     def __len__(self) -> int:
         return self._len
@@ -109,37 +109,28 @@ class TrainingImages(AbstractTrainingSet):
         self._samples, self._images, self._placed = self.share, None, None  # frees other images
 
     def together(
-        self,
-        order: AbstractOrder,
-        numbers: Sequence[tuple[int, int]],
-        batch: Callable[[int, int], Any],
-        device: torch.device,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return batches by worker and number, stacked, on a device. They are gathered there, from
-        a copy of the images, where that takes little of a GPU's memory.
-        """
+        self, order: AbstractOrder, numbers: Sequence[tuple[int, int]], device: torch.device
+    ) -> tuple[torch.Tensor, torch.Tensor] | None:
         if self._placed is None:
             self._placed = self._place(device)
+        if self._placed is None:
+            return None
         samples, normalise = self._placed
         rows = torch.cat([order.indices(worker, n) for worker, n in numbers])
-        on_device = samples is not self._samples
-        images, labels = samples.take(rows.to(device) if on_device else rows)
-        if self._augmentation is not None:
-            every = torch.arange(order.batch_size)
-            firsts = torch.tensor([order.first_position(*each) for each in numbers])
-            positions = (firsts[:, None] + every).flatten()
-            images = self._augmentation(images, positions, order.stream.seed)
+        images, labels = samples.take(rows.to(device))
         shape = (len(numbers), order.batch_size)
-        images, labels = normalise(images.to(device)), labels.to(device)
-        return images.unflatten(0, shape), labels.unflatten(0, shape)
+        return normalise(images).unflatten(0, shape), labels.unflatten(0, shape)
 
-    def _place(self, device: torch.device) -> tuple[Samples, Normalisation]:
-        samples, normalise = self._samples, Normalisation(*self._statistics, self._dtype)
-        if device.type == "cuda" and self._augmentation is None and isinstance(samples, ImageSet):
-            free, _ = torch.cuda.mem_get_info(device)
-            if samples.images.nbytes < free * _PLACED_SHARE:
-                samples = ImageSet(samples.images.to(device), samples.labels.to(device))
-        return samples, normalise.to(device)
+    def _place(self, device: torch.device) -> tuple[ImageSet, Normalisation] | None:
+        """Copy the images to a GPU, if they stay as they are and take little of its memory."""
+        samples = self._samples
+        if device.type != "cuda" or self._augmentation or not isinstance(samples, ImageSet):
+            return None
+        free, _ = torch.cuda.mem_get_info(device)
+        if samples.images.nbytes >= free * _PLACED_SHARE:
+            return None
+        placed = ImageSet(samples.images.to(device), samples.labels.to(device))
+        return placed, Normalisation(*self._statistics, self._dtype).to(device)
 
     def batches(self, order: AbstractOrder, worker: int, num_batches: int) -> WorkerBatches:
         mean, std = self._statistics

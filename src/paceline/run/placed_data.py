@@ -88,15 +88,12 @@ class AbstractTrainingSet(ABC):
         """Return the first `num_batches` batches of a worker."""
 
     def together(
-        self,
-        order: AbstractOrder,
-        numbers: Sequence[tuple[int, int]],
-        batch: Callable[[int, int], Any],
-        device: torch.device,
+        self, order: AbstractOrder, numbers: Sequence[tuple[int, int]], device: torch.device
     ) -> Any:
-        """Return batches by worker and number, stacked, on a device. `batch`: draws one."""
-        drawn = [batch(worker, n) for worker, n in numbers]
-        return tuple(torch.stack(parts).to(device) for parts in zip(*drawn, strict=True))
+        """Return batches by worker and number, stacked, gathered on a GPU from a copy of the images
+        there; None if they have to be drawn one by one.
+        """
+        return None
 
     def hold(self, samples: np.ndarray, spare: int) -> None:
         """Copy these samples into memory; all later batches consist of them.
@@ -159,8 +156,8 @@ class PlacedData:
         return self._indexed(worker)[n]
 
     def together(self, numbers: Sequence[tuple[int, int]], device: torch.device) -> Any:
-        """Return batches by worker and number, stacked, on a device."""
-        return self._training.together(self.traffic.order, numbers, self.batch, device)
+        """Return several batches at once, or None, as `AbstractTrainingSet.together` does."""
+        return self._training.together(self.traffic.order, numbers, device)
 
     def _hold(self, order: AbstractOrder) -> None:
         """Copy the samples that this process draws from memory into its memory."""

@@ -54,8 +54,6 @@ from paceline.timing.step_times import StepTimes
 
 _FREE_LINK = Link(latency=0, bandwidth=math.inf)
 FREE = ClusterProfile(_FREE_LINK, _FREE_LINK, None, server_seconds=0, server_bandwidth=math.inf)
-
-
 _TRIED = 4  # workers whose first results are compared
 
 
@@ -385,16 +383,15 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     def _batches_of(self, workers: Sequence[VirtualWorker]) -> Any:
         """Return the batches of the workers' present steps, stacked, on the device."""
         numbers = [(worker.index, worker.num_steps) for worker in workers]
-        if self._together is not None:
-            batches = self._together(numbers, self.root_device)
-        else:
+        batches = self._together(numbers, self.root_device) if self._together else None
+        if batches is None:
             assert self._draw is not None
             drawn = [self._draw(*each) for each in numbers]
             batches = _pytree.tree_map(lambda *each: torch.stack(each), *drawn)
             batches = mapped(lambda each: each.to(self.root_device), batches)
         return self.precision_plugin.convert_input(batches)
 
-    def _next_wave(self) -> "Wave":
+    def _next_wave(self) -> Wave:
         if self._wave is not None:
             raise RuntimeError("a wave was asked for before the one before had ended")
         if self.clock.due_worker() is None:
@@ -408,7 +405,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             return super().training_step(*args, **kwargs)
         return self._compute(self._wave)
 
-    def _compute(self, wave: "Wave") -> Tensor:
+    def _compute(self, wave: Wave) -> Tensor:
         """Compute a wave; return the loss of one of its steps."""
         assert self._engine is not None
         self._engine.compute(wave.workers, wave.batches)
