@@ -22,12 +22,9 @@ _COLUMNS = ["block", "started", "hour", "minutes", "first", "last", "drift", "ve
 def judged(runs: Frame, repeats: Frame, axes: list[str]) -> Frame:
     """Return one row per block; no rows if the reference configuration was not run again.
 
-    - `block`: the seed of its runs;
-    - `started`, `hour`: when its first run started, and the hour of the day (UTC) of that time;
-    - `minutes`: time from the start of its first run to the end of its last run;
-    - `first`, `last`: images/s of the first and the last run of the reference configuration;
-    - `drift`: last / first - 1;
-    - `verdict`: KEPT, or the reason why the block is dropped.
+    `minutes` last from the start of its first run (`started`; `hour` is in UTC) to the end of its
+    last run. `first` and `last` are images/s of the two runs of the reference configuration, and
+    `drift` is last / first - 1. `verdict` is KEPT, or the reason why the block is dropped.
     """
     seeds = dict.fromkeys(runs["seed"]) if len(repeats) else ()
     reference = repeats[["kind", *axes]].drop_duplicates()

@@ -84,13 +84,10 @@ def _baseline_text(configuration: Configuration, points: Frame, base: Frame, num
 class EqualAccuracy(NamedTuple):
     """Comparison of the accuracy of many workers with that of one worker.
 
-    - `verdict`: equal if the whole interval of the difference lies within `margin` of 0; different
-      if the whole interval lies outside, or if a run diverged; else not shown;
-    - `metric`: name of the compared accuracy, test_top1 or top1 (validation);
-    - `margin`: largest difference that counts as equal, a share;
-    - `difference`: accuracy of many workers minus that of one worker, paired by seed;
-    - `lost_seeds`: number of runs of many workers that diverged; `difference` does not contain
-      them.
+    `verdict` is equal if the whole interval of the difference lies within `margin` (a share) of 0;
+    different if the whole interval lies outside, or if a run diverged; else not shown. `metric` is
+    test_top1 or top1 (validation). `difference` is the accuracy of many workers minus that of one,
+    paired by seed, without the `lost_seeds` runs of many workers that diverged.
     """
 
     verdict: Verdict

@@ -26,18 +26,14 @@ _STRONG = "global_batch_size"  # axis of a study of strong scaling
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Tables of a study: those that its report collects, and those in the archive of its records.
+    """Tables of a study, from its report and the archive of its records.
 
-    - `about`: what study.json says about the study;
-    - `runs`: one row per point (a single run), in the order of the study; throughput of points in
-      dropped blocks is empty;
-    - `blocks`: a judgement of each block (the runs of one seed, made one after another), and
-      `repeats`: the last run of the reference configuration in each; both are empty in a study
-      without blocks;
-    - `curves`: evaluations during training, all on the same images; a final evaluation on more
-      images is left out, so that curves stay comparable;
-    - `staleness`, `phases`, `timeline`, `tests`: any number of rows per point, with its `key`;
-    - `predictions`, `tuning`: empty if the study has none.
+    `about` is study.json. `runs` has one row per point (a single run), in the order of the study,
+    and without the throughput of points in dropped blocks. `staleness`, `phases`, `timeline` and
+    `tests` have any number of rows per point, with its `key`. `blocks` judges each block (the runs
+    of one seed, made one after another), and `repeats` has the last run of the reference
+    configuration in each. `curves` has the evaluations during training, which are all on the same
+    images; a final evaluation on more images is left out. A table that the study lacks has no rows.
     """
 
     about: StudyState

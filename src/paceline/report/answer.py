@@ -32,11 +32,10 @@ MEANINGS = {
 class Choice(NamedTuple):
     """Choice of what to use in a situation.
 
-    - `use`: the scheme in words; or ONE (one worker), NONE (no run reaches the target) or UNKNOWN
-      (speed-ups are unknown);
-    - `row`: row of decision.csv of the scheme to use; else of the scheme with the shortest time to
-      the target; None if no run reached the target;
-    - `tied`: rows of the schemes whose time does not differ significantly from the best one.
+    `use` is the scheme in words, or ONE, NONE or UNKNOWN. `row` is the row of decision.csv of the
+    scheme to use, else of the one with the shortest time to the target; None if no run reached the
+    target. `tied` has the rows of the schemes whose time does not differ significantly from the
+    best one.
     """
 
     use: str

@@ -28,13 +28,10 @@ class Report(NamedTuple):
 
 
 class ComparedReports(NamedTuple):
-    """Two reports, joined.
+    """Two reports, joined: a row for each situation and scheme that both have.
 
-    - `differs`: a line for each difference in how the studies were run;
-    - `rows`: a row for each situation and scheme that both reports have; `columns` identify the
-      row;
-    - `only`: for each of the two reports, the situations and schemes that the other lacks, in
-      words.
+    `columns` identify the rows. `differs` has a line for each difference in how the studies were
+    run. `only` names, for each report, the situations and schemes that the other lacks.
     """
 
     differs: Sequence[str]

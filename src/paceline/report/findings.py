@@ -100,9 +100,8 @@ def of_size(tables: Tables) -> list[str]:
 class Situation:
     """Situation of a user: kind of number, number of workers, and settings not of the scheme.
 
-    - `name`: its id on the page;
-    - `values`: its value of each column that distinguishes situations;
-    - `words`: describe those values that differ between the study's situations.
+    `name` is its id on the page. `values` has its value of each column that distinguishes
+    situations, and `words` describe those that differ between the study's situations.
     """
 
     name: str

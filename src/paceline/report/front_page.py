@@ -33,8 +33,8 @@ _MOST = 2  # situations with a sentence on a card, if it says nothing else
 def write_front_page(reports: Path) -> Path:
     """Write index.html into `reports` from the tables of its studies; return its path.
 
-    A study that was not analysed yet is named with the command that does so. Equal tables result in
-    files of equal bytes.
+    Studies that were not analysed are listed on the page, each with the command to run. Equal
+    tables result in files of equal bytes.
     """
     cards: list[Row] = []
     missing: list[str] = []

@@ -103,10 +103,9 @@ def variance_of_logit(share: Numbers, images: int) -> Numbers:
 class Pooled:
     """Groups of observations with one common variance.
 
-    - `means` [..., groups]: mean of each group in `space`;
-    - `sizes` [groups]: number of observations in each group;
-    - `variance` [...]: variance of a single observation; NaN if no group has two observations;
-    - `degrees`: degrees of freedom of the variance; 0 if no group has two observations.
+    `means` [..., groups] are in `space`, and `sizes` [groups] are numbers of observations.
+    `variance` [...] is that of a single observation, with `degrees` of freedom; it is NaN, and they
+    are 0, if no group has two observations.
     """
 
     means: Array

@@ -77,9 +77,9 @@ class RestrictedMean(NamedTuple):
         return self.n - self.reached
 
     def interval(self) -> Estimate:
-        """Return the mean with its interval by Student's t of its logarithm, cut at the horizon.
+        """Return the mean with its 95 % interval, by Student's t for the logarithm of the mean.
 
-        The ends are NaN if the variance is NaN.
+        No end is above the horizon. The ends are NaN if the variance is NaN.
         """
         critical = stdtrit(max(self.n - 1, 1), (1 + LEVEL) / 2)
         factor = math.exp(critical * math.sqrt(self.variance) / self.mean)

@@ -40,7 +40,8 @@ def decision_chart(findings: StudyFindings) -> Chart | None:
 
 
 def _side(decision: Frame) -> tuple[str, str]:
-    """Return the prefix of the columns on differences of accuracy, and what these compare with.
+    """Return the prefix of the columns to show on differences of accuracy, and the other side in
+    words.
 
     Accuracies are compared with one worker, like times, if its accuracy is known; else with the
     reference scheme.
