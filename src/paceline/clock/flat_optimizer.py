@@ -22,8 +22,8 @@ Slot = tuple[str, int | None]  # name of an option, and the place in it if it ha
 
 class Segment(TypedDict):
     """Consecutive weights of one group, in JSON values. `optimizer`: its class, by module and name.
-    `options`: of the group. `first_number`: place of the group's first number among those of all
-    groups, see `slots`.
+    `options`: options of the group. `first_number`: place of the group's first number among those
+    of all groups, see `slots`.
     """
 
     num_weights: int
@@ -58,7 +58,7 @@ def group_segments(optimizer: Optimizer) -> list[Segment]:
 
 
 def slots(options: Mapping[str, Any]) -> list[Slot]:
-    """List the numbers among a group's options, which may change during training, in order."""
+    """List the places of the numbers in a group's options; these numbers may change in training."""
     found: list[Slot] = []
     for key, value in options.items():
         if isinstance(value, list | tuple) and key != "params":

@@ -71,8 +71,9 @@ def held_weights(
     optimizer: Optimizer, scheme: AbstractScheme, statistics: Sequence[Tensor], options: LiveOptions
 ) -> tuple[list[nn.Parameter], VectorSpec]:
     """Return the trained weights of the optimizer in the order of a run's vectors, and these
-    vectors. The order is the optimizer's, or whole tensors server by server. `statistics`: of
-    BatchNorm. Raises SettingError("scheme.servers") for more servers than whole tensors.
+    vectors. The order is that of the optimizer or, if servers hold whole tensors, of the servers.
+    `statistics`: BatchNorm statistics. Raises SettingError("scheme.servers") for more servers than
+    whole tensors.
     """
     groups = group_segments(optimizer)
     order = [

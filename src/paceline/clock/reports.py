@@ -50,9 +50,9 @@ class WorkerReport:
     `step_ends` [steps]: seconds of the training clock, modelled ones on the virtual clock.
     `seconds_communicating`: time of communication that does not overlap computing, including
     waiting. `step_numbers`: run-wide numbers of this worker's steps and of the next one; empty if
-    servers grant steps. `averages`: pairwise means in order. `bytes_sent`, `bytes_received`: of
-    gradients and weights. `activation_bytes_sent`, `activation_bytes_received`: among the processes
-    of a split worker. `late_steps`: steps that took longer than a paced worker emulates.
+    servers grant steps. `averages`: pairwise means in order. `bytes_sent`, `bytes_received`: bytes
+    of gradients and weights. `activation_bytes_sent`, `activation_bytes_received`: among the
+    processes of a split worker. `late_steps`: steps that took longer than a paced worker emulates.
     `weights_digest`: digest of the final weights.
     """
 
@@ -78,8 +78,8 @@ class ServerReport:
 
     `pushes`: (worker, staleness [updates]) in the order of arrival. `dropped_steps`: (worker,
     number of the push among its own, from 0) of pushes that were never applied; `dropped`: their
-    number. `held`: answers delayed until another worker's push. `samples`: samples of all workers
-    that have been applied. `lost`: (worker, reason) of workers that died.
+    number. `held`: answers delayed until another worker's push. `samples`: number of samples, over
+    all workers, whose gradients have been applied. `lost`: (worker, reason) of workers that died.
     """
 
     server: int
@@ -109,8 +109,9 @@ class ServerReport:
 class StrategyReport:
     """Report of a Lightning strategy on the training in its process. `workers`: report of this
     process's worker, or, on the virtual clock, of all workers, with the modelled `servers`.
-    `counted`: workers that took part, counted by an all-reduce or by their steps. `updates`: of the
-    weights. `engine`: of the virtual clock, see wave_engines.
+    `counted`: workers that took part, counted by an all-reduce or by their steps. `updates`: number
+    of updates of the weights. `engine`: name of the engine that computed gradients, see
+    wave_engines.
     """
 
     counted: int

@@ -27,11 +27,12 @@ class RunSpec:
     `batch_size`: images per worker and step; 0 if a DataLoader sets it (virtual clock only).
     `num_steps`: steps of all workers together; None if the run has no end (virtual clock only).
     `snapshot_samples`: ascending numbers of samples over all workers after which to keep the
-    weights. `learning_rate`: None for the optimizer's own rate. `seed`: of the rule's random
-    numbers. `sample_decay`: of the moving average that snapshots also contain; None for no average.
-    `epoch_samples`: samples of a pass over the data, by which schedulers count epochs; None if they
-    count the Trainer's. `server_seconds`: least time of a server for a push, and `timeout_seconds`:
-    longest wait for another process, both on the wall clock only.
+    weights. `learning_rate`: None for the optimizer's own rate. `seed`: seed of the rule's random
+    numbers. `sample_decay`: decay, per sample, of a moving average of the weights, which snapshots
+    then contain as well; None for no average. `epoch_samples`: samples of a pass over the data, by
+    which schedulers count epochs; None if they count the Trainer's. `server_seconds`: least time of
+    a server for a push, and `timeout_seconds`: longest wait for another process, both on the wall
+    clock only.
 
     On a modelled cluster: `workload`: network whose messages are sent; None for the trained one.
     `traffic`: movement of data among workers, which takes time; None if there is none.
@@ -100,11 +101,11 @@ class VectorSpec:
     """Vectors that the processes of a run exchange, for its module and optimizer.
 
     `segments`: all weights in order, one segment for each group of the optimizer. `num_statistics`:
-    number of BatchNorm values. `dtype`: of weights and gradients, "float32" or "float64". `shares`:
-    number of weights of each server in order; none if they are equal. `num_numbers`: how many
-    options of the optimizer come with each gradient, see LiveOptions; 0 if none changes. `parts`:
-    sizes of the parts, in the order of the vector, in which pushes leave during backward on the
-    wall clock; none if they leave as a whole.
+    number of BatchNorm values. `dtype`: type of weights and gradients, "float32" or "float64".
+    `shares`: number of weights of each server in order; none if they are equal. `num_numbers`: how
+    many options of the optimizer come with each gradient, see LiveOptions; 0 if none changes.
+    `parts`: sizes of the parts, in the order of the vector, in which pushes leave during backward
+    on the wall clock; none if they leave as a whole.
     """
 
     segments: Sequence[Segment]
@@ -125,8 +126,8 @@ class VectorSpec:
         return shard_bounds(self.num_weights, num_servers)
 
     def of_server(self, server: int, num_servers: int, *, plain: bool) -> "VectorSpec":
-        """Return the vectors of one server; the first one has the statistics. `plain`: pushes are
-        subtracted from its weights unchanged.
+        """Return the vectors of one server; the first one has the statistics. `plain`: True if the
+        server subtracts pushes from its weights as they are, without an optimizer.
         """
         first, last = self.bounds(num_servers)[server]
         sizes = [segment["num_weights"] for segment in self.segments]

@@ -21,7 +21,7 @@ from paceline.scheme.accounting import Accounting
 class Snapshot:
     """Weights and BatchNorm statistics, in the order of the network's own lists. `weights` [1 or 2,
     n]: the weights, and their moving average if there is one. `statistics`: one vector. `samples`,
-    `updates`: over all workers. `seconds`: of the training clock.
+    `updates`: numbers over all workers. `seconds`: time of the training clock.
     """
 
     samples: int

@@ -78,7 +78,7 @@ class AbstractTrainingStrategy(Strategy, ABC):
 
     def steps_of_batch(self, loss: Tensor) -> Sequence[tuple[int, Tensor]]:
         """Return what the Trainer's last batch has completed: the samples over all workers after
-        each step, and its loss. `loss`: of the batch.
+        each step, and its loss. `loss`: loss of the batch.
         """
         return [(self.samples, loss)]
 
@@ -88,9 +88,9 @@ class AbstractTrainingStrategy(Strategy, ABC):
 
     @abstractmethod
     def report(self, step_ends: np.ndarray, seconds_data: float) -> StrategyReport:
-        """Return the observations after training, before `finish`. `step_ends` [steps]: real
-        seconds of the training clock in this process. `seconds_data`: time spent waiting for data.
-        On the virtual clock workers have modelled times instead.
+        """Return what was observed during training; called before `finish`. `step_ends` [steps]:
+        real seconds of the training clock in this process. `seconds_data`: time spent waiting for
+        data. On the virtual clock workers have modelled times instead.
         """
 
     def save_part(self, trainer: Trainer, path: Path) -> None:
@@ -197,8 +197,9 @@ def check_one_optimizer(optimizers: list[Optimizer], by: str) -> None:
 
 
 def is_elementwise(optimizer: Optimizer) -> bool:
-    """Return True if tensors that are one vector become what they become by themselves. Only then
-    can the weights be cut anywhere among servers. `optimizer` stays as it is.
+    """Return True if the optimizer treats each weight by itself: a joint vector of several tensors
+    gets the same values as these. Only then can weights be cut anywhere among servers. `optimizer`
+    stays as it is.
     """
     options = {key: each for key, each in optimizer.param_groups[0].items() if key != "params"}
     generator = torch.Generator().manual_seed(0)

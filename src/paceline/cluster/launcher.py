@@ -107,8 +107,8 @@ def ended_by_signals() -> Generator[None]:
 
 @contextlib.contextmanager
 def rendezvous_by_file(processes: int, address: str) -> Generator[dict[str, str]]:
-    """Yield the environment by which `processes` on this machine find each other. `address`: of
-    this machine, by which they all reach it.
+    """Yield the environment by which `processes` on this machine find each other. `address`:
+    address at which they all reach this machine.
     """
     from paceline.exchange.process_group import STORE
 
@@ -118,9 +118,9 @@ def rendezvous_by_file(processes: int, address: str) -> Generator[dict[str, str]
 
 @contextlib.contextmanager
 def rendezvous(processes: int, address: str) -> Generator[dict[str, str]]:
-    """Yield the environment by which `processes` connect to a store in this process. `address`: of
-    this machine, by which they all reach it. The store takes over a socket that already listens on
-    a port chosen by the system, so that no other program can take the port first.
+    """Yield the environment by which `processes` connect to a store in this process. `address`:
+    address at which they all reach this machine. The store takes over a socket that already listens
+    on a port chosen by the system, so that no other program can take the port first.
     """
     import torch.distributed as dist
 

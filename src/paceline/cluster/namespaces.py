@@ -34,7 +34,7 @@ _TCP = ("net.ipv4.tcp_congestion_control=reno", "net.ipv4.tcp_slow_start_after_i
 
 
 class ShapedNetwork(NamedTuple):
-    """Nodes that are up. `address`: of the switch, for the launcher. `namespaces`: their files."""
+    """Nodes that are up. `address`: the switch's, for the launcher. `namespaces`: their files."""
 
     address: str
     namespaces: list[str]

@@ -30,9 +30,10 @@ _HEADINGS = ["study", ">points", "state", ">other code", ">newest", "use (of its
 
 
 def studies_view(root: Path) -> Iterator[RenderableType]:
-    """Yield a table with a row for each study; the points of studies are not composed, to be fast.
+    """Yield a table with a row for each study.
 
-    If a study has no records in runs/, the rows in its tables in reports/ count as its records.
+    It does not compose the configuration of each point, which would be slow. If a study has no
+    records in runs/, the rows in its tables in reports/ count as its records.
     """
     with hydra_errors("study"), composer(root) as compose:
         yield plain_table(_HEADINGS, [_row(study, root, compose) for study in studies(root)])

@@ -215,8 +215,8 @@ class Shuffle:
     def _cut(self, samples: np.ndarray, part: int) -> np.ndarray:
         """Return those of the samples from one member to another that belong to part `part`.
 
-        Parts have equal sizes, up to rounding. Limits are rounded down, so that among p members a
-        member has at no time received p samples more than it has sent.
+        Parts have equal sizes, up to rounding. The cuts are rounded down; so among p members, a
+        member has at any time received fewer than p samples more than it has sent.
         """
         first, last = (len(samples) * each // self.num_parts for each in (part, part + 1))
         return samples[first:last]

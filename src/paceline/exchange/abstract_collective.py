@@ -28,8 +28,8 @@ class AbstractCollective(ABC):
     """A way to sum a vector over workers, so that all of them end with the same bits.
 
     Each file in exchange/collective/ declares one, named like the file; its docstring cites the
-    source. `needs_nodes`: the messages depend on which workers share a node, so workers must fill
-    one node after the other.
+    source. `needs_nodes`: True if the messages depend on which workers share a node; workers must
+    then fill one node after the other.
     """
 
     needs_nodes: ClassVar[bool] = False

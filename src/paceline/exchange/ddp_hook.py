@@ -35,8 +35,8 @@ _HALVES: dict[str, tuple[Hook, Callable[[Hook], Hook]]] = {
     "bf16": (bf16_compress_hook, bf16_compress_wrapper),
 }
 _FULL_STEPS = 2  # before PowerSGD begins; with error feedback torch allows no fewer
-# PowerSGD's callbacks refer to the group, and a gloo thread may drop the last of them. A group that
-# one of its own threads destroys aborts the process (observed): it is kept to the process's end.
+# PowerSGD's callbacks hold the group, and a gloo thread may release the last of them. A group that
+# one of its own threads destroys aborts the process (observed), so groups are kept until its end.
 _kept_groups: list[dist.ProcessGroup | None] = []
 
 

@@ -54,8 +54,8 @@ class GroupWire:
         sent.sort(key=lambda move: (move.receiver - self.worker) % self.workers)  # not all to one
         received = [move for move in moves if move.receiver == self.worker]
         landed = self._landing_places(received, vector)
-        # gloo sends once it is told that the receiver is ready, and what tells it would queue
-        # behind what is sent the other way: a link would carry one direction at a time.
+        # Receives come first: gloo sends once the receiver says that it is ready. Behind other data
+        # this word would wait, and a link would carry only one direction at a time.
         messages = [
             self._receive(place, m.sender) for place, m in zip(landed, received, strict=True)
         ]
@@ -79,7 +79,7 @@ class GroupWire:
         ]
 
     def _memory(self, num_bytes: int, device: torch.device) -> Tensor:
-        """Reuse memory on a CPU, where new is expensive; on CUDA calls may overlap."""
+        """Reuse memory on a CPU, where new memory is expensive; on CUDA calls may overlap."""
         if device.type != "cpu":
             return torch.empty(num_bytes, dtype=torch.uint8, device=device)
         if self._kept.numel() < num_bytes:

@@ -3,7 +3,7 @@
 import time
 from typing import NamedTuple
 
-_began: float | None = None  # of a step's own work, seconds of the monotonic clock
+_began: float | None = None  # monotonic clock [s] when the present work began; None while waiting
 
 
 class Lost(NamedTuple):

@@ -15,9 +15,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def this_node() -> str:
-    """Return a name that is equal for processes that can share memory and Unix sockets. Containers
-    with different host names may share a kernel, but not these; abstract Unix sockets end at the
-    network namespace.
+    """Return a name that is equal for processes that can share memory and Unix sockets. The boot id
+    alone would not do: containers may share a kernel, but not memory, and Unix sockets do not cross
+    network namespaces.
     """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot} {socket.gethostname()} {Path('/proc/self/ns/net').stat().st_ino}"

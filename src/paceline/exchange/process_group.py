@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from paceline.exchange.node import cluster_interface
 
-STORE = "PACELINE_STORE"  # environment variable with the file of the run's store, if it is one
+STORE = "PACELINE_STORE"  # environment variable with the path of the run's store, if it is a file
 SECRET = "PACELINE_SECRET"  # environment variable with the run's secret in hexadecimal digits
 Json: TypeAlias = Mapping[str, "Json"] | Sequence["Json"] | str | float | None
 
@@ -32,8 +32,8 @@ class Joined(NamedTuple):
 
 class Division(NamedTuple):
     """Groups of a run's processes if each worker has `shards` of them. `members`: the first process
-    of each worker, then the servers. `own`: all processes of this worker. `alike`: processes with
-    the same shard of each worker. Servers belong to `members` only.
+    of each worker, then the servers. `own`: all processes of this worker. `alike`: one process of
+    each worker, those with the same shard as this one. Servers belong to `members` only.
     """
 
     shards: int

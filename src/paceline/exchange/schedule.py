@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from paceline.exchange.shard import shard_bounds
 
-_PIECES_PER_FILLING = 24  # a round costs some milliseconds, filling 4 % more
+_PIECES_PER_FILLING = 24  # so filling costs 4 %; with more pieces, rounds of some ms add up
 _MIN_PIECE = 4096  # elements; a smaller message costs no less
 
 
@@ -64,7 +64,7 @@ def among(members: range, schedule: Schedule) -> Schedule:
 
 def pieces(first: int, last: int, filling: int) -> list[tuple[int, int]]:
     """Cut [first, last) into equal parts, to within one element, for a pipeline. `filling`: number
-    of rounds from the start of the first piece to its arrival, while the pipeline is not full.
+    of rounds from the start of the first piece to its arrival.
     """
     count = max(1, min(_PIECES_PER_FILLING * filling, (last - first) // _MIN_PIECE))
     return [(first + start, first + end) for start, end in shard_bounds(last - first, count)]

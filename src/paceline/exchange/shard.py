@@ -18,12 +18,12 @@ def turns(servers: int, begins_with: int) -> list[int]:
 
 
 def round_robin(num_tensors: int, servers: int) -> list[range]:
-    """Give each server every `servers`-th tensor: TensorFlow's replica_device_setter does."""
+    """Give each server every `servers`-th tensor, like TensorFlow's replica_device_setter."""
     return [range(server, num_tensors, servers) for server in range(servers)]
 
 
 def imbalance(tensors: Sequence[int], servers: int) -> float:
-    """Return the largest sum of a server's tensors divided by the mean sum. `tensors`: sizes."""
+    """Return the largest sum of a server's tensor sizes, divided by the mean sum."""
     shares = [sum(tensors[n] for n in part) for part in round_robin(len(tensors), servers)]
     return max(shares) * servers / sum(shares)
 

@@ -226,7 +226,7 @@ def _modelled(name: str, root: Path) -> Values:
 
 
 def _has_rate(run: Run) -> bool:
-    """Return True for a real point with a rate, even if its accuracy is at chance."""
+    """Return True for a run of real processes with known images/s, whatever its accuracy."""
     return run["kind"] in ("measured", "paced") and bool(run["images_per_second"])
 
 

@@ -174,8 +174,8 @@ class Programme:
 
     @cached_property
     def _changes(self) -> np.ndarray:
-        """Matrix [blocks, options]; its product with the taken options is not 0 for the blocks
-        before which the layout changes. The images are contiguous.
+        """Matrix [blocks, options]; times the vector of chosen options (1 if chosen, else 0), it is
+        not 0 for the blocks before which the layout changes. The images are contiguous.
         """
         is_last = [option.alternative.layout == "channels_last" for option in self._options]
         return np.diff(self._of_block * is_last, axis=0, prepend=0)

@@ -69,7 +69,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Compared:
-    """Candidate: a plan of one batch size, with the measured seconds of whole steps by round."""
+    """Candidate: a plan for one batch size. `seconds`: duration of a whole step in each round."""
 
     planned: Planned
     plan: Plan

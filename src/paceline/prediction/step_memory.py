@@ -205,7 +205,7 @@ def phases_by_operation(work: Iterator[None], held: Iterable[Tensor]) -> list[Ph
 
 
 class _Allocations(TorchDispatchMode):
-    """Context that counts what operations allocate: bytes `current`ly, and at the `peak`.
+    """Context that counts the bytes that operations allocate: `current` ones, and their `peak`.
 
     A storage, real or fake, counts from the operation that returns it until nothing refers to it.
     What an operation allocates while it runs is not seen, except for convolutions on a CPU.

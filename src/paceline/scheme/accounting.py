@@ -24,7 +24,7 @@ from paceline.scheme.rule import (
 from paceline.scheme.serving import Arrival, Release
 
 BEGINNING, END = 0.0, math.nextafter(1.0, 0.0)  # of a run: the least and the most progress
-_MOST_STEPS = 2**20  # until a first push: a trial of seconds
+_MOST_STEPS = 2**20  # in which to look for a first push; takes seconds
 
 
 @dataclass(frozen=True)
@@ -99,10 +99,10 @@ class Accounting:
             raise SettingError("scheme.servers", message)
 
     def check_clipping(self, value: float | None) -> None:
-        """Raise SettingError if workers would clip a gradient that is changed, or sent, afterwards.
-        The scheme does so if it applies a mean or another function of gradients, or if gradients
-        leave during backward. Under DDP the mean itself is clipped, which is allowed. `value`:
-        largest norm, or absolute value of an element; None and 0 clip nothing.
+        """Raise SettingError if workers would clip in vain: gradients that the scheme changes
+        afterwards, for example to a mean, or that have left during backward. Not for runs by DDP,
+        which clips the mean itself. `value`: largest norm, or absolute value of an element; None
+        and 0 clip nothing.
         """
         if value and self.scheme.overlap:
             message = "with scheme.overlap, gradients are sent before clipping; null is needed"

@@ -44,7 +44,7 @@ class RunLog(NamedTuple):
 
 
 def not_at_once(log: ServedLog, first: int = 0) -> str:
-    """Audit pushes from number `first` on, each of which was one update, answered at once. So the
+    """Check that each push from number `first` on was one update and was answered at once. Then its
     staleness is the number of pushes since the worker's previous one, and each worker had a step
     under way at the end.
     """
@@ -61,8 +61,8 @@ def not_at_once(log: ServedLog, first: int = 0) -> str:
 
 
 def not_together(log: ServedLog, needed: int, end: int | None = None) -> str:
-    """Audit pushes before number `end`: `needed` of a version, or those of all living workers, are
-    one update.
+    """Check that, before push number `end`, each update was of `needed` pushes for one version of
+    the weights, or of those of all workers still running.
     """
     numbers, dropped = Counter[int](), set(log.dropped)
     pushes, begun = log.pushes[:end], set[int]()
@@ -85,7 +85,7 @@ def not_together(log: ServedLog, needed: int, end: int | None = None) -> str:
 
 
 def not_bounded(log: ServedLog, bound: int) -> str:
-    """Audit pushes of workers that begin a step only if they lead by at most `bound`."""
+    """Check that a worker began a step only if it led by at most `bound` steps."""
     steps, left = Counter(dict.fromkeys(log.workers, 0)), Counter(w for w, _ in log.pushes)
     last = dict.fromkeys(log.workers, 0)
     for number, (worker, staleness) in enumerate(log.pushes):
@@ -101,7 +101,7 @@ def not_bounded(log: ServedLog, bound: int) -> str:
 
 
 def not_switched(log: ServedLog, switch_at: float) -> str:
-    """Audit pushes that were together until `switch_at` of all, and at once afterwards."""
+    """Check that pushes were averaged until `switch_at` of all, and applied at once afterwards."""
     needed, total = len(log.workers), len(log.pushes)
     rounds = range(0, total, needed)
     end = next((first for first in rounds if first / total >= switch_at), total)
@@ -111,7 +111,7 @@ def not_switched(log: ServedLog, switch_at: float) -> str:
 
 
 def not_in_groups(log: ServedLog, group_size: int, steps: Mapping[int, int]) -> str:
-    """Audit groups that push as one. `steps`: number of steps of each worker."""
+    """Check that each group pushed as one. `steps`: number of steps of each worker."""
     pushed = Counter(worker for worker, _ in log.pushes)
     for worker in pushed:
         if worker % group_size:
@@ -124,8 +124,9 @@ def not_in_groups(log: ServedLog, group_size: int, steps: Mapping[int, int]) -> 
 
 
 def not_in_pairs(averages: Mapping[int, Sequence[Averaged]], steps: Mapping[int, int]) -> str:
-    """Audit pairwise means: a worker of odd number asks one of even number, and asks no other until
-    it holds that mean. Both logs agree, except for one mean that may be under way at the end.
+    """Check pairwise means: only a worker of odd number asked one of even number, and it asked no
+    other until it held that mean. Both tell of equally many means with each other, except for one
+    that may have been under way at the end.
     """
     told = {worker: Counter(each.partner for each in means) for worker, means in averages.items()}
     for worker, partners in told.items():

@@ -25,7 +25,7 @@ class Mixed(AbstractServedScheme):
     """
 
     servers: Whole = Field()
-    group_size: Whole = Field()  # has been in every record of this scheme
+    group_size: Whole = Field()  # not neutral at 1, since it is in the keys of all earlier records
     sharding: Sharding = "bytes"
 
     def serving(self, num_workers: int) -> AbstractServing:

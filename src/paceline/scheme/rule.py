@@ -26,9 +26,10 @@ class WorkerView:
     """Knowledge that a worker has when its gradient is ready.
 
     `weights` [num_weights]: weights that the worker holds. `gradient` [num_weights]: gradient of
-    its batch at these weights. A rule that has sent one of them must not use it again. `index`: of
-    the worker, from 0. `num_steps`: number of steps that the worker took before. `progress`: share
-    of the run's samples before this step; 0 if the run has no end, or if servers count the samples.
+    its batch at these weights. A rule that has sent one of them must not use it again. `index`:
+    number of the worker, from 0. `num_steps`: number of steps that it took before. `progress`:
+    share of the run's samples before this step; 0 if the run has no end, or if servers count the
+    samples.
     """
 
     gradient: Tensor
@@ -136,16 +137,17 @@ class AbstractScheme(ABC):
         """Yield what one worker does in a step, after its gradient has been computed."""
 
     def beside(self, worker: int, num_workers: int, num_steps: int, seed: int) -> Step | None:
-        """Return what a worker with its own weights does while it computes the step after
-        `num_steps`; None if nothing. It yields only PairMean, and no worker waits for it. If it
-        lasts longer than the step, it continues, and the next step has none. `seed`: of the run,
-        for random choices.
+        """Return what a worker with its own weights does while it computes its next step, after
+        `num_steps` steps; None if nothing. It yields only PairMean, and no worker waits for it. If
+        it lasts longer than the step, it continues, and the next step has none. `seed`: seed of the
+        run, for random choices.
         """
         return None
 
     def end(self, weights: Tensor, steps: int) -> Step:
         """Yield what a worker with its own weights does after its last step, in a run that has an
-        end. A rule that yields a Mean only in some steps must yield one here after a single step.
+        end. A rule that yields a Mean only in some steps must yield one here in a run of a single
+        step, by which Accounting sees that all workers meet.
         """
         yield from ()
 
@@ -160,7 +162,7 @@ class AbstractScheme(ABC):
         return pushed
 
     def step_factor(self, staleness: int) -> float:
-        """Return the factor on the learning rate of an update. `staleness`: of its stalest push."""
+        """Return the factor on the rate of an update whose stalest push has this `staleness`."""
         return 1.0
 
     def claim(self, num_workers: int) -> Claim:

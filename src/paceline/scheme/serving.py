@@ -49,8 +49,8 @@ class AbstractServing(ABC):
         return NOTHING
 
     def pushes_before_a_stop(self) -> int:
-        """Return a number of pushes of each worker after which all workers can stop without one
-        that waits for another.
+        """Return a number of pushes of each worker after which all workers can stop, none of them
+        waiting for another.
         """
         return 0
 

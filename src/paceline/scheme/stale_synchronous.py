@@ -17,8 +17,8 @@ from paceline.settings import Count, Whole, settings
 
 @settings("scheme")
 class StaleSynchronous(AbstractServedScheme):
-    """Fast workers wait for slow ones. `bound`: most steps that a worker that continues may be
-    ahead of the slowest worker. AbstractScheme documents the other settings.
+    """Fast workers wait for slow ones. `bound`: number of steps by which a worker may lead the
+    slowest one and still continue. AbstractScheme documents the other settings.
     """
 
     servers: Whole = Field()

@@ -265,7 +265,7 @@ class QuasiRandomSearch(AbstractTuning):
     def _in(self, box: SearchBox, before: int, count: int) -> list[Trial]:
         """Return `count` trials of each search in `box`.
 
-        They use the points of the sequence that follow after the first `before` of each search. The
+        They use the next points of the Sobol sequence, after the first `before` of each search. The
         learning rate is rounded to 4 significant digits, and 1 - momentum to 3. Without this, the
         values, and so the keys of records, would depend on how a machine rounds logarithms.
         """

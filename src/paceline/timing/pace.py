@@ -1,6 +1,6 @@
 """Pacing of real processes: a step takes at least as long as on the emulated accelerator. A worker
 computes its real gradient, then sleeps, and only then communicates. If the system wakes it up late,
-as where many processes share a core, the next step is shorter by that time.
+because many processes share a core, the next step is shorter by that time.
 """
 
 import os
@@ -15,8 +15,8 @@ from paceline.timing.workload import AbstractWorkload, Bucket, OwnNetwork, share
 
 class Pace:
     """Pace of one worker; `late_steps`: number of steps that really took longer than emulated.
-    `workload`: network by whose layers it is known when each part of the gradient is complete
-    during the emulated backward.
+    `workload`: network whose layers determine when each part of the gradient is complete in the
+    emulated backward.
     """
 
     def __init__(

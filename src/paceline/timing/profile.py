@@ -39,7 +39,7 @@ ServerPlacement = Annotated[Literal["own_nodes", "beside_workers"], Neutral("own
 
 @settings("cluster.shared_cores")
 class SharedCores:
-    """Measured cores that the workers and servers of one machine share.
+    """Measurements of cores that all workers and servers of one machine share.
 
     `step_seconds`: mean step time of a single worker by batch size. `speeds`: for each number n of
     processes, how many times as much they compute together as a single process in the same time; n
@@ -241,7 +241,7 @@ def shuffle_seconds(exchanges: Sequence[Exchanged], profile: ClusterProfile) -> 
     exchange with others (Thakur, Rabenseifner, Gropp 2005, IJHPCA 19(1): (p - 1) latency + n / BW
     if each of p nodes sends n bytes). The cores of a node pass the bytes inside it.
     """
-    latency = busiest = 0.0  # the latter inside its node
+    latency = busiest = 0.0  # busiest: most bytes of a worker inside its node
     inside, out, into = Counter[int](), Counter[int](), Counter[int]()  # by node
     for workers, num_bytes in exchanges:
         nodes = np.array([profile.node_of(worker) for worker in workers])

@@ -38,7 +38,7 @@ Layers = frozenset[str]
 
 
 class WeightedLayer(NamedTuple):
-    """A linear layer or a convolution for `images` at a time. `inputs`, `outputs`: numbers of
+    """A linear layer or a convolution that gets `images` at a time. `inputs`, `outputs`: numbers of
     channels along `dimension` of the activation; 0 if not known, and assumed to be divisible.
     """
 
@@ -54,7 +54,7 @@ class WeightedLayer(NamedTuple):
         return any(size % shards == 0 for size in sizes)
 
     def divided_way(self, sliced: bool, shards: int) -> str | None:
-        """Choose channels or inputs, or None; `sliced`: the input is divided by channels."""
+        """Return BY_CHANNELS, BY_INPUTS or None; `sliced`: the input is divided by channels."""
         if self.groups > 1:
             return BY_CHANNELS if self.groups % shards == 0 else None
         by_inputs = self.inputs % shards == 0
@@ -100,9 +100,9 @@ class Network(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Division of one operation. `way`: by images, channels or inputs, or whole. `wants`: how the
-    processes must hold its inputs. `gives`: how they then hold its result. `forward`, `backward`:
-    exchanges of activations, and of their gradients, that the operation needs.
+    """Division of one operation. `way`: BY_IMAGES, BY_CHANNELS, BY_INPUTS or NOT_DIVIDED. `wants`:
+    how the processes must hold its inputs. `gives`: how they then hold its result. `forward`,
+    `backward`: exchanges of activations, and of their gradients, that the operation needs.
     """
 
     way: str
@@ -150,9 +150,9 @@ def plan_split(network: Network, split: str, shards: int) -> SplitPlan:
 
 
 def _fewest_bytes(linear: Layers, possible: Layers, num_bytes: Callable[[Layers], int]) -> Layers:
-    """Change one layer after the other as long as that saves bytes. Impossible choices are skipped;
-    but if no layer can stay by images, the error is raised, because processes cannot share the
-    images.
+    """Change one layer after the other as long as that saves bytes; return the layers to divide by
+    channels or inputs. Impossible choices are skipped, but if not even the division of all layers
+    by images is possible, its error is raised.
     """
     num_bytes(frozenset())
 
@@ -207,7 +207,7 @@ def divided_plan(network: Network, divided: Layers, shards: int) -> SplitPlan:
 def _wanted(
     operation: Operation, states: Sequence[State], divided: Layers, shards: int
 ) -> tuple[str, State, State]:
-    """Return an operation's way, the state in which it needs inputs, and that of its result."""
+    """Return how an operation is divided, and the states of its inputs and its result."""
     name, layer = operation.name, operation.layer
     if layer is None:
         works_on, parts = operation.works_on, (state.dimension for state in states)

@@ -46,7 +46,7 @@ def swapped(num_bytes: int, shards: int) -> ShardMessages:
 
 
 def with_first(num_bytes: int, shards: int) -> ShardMessages:
-    """Return the messages of `num_bytes` between each other process and the first."""
+    """Return the messages, each of `num_bytes`, between each other process and the first."""
     return ShardMessages(shards - 1, (shards - 1) * num_bytes, 1)
 
 
@@ -62,7 +62,7 @@ class State(NamedTuple):
 
 
 WHOLE = State(None)
-SHARED = State(None, adds_up=True)  # whole, and each process computes something else of it
+SHARED = State(None, adds_up=True)  # whole, and each process computes something else from it
 BATCH = State(0)  # a part of the images
 
 
@@ -92,7 +92,7 @@ SUM_OF_TERMS = Move(adds=True)  # of a layer whose inputs are divided
 
 
 class Conversion(NamedTuple):
-    """Moves between states. `forward`: of an activation. `backward`: of its gradient."""
+    """Moves between states: `forward` of an activation, and `backward` of its gradient."""
 
     forward: Move
     backward: Move

@@ -73,7 +73,7 @@ class StepRate:
 @settings("step_times")
 class StepTimes:
     """Durations of all steps of all workers, drawn from `seed`. `jitter`: sigma of a log-normal
-    factor of mean 1. Steps of the first `slow_workers`, from step `slow_from` on, take
+    factor of mean 1. Steps of the first `slow_workers` workers, from step `slow_from` on, take
     `slow_factor` times as long. Any step takes `straggler_factor` times as long with
     `straggler_probability`. The factors multiply.
     """
@@ -118,7 +118,7 @@ class AbstractPacing:
 
     def mean_step_seconds(self, batch_size: int, workload: str) -> float | None:
         """Return the mean duration of a step; None if steps are not emulated. `workload`: name of
-        the network for which the gradients stand.
+        the emulated network.
         """
         if self.step_seconds is None:
             return None

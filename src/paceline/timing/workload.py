@@ -19,7 +19,7 @@ from paceline.timing.split_step import SplitStep
 OWN = "own"  # the trained network itself
 BUCKET_BYTES = 25 * 2**20  # DistributedDataParallel's default
 BACKWARD_SHARE = 2 / 3  # of a step's compute; backward does two products for each of forward's
-UNKNOWN_LAYERS = 16  # equal ones, that a network of which only the size is known is taken to have
+UNKNOWN_LAYERS = 16  # equal layers, assumed where only the size of a network is known
 
 
 class Bucket(NamedTuple):
@@ -63,8 +63,8 @@ class AbstractWorkload(ABC):
 
     @abstractmethod
     def statistics_bytes(self, num_bytes: int) -> int:
-        """Return the bytes of BatchNorm statistics in a push, `num_bytes` in the trained
-        network.
+        """Return the bytes of BatchNorm statistics in a push; those of the trained network are
+        `num_bytes`.
         """
 
     @abstractmethod
@@ -219,7 +219,7 @@ def share_of_step(ready: float) -> float:
 
 
 def part_sizes(parts: Sequence[Bucket], num_weights: int) -> list[int]:
-    """Return the numbers of weights of a vector that is divided like `parts`, by bytes. Backward
+    """Return how many weights are in each part of a vector that is divided like `parts`. Backward
     fills the vector from its end, so the sizes are in reverse order of `parts`.
     """
     total, left = sum(part.num_bytes for part in parts), num_weights

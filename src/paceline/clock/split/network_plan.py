@@ -22,10 +22,10 @@ Tensors = Mapping[str, Tensor]  # of a network's state_dict
 class NetworkPlan(SplitPlan):
     """Plan of how a real network is divided.
 
-    `traced`: its operations, each of which is `placed`. `summed`: names of the parameters of layers
-    by images, which are equal in all shards, and whose gradients are summed. `slices`: parameters
-    and buffers of which each shard has a slice, and the dimension that is cut. All other parameters
-    are whole in every shard, with equal gradients.
+    `traced`: its operations, in the order of `placed`. `summed`: names of the parameters of layers
+    that are divided by images; these parameters are equal in all shards, and their gradients are
+    summed. `slices`: parameters and buffers of which each shard has a slice, and the dimension that
+    is cut. All other parameters are whole in every shard, with equal gradients.
     """
 
     traced: fx.GraphModule
@@ -43,8 +43,8 @@ class NetworkPlan(SplitPlan):
 
     def joined(self, parts: Sequence[Tensors]) -> dict[str, Tensor]:
         """Return the whole tensors from those of all shards in order. Tensors without slices are
-        shard 0's: weights are equal in all; statistics of BatchNorm by images are those of shard
-        0's images, like those of worker 0 under data parallelism.
+        shard 0's: weights are equal in all; the statistics of a BatchNorm divided by images are
+        those of shard 0's images, like those of worker 0 under data parallelism.
         """
         return {
             name: torch.cat([part[name] for part in parts], self.slices[name])
@@ -85,7 +85,7 @@ def modelled_split(
     dtype: torch.dtype,
 ) -> SplitStep:
     """Return the messages of a step for the module's network in `dtype`. `batch_size`: images of
-    the worker. Raises SettingError as `plan_network` and `network_of`.
+    the worker. Raises SettingError like `plan_network` and `network_of`.
     """
     network = deepcopy(network_of(module)).to(dtype)
     return plan_network(network, sharding.split, sharding.shards, batch_size, image_shape).step

@@ -1,8 +1,9 @@
 """Part of a divided network in one process of a worker.
 
 torch's own differentiable collectives are not used: on gloo their reduce-scatter moves twice the
-bytes (an all-reduce of which a part is kept; seen with torch 2.15), none sums only the gradient,
-and none counts bytes. DTensor does not divide a convolution by its channels.
+bytes (an all-reduce of which a part is kept; seen with torch 2.15), none leaves values alone and
+sums only their gradient, and none counts bytes. DTensor does not divide a convolution by its
+channels.
 """
 # pyright: basic
 
@@ -33,7 +34,7 @@ from paceline.timing.split_step import (
     conversion,
 )
 
-_ADDED = "added_by_split"  # module of what a divided network has beside its own layers
+_ADDED = "added_by_split"  # name of the module with all that is not one of the network's layers
 
 
 @dataclass
@@ -61,7 +62,7 @@ class ShardGroup:
         return pieces
 
     def swap(self, pieces: Tensor) -> Tensor:
-        """Send piece i of [shards, ...] to process i; return the pieces received from all."""
+        """Send pieces[i] to process i; return the pieces [shards, ...] received from all."""
         pieces = pieces.contiguous()
         received = torch.empty_like(pieces)
         with self._timed():
@@ -106,10 +107,10 @@ def split_network(network: nn.Module, plan: NetworkPlan, group: ShardGroup) -> n
     """Return the part of `network`, which is not changed, that process `group.shard` trains.
 
     It maps the worker's images [N, C, H, W] to logits [N, classes], whole in every process, and its
-    layers have their original names. N must be divisible by the shards if a layer is by images. All
-    processes of the group call this, with equal weights and the same images; they adopt the random
-    state of shard 0. BatchNorm by channels is exact. By images its statistics are those of this
-    process's part of the images, like a worker's own under data parallelism.
+    layers have their original names. N must be divisible by the shards if a layer is divided by
+    images. All processes of the group call this, with equal weights and the same images; they adopt
+    the random state of shard 0. A BatchNorm divided by channels is exact. Divided by images, it
+    uses the statistics of this process's images, like a worker under data parallelism.
     """
     own = deepcopy(network)
     for name, way in plan.ways.items():

@@ -22,9 +22,10 @@ class SplitWorker:
     """One process of a split worker.
 
     `trained`: module with this process's slices. `whole`: in the worker's first process the module
-    with all weights. It is not trained itself: `gather` updates it, or it is changed and `hand_out`
-    sends its weights. In other processes it is `trained`. `module`: equal in all processes.
-    `images`: a batch of the run. Raises SettingError for a module that cannot be split.
+    with all weights. It takes no part in forward and backward: `gather` copies trained weights into
+    it, or it is updated and `hand_out` sends its weights. In other processes it is `trained`.
+    `module`: module to split, equal in all processes. `images`: a batch, for its shape. Raises
+    SettingError for a module that cannot be split.
     """
 
     def __init__(self, module: Any, sharding: Sharding, division: Division, images: Tensor) -> None:
@@ -51,7 +52,7 @@ class SplitWorker:
 
     def begin(self, precision: Precision) -> None:
         """Give all processes of the run the weights of the first, before training; all call this.
-        `precision`: of the training, also for `whole`.
+        `precision`: precision of the training, to which `whole` is converted.
         """
         if self.is_first:
             self._convert(precision)
@@ -64,7 +65,7 @@ class SplitWorker:
 
     def whole_optimizer(self, precision: Precision) -> Optimizer:
         """Return an optimizer for `whole`, in the first process, with the options of the one for
-        `trained`. `precision`: of the training, which `whole` gets.
+        `trained`. `precision`: as in `begin`.
         """
         self._convert(precision)
         optimizer = self.whole.configure_optimizers()
@@ -120,7 +121,8 @@ class SplitWorker:
 
     def mean_gradient(self, workers: int) -> None:
         """Replace the gradient by the mean over all `workers`; all processes of the run call this.
-        Gradients of layers by images are also summed over the processes of each worker.
+        Gradients of layers that are divided by images are also summed over the processes of each
+        worker.
         """
         gradients = self._gradients()
         for together, group in ((True, dist.group.WORLD), (False, self._division.alike)):
@@ -203,8 +205,8 @@ def gather_tensors(
     own: Tensors, plan: NetworkPlan, group: ShardGroup, summed: Collection[str] = ()
 ) -> dict[str, Tensor] | None:
     """Return the whole tensors in shard 0, from the parts `own` of all processes, and None
-    elsewhere. All processes of the group call this. Tensors named in `summed` are added over the
-    processes. Other tensors without slices are taken from shard 0.
+    elsewhere. All processes of the group call this. Tensors that `plan` cuts into slices are
+    joined, those named in `summed` are added, and all others are those of shard 0.
     """
     names = [name for name in own if name in plan.slices or name in summed]
     if not names:

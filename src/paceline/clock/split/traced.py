@@ -179,7 +179,7 @@ def _works_on_parts(
     dimension: int,
 ) -> bool:
     """Return True if parts of the inputs along `dimension` give that part of the output. `layer`:
-    of a node that calls a module. `shapes`: of all tensors that come in, whole. Unknown operations
+    module that the node calls, if any. `shapes`: shapes of all its whole inputs. Unknown operations
     are assumed to need their whole inputs.
     """
     if len({shape[dimension : dimension + 1] for shape in map(tuple, shapes)}) > 1:

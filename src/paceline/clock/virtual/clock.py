@@ -120,7 +120,7 @@ class VirtualClock:
         return self._accounting.batches(first.versions[0], self._run.num_steps)
 
     def state(self) -> dict[str, Any]:
-        """Return the state between two steps; its content is that of the clock, not a copy."""
+        """Return the state between two steps, for `resume`; it holds the clock's own vectors."""
         return {"steps": self._num_steps, "now": self.kernel.now, "content": self._content()}
 
     def resume(self, state: Mapping[str, Any], *, in_waves: bool = False) -> None:

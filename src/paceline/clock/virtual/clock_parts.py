@@ -58,10 +58,11 @@ class MessageSizes:
 class ClockParts:
     """Workers, links between nodes, cores and buffers of one virtual clock.
 
-    `weights`: the first ones, as one vector. `statistics`: floating-point buffers of the module, as
-    one vector. `counters`: its other buffers. `recycled`: False if no two workers share a vector,
-    which must not change a bit of the run. `split`: processes of split workers; None for whole
-    ones. `profile`: of the processes that exchange gradients, the first ones of split workers.
+    `weights`: weights at the start, as one vector. `statistics`: floating-point buffers of the
+    module, as one vector. `counters`: its other buffers. `recycled`: False if no two workers share
+    a vector; the run is the same to the bit. `split`: processes of split workers; None for whole
+    ones. `profile`: cluster of the processes that exchange gradients, which are the first ones of
+    split workers.
     """
 
     def __init__(

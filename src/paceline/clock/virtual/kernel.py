@@ -181,7 +181,7 @@ class SingleServer:
 class ProcessorSharing:
     """Server of all its work at once, each piece at a speed by its weight: what a fair scheduler,
     or one link for fair flows, does in the long run (Kleinrock 1976, Queueing Systems, volume 2,
-    section 4.4). `speed(n)`: of n pieces of work together; `speed(1)` is 1.
+    section 4.4). `speed(n)`: speed of n pieces of work together; `speed(1)` is 1.
     """
 
     def __init__(self, kernel: Kernel, speed: Callable[[int], float]) -> None:

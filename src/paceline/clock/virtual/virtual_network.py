@@ -29,7 +29,7 @@ class FairFlows:
     They share ports by weighted max-min fairness: no message can get a higher rate per weight
     unless a message whose rate per weight is not higher gets less (Bertsekas and Gallager 1992,
     Data Networks, section 6.5.2). With equal weights this is what fair queueing, and TCP flows of
-    equal round-trip time, come to. `bandwidth`: of each port [bytes/s].
+    equal round-trip time, come to. `bandwidth`: rate of each port [bytes/s].
     """
 
     def __init__(self, kernel: Kernel, num_ports: int, bandwidth: float) -> None:

@@ -51,7 +51,7 @@ class VirtualServers:
 
     @property
     def samples(self) -> int:
-        """Samples of all workers that have been applied to server 0's weights."""
+        """Number of samples, over all workers, whose gradients server 0 has applied."""
         return self.served[0].samples
 
     @property

@@ -25,10 +25,10 @@ from paceline.timing.split_step import ShardMessages, SplitStep
 class VirtualSplit:
     """The processes of all workers, each of which is split as `step` says.
 
-    `of_processes`: profile in which each process counts as a worker. `profile`: for messages of the
-    first processes, which speak for their workers. `by_parts`: True if each process averages its
-    own part of the gradients with other workers; False if the first process has all gradients, and
-    sends the weights to the other processes after each step.
+    `of_processes`: profile in which each process counts as a worker. `profile`: profile for
+    messages of the first processes, which speak for their workers. `by_parts`: True if each process
+    averages its own part of the gradients with other workers; False if the first process has all
+    gradients, and sends the weights to the other processes after each step.
     """
 
     def __init__(

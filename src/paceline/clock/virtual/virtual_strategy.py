@@ -492,7 +492,7 @@ def _distance(ours: Tensor, theirs: Tensor) -> float:
 
 
 def check_scheme(scheme: object, run: RunSpec) -> None:
-    """Raise SettingError for a scheme that is no rule, or sends messages unknown to the clock."""
+    """Raise SettingError for a scheme or a run that the virtual clock cannot carry out."""
     workers: Any = run.num_workers  # anybody may have given anything
     if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
         raise SettingError("workers", f"a whole number of at least 1 is needed, not {workers!r}")

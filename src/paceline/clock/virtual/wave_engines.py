@@ -104,7 +104,7 @@ class Trained:
             tensor.data = view
 
     def step(self, batch: Any, gradient: Buffer) -> Tensor:
-        """Write a batch's gradient, at the weights that the module refers to; return its loss."""
+        """Write the gradient of `batch`, at the module's weights; return the loss."""
         views = gradient.views(self.weights)
         zero_gradients(gradient.vector, self.weights, views)
         with self.precision():

@@ -30,10 +30,10 @@ _UNLIMITED = 2**20  # MiB
 
 
 class AbstractSynchronousStrategy(AbstractWallStrategy):
-    """Strategy whose workers all hold the same weights. It counts samples over all workers, sets
-    the rate by them, and keeps a snapshot after those in `snapshot_samples`; worker n modulo
-    workers keeps the n-th. All workers meet there with the clock stopped, average BatchNorm
-    statistics, and stop the run if weights are not finite.
+    """Strategy whose workers all hold the same weights. Learning rates follow the samples of all
+    workers together. At each of the run's `snapshot_samples` all workers meet with the clock
+    stopped, average BatchNorm statistics, and stop the run if weights are not finite; the workers
+    keep the snapshots in turn.
     """
 
     _bytes_exchanged = (0, 0)

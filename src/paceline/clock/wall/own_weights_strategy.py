@@ -23,9 +23,9 @@ _runs = itertools.count()  # of this process group
 class OwnWeightsStrategy(AbstractRuleStrategy):
     """Strategy of a worker with its own weights.
 
-    Without servers a snapshot is the mean of all workers' weights. Each worker copies its weights
-    when the run-wide samples of its steps first reach those of the snapshot, together with its
-    moving average if there is a `sample_decay`. With servers a snapshot is of their weights.
+    Without servers a snapshot is the mean of all workers' weights. Each worker copies its weights,
+    and their moving average if there is one, at its first step for which all workers together have
+    reached the snapshot's number of samples. With servers a snapshot has the servers' weights.
     """
 
     applied_by = "a worker with weights of its own"

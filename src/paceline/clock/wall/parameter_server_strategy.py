@@ -48,7 +48,8 @@ class AbstractEarlyParts(ABC):
 class RealParts(AbstractEarlyParts):
     """Gradients of all parameters, as backward completes them. A gradient that is late, or never
     comes, delays those before it in the vector; so do optimizer groups that do not follow the order
-    of layers. A hook must not change a complete gradient.
+    of layers. No hook may change a gradient after backward has completed it, since it may have been
+    sent.
     """
 
     def __init__(self, weights: Sequence[nn.Parameter]) -> None:

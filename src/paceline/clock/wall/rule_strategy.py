@@ -191,7 +191,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
             self.split.hand_out(not self._trainer.should_stop)
 
     def _begin_step(self) -> None:
-        """Set options for the next step, and begin what the rule does beside it and its pace."""
+        """Set options for the next step, and start its pace and what the rule does beside it."""
         stops = self._trainer.should_stop
         self._schedules.set(self.samples // self.run.batch_size)
         if not stops and self._begun_beside < self.num_steps and self._beside.is_idle():

@@ -85,8 +85,8 @@ class GroupLink:
 
 class PushLink:
     """Link of this worker to the servers, or to the first of its group. `granted`: True if the
-    servers' last answer allows this worker another step. `numbers()`: options of the optimizer for
-    a push, unless servers subtract it unchanged. `statistics`: of BatchNorm, sent with each push.
+    servers' last answer allows this worker another step. `numbers()`: options of the optimizer, for
+    a push to servers that have one. `statistics`: BatchNorm statistics, sent with each push.
     """
 
     def __init__(
