@@ -97,14 +97,17 @@ def failures(draws: int) -> list[Found]:
 
 def overtaking(draws: int) -> list[Found]:
     """A challenger that is ahead from 20 workers on, by half a deviation a doubling."""
-    workers, rows = np.array([4, 8, 16, 32, 64]), []
-    for n in (3, 8):
-        rng, hits, ahead = np.random.default_rng(13), [], np.log2(workers / 20) / 2
+    many, few, rows = (4, 8, 16, 32, 64), (8, 64), []
+    for numbers, n in ((many, 3), (many, 8), (few, 2), (few, 3)):
+        workers, rng, hits = np.array(numbers), np.random.default_rng(13), []
+        ahead = np.log2(workers / 20) / 2
         for _ in range(draws):
-            sides = [list(rng.normal(m[:, None], 1, (5, n))) for m in (ahead, 0 * ahead)]
+            shape = (len(workers), n)
+            sides = [list(rng.normal(m[:, None], 1, shape)) for m in (ahead, 0 * ahead)]
             each = crossover(workers.tolist(), *sides, rng, space=PLAIN, draws=500)
             hits.append(each.low <= 20 <= each.high)
-        rows.append(found(f"crossover in scale, n {n}", np.array(hits), Aim.COVERAGE))
+        text = f"crossover in scale, {len(workers)} numbers of workers, n {n}"
+        rows.append(found(text, np.array(hits), Aim.COVERAGE))
     return rows
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from paceline.analysis.points import points
 from paceline.analysis.tables import read_tables
-from paceline.analysis.time_to_target import targets
+from paceline.analysis.time_to_target import horizon_of, targets
 from tests.made_reports import concluded, fail, make_curve, make_run, write_points, write_reports
 
 
@@ -147,6 +147,21 @@ def test_a_target_of_another_metric(made, metric, column, ends, asked, target):
     assert list(found["target_n_reached"]) == [1, 0]
     assert found["target_seconds_mean"].iloc[0] == pytest.approx(30)
     assert list(points(tables)["target_seconds"].fillna(-1)) == [30, -1]
+
+
+def test_the_horizon_is_no_shorter_than_any_run(made):
+    """So that no run that reached the target counts as one that did not."""
+    runs = [
+        make_run(scheme, workers, seconds=seconds, kind=kind, seed=seed)
+        for kind, factor in (("measured", 1.0), ("virtual", 7.0))
+        for scheme in ("sync_allreduce", "gossip")
+        for workers in (1, 2)
+        for seed, seconds in enumerate((30.0 * workers * factor, 10.0, 99.0 / workers))
+    ]
+    tables = made(runs, axes=["scheme", "workers"])
+    for run in runs:
+        same = [each["seconds"] for each in runs if each["kind"] == run["kind"]]
+        assert horizon_of(tables, run) == max(same)
 
 
 def test_the_study_says_how_far_the_target_is_below_the_best(made):

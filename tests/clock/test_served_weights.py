@@ -55,6 +55,34 @@ def test_a_snapshot_is_of_the_update_that_reaches_its_samples(damped):
         assert torch.equal(snapshot.weights[0], weights)
 
 
+def served_by(scheme, num_workers, snapshot_samples, statistics):
+    run = RunSpec(num_workers, batch_size=4, snapshot_samples=snapshot_samples)
+    sgd = torch.optim.SGD([FIRST.clone().requires_grad_()], lr=RATE)
+    spec = ServerSpec(0, run, VectorSpec(group_segments(sgd), dtype="float64"))
+    return ServedWeights(
+        scheme,
+        spec,
+        FIRST.clone(),
+        gradient=lambda worker: PUSHED,
+        statistics=statistics,
+        seconds=lambda: 0.0,
+    )
+
+
+def test_a_snapshot_has_the_mean_statistics_of_the_workers_that_live():
+    """Workers 0 and 2 die one after the other; each worker's statistics are its own vector."""
+    own = torch.tensor([[1.0, 5.0], [3.0, 0.0], [8.0, -2.0]]).double()
+    served = served_by(AsyncParameterServer(1), 3, [12, 16, 20], own.__getitem__)
+    for version, worker in enumerate([2, 0, 1]):
+        served.arrive(worker, version)
+    served.lose(0, "killed", stepping=True)
+    served.arrive(1, 3)
+    served.lose(2, "killed", stepping=False)
+    served.arrive(1, 4)
+    for snapshot, living in zip(served.snapshots, ([0, 1, 2], [1, 2], [1]), strict=True):
+        assert_close(snapshot.statistics, own[living].mean(0))
+
+
 def test_the_rate_follows_the_images_of_an_update_and_the_samples_before_it():
     """Two workers of 4 images, together until half of 16 samples: 2 (1 - 0/16), then 1 - 8/16."""
     linear = LearningRate("linear", 8, 4, 0, "poly", 16, (), 1.0, 1.0)

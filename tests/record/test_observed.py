@@ -1,5 +1,6 @@
 """From what processes saw to a record, with numbers that can be checked by hand."""
 
+import itertools
 import json
 import math
 from collections import Counter
@@ -196,6 +197,22 @@ def test_a_result_by_hand():
     }
     assert {name: found[name] for name in expected} == expected
     assert observed().training_started == 50.0
+
+
+def test_numbers_do_not_depend_on_the_order_of_workers():
+    reports = [
+        worker(0, step_ends=np.array([1.0, 2.0]), real_step_ends=np.array([0.5, 4.0])),
+        worker(1, step_ends=np.array([1.5, 5.0]), real_step_ends=np.array([0.5, 1.0])),
+        worker(2, seconds_data=0.75, bytes_sent=7, losses=[(9.0, 3), (2.0, 1)], test=None),
+    ]
+    numbers, rows = ([], [])
+    for order in itertools.permutations(reports):
+        point = Observed(order, **SETTINGS)
+        numbers.append(measured(point))
+        rows.append(curve(point))
+    assert all(each == numbers[0] for each in numbers)
+    assert all(each == rows[0] for each in rows)
+    assert (numbers[0]["seconds"], numbers[0]["real_seconds"]) == (5.0, 4.0)
 
 
 def test_every_span_of_a_timeline_has_a_row():

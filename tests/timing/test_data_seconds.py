@@ -33,6 +33,25 @@ def test_a_shuffle_takes_its_rounds_and_the_bytes_of_the_fullest_link():
     assert shuffle_seconds([ALL], profile(None, node_cores=2)) == 3 * 0.25 + 1200 / 2 / 50
 
 
+@pytest.mark.parametrize("workers_per_node", [1, 2, 3, None])
+@pytest.mark.parametrize("node_cores", [None, 1])
+def test_bytes_that_flow_the_other_way_take_as_long(workers_per_node, node_cores):
+    """Links are full-duplex, so that a matrix of bytes and its transpose take equal time."""
+    rng, times = np.random.default_rng(0), []
+    for _ in range(8):
+        matrix = rng.integers(0, 200, (4, 4)) * (1 - np.eye(4, dtype=int))
+        matrix[:, rng.integers(4)] *= 5  # one worker receives much more than it sends
+        one, other = (
+            shuffle_seconds(
+                [Exchanged(range(4), each)], profile(workers_per_node, node_cores=node_cores)
+            )
+            for each in (matrix, matrix.T)
+        )
+        assert one == other
+        times.append(one)
+    assert len({*times}) == 8
+
+
 def test_copies_that_stay_in_their_node_do_not_use_the_link_between():
     inside = EACH * (1 - np.eye(2, dtype=int))
     copies = [Exchanged(range(2), inside), Exchanged(range(2, 4), inside)]

@@ -14,15 +14,16 @@ STEADY = StepTimes(2.0, 0, 0, 1, 0, 1, seed=0)
 
 
 class ByHand:
-    """A clock that sleeping alone moves."""
+    """A clock that only sleeping moves. `late`: seconds by which it wakes a sleeper too late."""
 
     def __init__(self):
         self.now = 100.0
         self.slept = []
+        self.late = 0.0
 
     def sleep(self, seconds):
         self.slept.append(seconds)
-        self.now += seconds
+        self.now += seconds + self.late
 
     def perf_counter(self):
         return self.now
@@ -65,6 +66,18 @@ def test_a_step_that_is_over_already_is_late(clock):
         pace.wait()
     assert clock.slept == [1.0]
     assert pace.late_steps == 2
+
+
+@pytest.mark.parametrize("compute", [0.0, 0.5, 1.5])
+def test_late_wake_ups_cost_one_delay_however_many_there_are(clock, compute):
+    clock.late = 0.25
+    pace, begun = Pace(STEADY, worker=0), clock.now
+    for step in range(1, 9):
+        pace.begin()
+        clock.now += compute
+        pace.wait()
+        assert clock.now - begun == pytest.approx(2 * step + 0.25)
+    assert pace.late_steps == 0
 
 
 def test_each_step_has_its_own_duration(clock):
