@@ -36,7 +36,22 @@ def test_the_list_of_commands_fits_on_a_screen():
     assert len(cli._parser().format_help().splitlines()) <= 24
 
 
-def test_help_imports_neither_torch_nor_hydra():
-    code = "import sys; from paceline import cli; cli._parser(); print(*sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert not {"torch", "hydra", "pandas", "numpy"} & set(run.stdout.split())
+_SLOW = {"torch", "torchvision", "pytorch_lightning", "mlflow", "pandas", "scipy"}  # to import
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "absent"),
+    [
+        (["--help"], 0, {*_SLOW, "hydra", "numpy"}),
+        (["show"], 0, _SLOW),
+        (["train", "workers=none", "nothing=1"], 2, _SLOW),
+        (["train", "training.lr=-1"], 2, _SLOW - {"torch"}),  # settings of schemes are in its terms
+        (["sweep", "quick", "--dry-run"], 0, _SLOW - {"torch"}),
+    ],
+)
+def test_a_command_imports_only_what_it_needs(words, exit_code, absent):
+    code = "import atexit, sys; from paceline.cli import main; "
+    code += "atexit.register(lambda: print(*sys.modules, file=sys.stderr)); main()"
+    run = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert run.returncode == exit_code
+    assert not absent & set(run.stderr.split())

@@ -38,7 +38,6 @@ def _run(options: argparse.Namespace, root: Path) -> int:
 
 
 def _view(study: str | None, key: str | None, root: Path) -> "Iterable[RenderableType]":
-    from paceline.command.record_view import find_record, record_view
     from paceline.command.studies_view import studies_view, study_view
     from paceline.study.study_points import studies
 
@@ -46,6 +45,8 @@ def _view(study: str | None, key: str | None, root: Path) -> "Iterable[Renderabl
         return studies_view(root)
     if key is None and study in studies(root):
         return study_view(study, root)
+    from paceline.command.record_view import find_record, record_view  # pandas takes half a second
+
     return record_view(find_record(study if key else "*", key or study, root), root)
 
 

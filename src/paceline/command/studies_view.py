@@ -13,12 +13,9 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from paceline.command.terminal import plain_table
-from paceline.errors import SettingError
 from paceline.record.reading import read_result
 from paceline.record.record import is_under_way, partial_records
 from paceline.record.tracking.log import run_label
-from paceline.report.answer import MEANINGS, answers, tier_of
-from paceline.report.findings import read_findings
 from paceline.study.collect import num_of_other_code
 from paceline.study.compose import Composer, composer, hydra_errors, jobs_of
 from paceline.study.progress import read_progress
@@ -68,10 +65,7 @@ def _uses(report: Path) -> str:
     For example, `all-reduce 3, one worker 1 (of 5)`. A situation is the combination of workers,
     links and so on under which schemes are compared.
     """
-    try:
-        uses = [answer.use for answer in answers(read_findings(report))]
-    except SettingError:  # it is not analysed
-        return ""
+    uses = [row["use"] for row in read_rows(report / "tables/answers.csv")]
     named = [f"{use} {count}" for use, count in Counter(filter(None, uses)).most_common(3)]
     return f"{', '.join(named)} (of {len(uses)})" if named else ""
 
@@ -101,12 +95,17 @@ def _records(root: Path, study: str, seeds: set[int]) -> Sequence[Mapping[str, A
 def collected_rows(root: Path, study: str) -> list[Mapping[str, str]]:
     """Return a row for each point in reports/<study>/, from runs.csv or exchanges.csv."""
     for name in ("runs.csv", "exchanges.csv"):
-        path = root / "reports" / study / name
-        if path.is_file():
-            with path.open(newline="") as file:
-                if rows := {row["key"]: row for row in csv.DictReader(file)}:
-                    return list(rows.values())
+        if rows := {row["key"]: row for row in read_rows(root / "reports" / study / name)}:
+            return list(rows.values())
     return []
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a table; [] if there is no such file."""
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def running(root: Path, study: str) -> dict[str, Path]:
@@ -116,7 +115,6 @@ def running(root: Path, study: str) -> dict[str, Path]:
 
 
 _MOST = 20  # lines on points that did not finish
-_TIERS = [*MEANINGS, ""]
 
 
 def study_view(study: str, root: Path) -> Iterator[RenderableType]:
@@ -204,13 +202,12 @@ def decision_table(path: Path) -> Table | None:
     A situation is the combination of workers, links and so on under which schemes are compared.
     `path`: tables/decision.csv of a report. Returns None if this file is missing or has no rows.
     """
-    if not path.is_file():
-        return None
-    with path.open(newline="") as file:
-        reader = csv.DictReader(file)
-        rows, columns = list(reader), list(reader.fieldnames or ())
+    rows = read_rows(path)
     if not rows:
         return None
+    from paceline.report.answer import MEANINGS, tier_of  # pandas takes half a second
+
+    columns, tiers = list(rows[0]), [*MEANINGS, ""]
     of_situation = columns[: columns.index("scheme")]  # what is chosen comes after them
     names = [n for n in columns[: columns.index("n")] if len({row[n] for row in rows}) > 1]
     situation = [name for name in names if name in of_situation]
@@ -218,13 +215,14 @@ def decision_table(path: Path) -> Table | None:
     side = "one_worker_" if any(row.get("one_worker_top1_difference_mean") for row in rows) else ""
     points = f">points to {'one worker' if side else 'the reference'}"
     headings = [*situation, *scheme, "tier", ">reached", ">speed-up", points, "accuracy"]
-    rows.sort(key=lambda row: _TIERS.index(tier_of(row)))
+    rows.sort(key=lambda row: tiers.index(tier_of(row)))
     rows.sort(key=lambda row: [_order(row[name]) for name in situation])
     lines, before = list[list[str]](), None
     for row in rows:
         key = [row[name] for name in situation]
         shown = [""] * len(key) if key == before else key  # the first line of a situation names it
-        lines.append([*shown, *(row[name] for name in scheme), *_cells(row, side)])
+        named = (row[name] for name in scheme)
+        lines.append([*shown, *named, tier_of(row), *_cells(row, side)])
         before = key
     return plain_table(headings, lines)
 
@@ -238,7 +236,6 @@ def _order(text: str) -> tuple[float, str]:
 
 def _cells(row: Mapping[str, str], side: str) -> list[str]:
     return [
-        tier_of(row),
         f"{row['n_reached']} of {row['n']}" if row["n_reached"] else "",
         _interval(row, "speedup", 1, "{:.2f}"),
         _interval(row, f"{side}top1_difference", 100, "{:+.2f}"),

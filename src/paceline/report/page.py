@@ -12,9 +12,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from paceline.analysis.analyse import CONCLUSIONS, table_path
-from paceline.analysis.frames import Row
+from paceline.analysis.frames import Row, write_table
 from paceline.record.archive import ARCHIVE
-from paceline.report.answer import answers
+from paceline.report.answer import Answer, answers
 from paceline.report.chart.accuracy_charts import scale_chart, time_chart, tuning_chart
 from paceline.report.chart.chart_style import Chart, static_svg
 from paceline.report.chart.decision_charts import decision_chart, map_chart
@@ -65,7 +65,7 @@ def charts(findings: StudyFindings) -> list[Chart]:
 
 
 def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any]) -> Path:
-    """Write the figures, README.md and index.html of a study; return the path of index.html."""
+    """Write figures, answers, README.md and index.html of a study; return the page's path."""
     rows = [row for chart in drawn for row in chart.rows]
     names = {row["situation"] for row in rows if "situation" in row}
     content = {
@@ -86,6 +86,8 @@ def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any])
         shown = content["situations"][:1] if chart.by_situation else []
         svg = static_svg(chart, *(text for each in shown for text in (each.name, each.words)))
         (figures / f"{chart.name}.svg").write_text(svg)
+    table = pd.DataFrame(content["answers"], columns=Answer._fields)
+    write_table(table_path(folder, "answers"), table.drop(columns="details"))
     (folder / "README.md").write_text(render("readme.md.j2", content))
     page = folder / "index.html"
     page.write_text(render("page.html.j2", content))

@@ -14,7 +14,6 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
 from pydantic import Field
-from scipy.stats import qmc
 
 from paceline.errors import SettingError
 from paceline.record.record import Result
@@ -280,4 +279,6 @@ class QuasiRandomSearch(AbstractTuning):
     def _places(self) -> np.ndarray:
         """The points of the sequence, for the box and all extensions: [n, 2] in [0, 1)."""
         num = self.searches * (self.trials + self.extensions * self.extension_trials)
+        from scipy.stats import qmc  # takes half a second, and few commands draw trials
+
         return qmc.Sobol(2, rng=self.seed).random_base2(math.ceil(math.log2(num)))
