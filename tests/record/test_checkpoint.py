@@ -1,9 +1,13 @@
 """Checkpoints in the folder of a partial record: which count, and which are left with a reason."""
 
+import io
 import json
+import os
 
 import pytest
+import torch
 
+from paceline.errors import SettingError
 from paceline.record import checkpoint
 from paceline.record.checkpoint import CHECKPOINTS, begin, complete, folder_of, has_checkpoint
 from paceline.record.record import PartialRecord, partial_folder
@@ -11,7 +15,16 @@ from paceline.record.record import PartialRecord, partial_folder
 KEY = "0123456789ab"
 
 
-def write(record, number, names=("worker_0", "server_0"), content=b"state"):
+def saved(state):
+    file = io.BytesIO()
+    torch.save(state, file)
+    return file.getvalue()
+
+
+STATE = saved({"weights": torch.ones(2), "pushes": [(0, 1)]})
+
+
+def write(record, number, names=("worker_0", "server_0"), content=STATE):
     folder_of(record, number).mkdir(parents=True)
     for name in names:
         (folder_of(record, number) / f"{name}.ckpt").write_bytes(content)
@@ -30,7 +43,7 @@ def record(tmp_path):
 def test_the_latest_complete_one_counts(record):
     found = begin(record, KEY)
     assert (found.number, found.samples, found.resumes) == (1, 640, 2)
-    assert found.sizes == {"worker_0.ckpt": 5, "server_0.ckpt": 5}
+    assert found.sizes == {"worker_0.ckpt": len(STATE), "server_0.ckpt": len(STATE)}
 
 
 def test_a_complete_one_takes_the_place_of_those_before(record):
@@ -69,6 +82,38 @@ def test_what_is_not_whole_is_left_with_a_reason(spoil, reason, record):
     with pytest.raises(ValueError, match=reason):
         begin(record, KEY)
     assert begin(record, KEY) is None
+
+
+class Runs:
+    def __init__(self, path):
+        self._path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self._path),)
+
+
+def test_only_tensors_and_plain_values_count_and_nothing_runs(tmp_path):
+    ran = tmp_path / "ran"
+    for content, reason in (
+        (saved({"served": Runs(ran)}), "server_0.ckpt holds posix.mkdir, and not only tensors"),
+        (b"state", "server_0.ckpt is not a file of torch"),
+    ):
+        begin(tmp_path, KEY)
+        write(tmp_path, 1, ["server_0"], content)
+        complete(tmp_path, 1, samples=640, resumes=0)
+        with pytest.raises(ValueError, match=reason):
+            begin(tmp_path, KEY)
+        assert not has_checkpoint(tmp_path)
+    assert not ran.exists()
+
+
+def test_of_another_user_it_is_refused_until_it_is_copied(record, monkeypatch):
+    me = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+    with pytest.raises(SettingError, match="belongs to another user; copy"):
+        begin(record, KEY)
+    monkeypatch.undo()
+    assert begin(record, KEY).number == 1  # nothing was lost
 
 
 def test_of_another_point_or_other_code_it_is_left_with_a_reason(record, monkeypatch):

@@ -72,7 +72,7 @@ class ServedWeights:
             "num_pushes": self.num_pushes,
             "staleness": self._staleness,
             "read": self._read,
-            "serving": self._serving,
+            "serving": self._serving.state(),
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -86,7 +86,7 @@ class ServedWeights:
         self._snapshot_samples = state["snapshot_samples"]
         self._granted, self._read = state["granted"], state["read"]
         self.num_pushes, self._staleness = state["num_pushes"], state["staleness"]
-        self._serving = state["serving"]
+        self._serving.load_state(state["serving"])
 
     @property
     def samples(self) -> int:

@@ -2,7 +2,8 @@
 
 A checkpoint is a folder to which each process of the run writes a file. The checkpoint is complete
 once its folder contains `complete.json`, which lists all files. Until then, the previous checkpoint
-is kept. `origin.json` identifies the point and the code that wrote the checkpoints.
+is kept. `origin.json` identifies the point and the code that wrote the checkpoints. The files hold
+only tensors and plain values, so that loading them runs no code.
 """
 
 import json
@@ -13,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from paceline.errors import SettingError
 from paceline.record.provenance import source_digest, versions
 
 CHECKPOINTS = "checkpoint"  # folder in that of a record
@@ -54,9 +56,11 @@ def begin(record: Path, key: str) -> Checkpoint | None:
     """Prepare the folder for checkpoints of the point with this key.
 
     Returns the latest checkpoint of an earlier start, or None. If there are checkpoints that cannot
-    be used, removes them and raises ValueError with the reason.
+    be used, removes them and raises ValueError with the reason. Raises SettingError, and removes
+    nothing, if they belong to another user.
     """
     folder, origin = record / CHECKPOINTS, _origin(key)
+    _require_own(folder)
     try:
         found = _checked(record, origin)
     except (OSError, ValueError, TypeError, KeyError):
@@ -108,7 +112,28 @@ def _checked(record: Path, origin: Mapping[str, Any]) -> Checkpoint | None:
         path = folder_of(record, found.number) / name
         if not path.exists() or path.stat().st_size != size:
             raise ValueError(f"{name} is incomplete")
+        _require_plain(path)
     return found
+
+
+def _require_own(folder: Path) -> None:
+    """Raise SettingError if the folder, or anything in it, belongs to another user."""
+    for path in (folder, *folder.rglob("*")) if folder.is_symlink() or folder.exists() else ():
+        if path.lstat().st_uid != os.geteuid():
+            message = f"{path} belongs to another user; copy {folder} to resume from it, or remove"
+            raise SettingError("training.checkpoint_seconds", f"{message} it")
+
+
+def _require_plain(path: Path) -> None:
+    """Raise ValueError for a file that holds anything but tensors and plain values."""
+    from torch.serialization import get_unsafe_globals_in_checkpoint
+
+    try:
+        others = get_unsafe_globals_in_checkpoint(path)
+    except Exception as error:  # on arbitrary bytes torch raises whatever it stumbles over
+        raise ValueError(f"{path.name} is not a file of torch") from error
+    if others:
+        raise ValueError(f"{path.name} holds {others[0]}, and not only tensors and plain values")
 
 
 def _origin(key: str) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class ServerCheckpoints(CheckpointFiles):
 
     def load(self) -> Mapping[str, Any] | None:
         """Return the state from which the server resumes; None if it begins anew."""
-        return None if self.before is None else torch.load(self.before, weights_only=False)
+        return None if self.before is None else torch.load(self.before, weights_only=True)
 
     def keep(self, state: Mapping[str, Any], samples: int) -> None:
         self.write(lambda path: torch.save(state, path), samples)

@@ -4,8 +4,9 @@ workers it answers with weights.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,14 @@ class AbstractServing(ABC):
         waiting for another.
         """
         return 0
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for a checkpoint, as plain values: attributes by name."""
+        return dict(vars(self))
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from the state of another server of the same scheme."""
+        vars(self).update(state)
 
 
 class AtOnce(AbstractServing):
@@ -135,3 +144,9 @@ class ThenAtOnce(AbstractServing):
 
     def leave(self, worker: int) -> Release:
         return self._together.leave(worker)
+
+    def state(self) -> dict[str, Any]:
+        return self._together.state()
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._together.load_state(state)
