@@ -1,9 +1,12 @@
 # VENV=path puts the environment elsewhere; PYTHON=path chooses the interpreter that makes it.
+# CPU=1 installs torch without CUDA, from PyTorch's own index.
 PYTHON ?= python3
 VENV ?= .venv
+CPU ?=
 
 # abspath, so that commands find each other from any folder
 WITH_VENV = PATH="$(abspath $(VENV))/bin:$$PATH"
+LOCKED = --constraint constraints.txt --editable '.[dev]'
 # tests start hundreds of interpreters, which would compile all sources if they kept none compiled
 TESTED = PYTHONDONTWRITEBYTECODE= $(WITH_VENV)
 
@@ -14,9 +17,13 @@ setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "paceline: needs Python >= 3.11, and $(PYTHON) is $$($(PYTHON) -V 2>/dev/null || echo missing); try PYTHON=path" >&2; exit 1; }
-	@echo "Installing into $(VENV): about 5 GB, a minute or more" >&2
+	@echo "Installing into $(VENV):$(if $(CPU),, about 5 GB,) a minute or more" >&2
 	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@command -v uv >/dev/null || $(VENV)/bin/python -m pip install --quiet uv || true
+	@$(WITH_VENV) uv pip install --quiet --python $(VENV)/bin/python --compile-bytecode $(if $(CPU),--torch-backend cpu) $(LOCKED) || { \
+	  test -z "$(CPU)" || exit 1; \
+	  echo "paceline: uv failed; pip tries, with its own configuration, and takes longer" >&2; \
+	  $(VENV)/bin/python -m pip install --quiet $(LOCKED); }
 	@touch $@
 
 study: setup
