@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from paceline.cluster import node_agents
-from paceline.cluster.agent_wire import HEAD, KEY, agent_key, head
+from paceline.cluster.agent_wire import HEAD, KEY, head
 from paceline.cluster.agents import AgentsCluster
 from paceline.cluster.node_agent import serve
 from paceline.cluster.node_agents import NodeAgents
@@ -25,13 +25,13 @@ from paceline.errors import SettingError
 from tests.command_line import keep_forkserver
 from tests.tiny import REPOSITORY, run_tiny, tiny_point
 
-TEST_KEY = "of these tests, 123456"
+TEST_KEY = "00112233445566778899aabbccddeeff"
 AGENT = """
 import sys
 from paceline.cluster.node_agent import serve
 if __name__ == "__main__":
     host, port, key = sys.argv[1:]
-    serve((host, int(port)), key.encode(), "", 20)
+    serve((host, int(port)), bytes.fromhex(key), "", 20)
 """
 
 
@@ -46,7 +46,7 @@ def fork_agent(port):
 def serve_here(port):
     keep_forkserver()
     os.chdir(REPOSITORY)
-    serve(("127.0.0.1", port), TEST_KEY.encode(), "", 20)
+    serve(("127.0.0.1", port), bytes.fromhex(TEST_KEY), "", 20)
 
 
 def start_agent(port):
@@ -59,7 +59,7 @@ def start_agent(port):
 @pytest.fixture(scope="module")
 def nodes():
     """Head and two agents; after a test that ends an agent, another one."""
-    agents = NodeAgents(("127.0.0.1", 0), TEST_KEY.encode())
+    agents = NodeAgents(("127.0.0.1", 0), bytes.fromhex(TEST_KEY))
     processes = [fork_agent(agents.address[1]) for _ in range(2)]
     agents.meet(2, 100)
     yield agents, processes
@@ -280,11 +280,11 @@ def is_alive(pid):
 
 
 def test_an_agent_with_another_key_is_not_admitted_and_says_so():
-    agents = NodeAgents(("127.0.0.1", 0), TEST_KEY.encode())
+    agents = NodeAgents(("127.0.0.1", 0), bytes.fromhex(TEST_KEY))
     with ThreadPoolExecutor() as pool:
-        stranger = pool.submit(serve, agents.address, b"the key of another project", "", 60)
-        with pytest.raises(SettingError, match=r"^cluster.nodes: 0 of 1 agents came to .* in 2 s$"):
-            agents.meet(1, 2)
+        stranger = pool.submit(serve, agents.address, bytes(16), "", 60)
+        with pytest.raises(SettingError, match=r"^cluster.nodes: 0 of 1 agents came to .* in 4 s$"):
+            agents.meet(1, 4)
         where = f"127.0.0.1:{agents.address[1]}"
         with pytest.raises(SettingError, match=f"^{KEY}: the head at {where} has another key$"):
             stranger.result()
@@ -292,9 +292,9 @@ def test_an_agent_with_another_key_is_not_admitted_and_says_so():
 
 
 def test_who_says_nothing_keeps_no_agent_out():
-    agents = NodeAgents(("127.0.0.1", 0), TEST_KEY.encode())
+    agents = NodeAgents(("127.0.0.1", 0), bytes.fromhex(TEST_KEY))
     with socket.create_connection(agents.address), ThreadPoolExecutor() as pool:
-        agent = pool.submit(serve, agents.address, TEST_KEY.encode(), "", 60)
+        agent = pool.submit(serve, agents.address, bytes.fromhex(TEST_KEY), "", 60)
         agents.meet(1, 100)
         agents.close()
         agent.result()
@@ -322,12 +322,4 @@ def test_an_address_in_use_is_named():
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(SettingError, match=rf"^{HEAD}: cannot listen on 127.0.0.1:{port}: Add"):
-            NodeAgents(("127.0.0.1", port), TEST_KEY.encode())
-
-
-def test_a_short_key_is_refused(monkeypatch):
-    monkeypatch.setenv(KEY, "short")
-    with pytest.raises(SettingError, match=f"^{KEY}: an environment variable of 16 characters"):
-        agent_key()
-    monkeypatch.setenv(KEY, "of 16 characters")
-    assert agent_key() == b"of 16 characters"
+            NodeAgents(("127.0.0.1", port), bytes.fromhex(TEST_KEY))

@@ -4,9 +4,17 @@ import random
 import socket
 import struct
 
-from paceline.exchange.wire.connection import CHALLENGE_BYTES, HELLO_BYTES, Hello, say_hello
+from paceline.exchange.wire.connection import Hello, purpose
+from paceline.exchange.wire.handshake import CHALLENGE_BYTES, PROOF_BYTES, introduce
 
 LIMIT = 5  # seconds that anybody waits for an answer
+SERVER = 3  # rank of the server that the tests call
+HELLO_BYTES = len(Hello(0, 8, 8).pack()) + CHALLENGE_BYTES + PROOF_BYTES
+
+
+def say_hello(secret, hello, challenged, challenging, *, server=SERVER):
+    """What a worker sends to the server of this rank."""
+    return introduce(secret, purpose(server), hello.pack(), challenged, challenging)[0]
 
 
 def call(address):

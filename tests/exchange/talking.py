@@ -1,5 +1,6 @@
 """Processes that push and pull a little, and tell what they saw."""
 
+import contextlib
 import itertools
 import operator
 import os
@@ -11,10 +12,10 @@ import torch.distributed as dist
 
 from paceline.cluster.child import tolerate
 from paceline.exchange.liveness import Lost
-from paceline.exchange.process_group import SECRET, join, joined, leave, receive_json, send_json
+from paceline.exchange.process_group import join, joined, leave, receive_json, send_json
 from paceline.exchange.shard import segments, shard_bounds
 from paceline.exchange.wire.connection import Address
-from paceline.exchange.wire.frame import HEADER_BYTES, Header, bytes_of, pack
+from paceline.exchange.wire.frame import HEADER_BYTES, Header, Pieces, bytes_of, pack
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 
@@ -230,12 +231,24 @@ def _die_with_a_child(wire):
 def _die_in_a_push(wire):
     """Over TCP half the gradient, in shared memory all of it, and half the header."""
     push = pack(Header(wire.versions[0], True))
-    connection = _connection(wire)
     if wire._node == WIRES["TCP"]:
-        connection.sendall(push + bytes(bytes_of(wire.gradient)[: 2 * LARGE]))
+        _end(wire)._send(memoryview(push), bytes_of(wire.gradient)[: 2 * LARGE])
     else:
-        connection.sendall(push[: HEADER_BYTES // 2])
+        _end(wire)._connection.sendall(push[: HEADER_BYTES // 2])
     _die(wire)
+
+
+def _change_a_push(wire):
+    """As somebody on its way would; in shared memory nobody is, and a byte is too many."""
+    end = _end(wire)
+    pieces = Pieces(memoryview(pack(Header(wire.versions[0], True))), *end._pushed, seal=end._sent)
+    pieces._tagged()
+    if wire._node == WIRES["TCP"]:
+        pieces._buffers[2] = memoryview(bytes(len(pieces._buffers[2])))
+    else:
+        pieces._buffers[0] = memoryview(b"\xff" * HEADER_BYTES)
+    with contextlib.suppress(OSError):  # the server may have ended the connection already
+        pieces.send(end._connection)
 
 
 def _die_in_an_early_push(wire):
@@ -249,13 +262,18 @@ def _die_in_an_early_push(wire):
     time.sleep(60)
 
 
-def _send(*content):
-    return lambda wire: [_connection(wire).sendall(each) for each in content]
+def _send(content):
+    return lambda wire: _end(wire)._send(memoryview(content))
 
 
-def _connection(wire):
+def _add(wire):
+    """A push that somebody adds who does not know the key of the connection."""
+    _end(wire)._connection.sendall(pack(Header(wire.versions[0], True, keep=True)) + bytes(16))
+
+
+def _end(wire):
     end = wire._ends[0]
-    return (end._end if wire.sends_early else end)._connection
+    return end._end if wire.sends_early else end
 
 
 FAULTS = {
@@ -263,6 +281,8 @@ FAULTS = {
     "killed with a child": _die_with_a_child,
     "killed in a push": _die_in_a_push,
     "killed in an early push": _die_in_an_early_push,
+    "changed": _change_a_push,
+    "added": _add,
     "noise": _send(b"\xff" * HEADER_BYTES),
     "a version to come": _send(pack(Header(3, True))),
     "no version": _send(pack(Header(-1, True))),
@@ -292,10 +312,8 @@ def _serve_the_rest():
     }
 
 
-def secrets(from_launcher):
+def secrets():
     """What this process knows the others of its run by."""
-    if not from_launcher:
-        del os.environ[SECRET]
     join(20, "cpu")
     known = joined().secret
     dist.barrier()  # one that leaves at once closes connections that others are making

@@ -3,8 +3,11 @@
 import contextlib
 import hashlib
 import hmac
+import os
 import secrets
 import socket
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -13,17 +16,16 @@ import psutil
 import pytest
 
 from paceline.exchange.node import cluster_address, this_node
-from paceline.exchange.wire.connection import (
-    CHALLENGE_BYTES,
-    PROOF_BYTES,
-    Address,
-    Hello,
-    Listener,
-    _reach,
-    connect,
+from paceline.exchange.wire.connection import Address, Hello, Listener, _reach, connect
+from paceline.exchange.wire.handshake import CHALLENGE_BYTES, PROOF_BYTES
+from tests.exchange.strangers import (
+    SERVER,
+    call,
+    impostors,
+    malformed,
     say_hello,
+    send_and_listen,
 )
-from tests.exchange.strangers import call, impostors, malformed, send_and_listen
 
 SECRET = b"the secret of this run"
 WORKERS = [Hello(0, 8, 8), Hello(1, 8, 8)]
@@ -32,14 +34,14 @@ WORKERS = [Hello(0, 8, 8), Hello(1, 8, 8)]
 @contextlib.contextmanager
 def meeting(patience=5.0, timeout_seconds=20):
     """A server that waits for two workers; `came`: which of them have come, over what."""
-    listener = Listener(SECRET, WORKERS, patience)
+    listener = Listener(SECRET, SERVER, WORKERS, patience)
     came, connections = [], []
 
     def meet():
         with contextlib.suppress(TimeoutError):
-            for worker, connection, shared in listener.meet(timeout_seconds):
+            for worker, connection, seals in listener.meet(timeout_seconds):
                 connections.append(connection)
-                came.append((worker, shared))
+                came.append((worker, seals is None))
 
     server = threading.Thread(target=meet)
     server.start()
@@ -48,33 +50,33 @@ def meeting(patience=5.0, timeout_seconds=20):
     finally:
         for worker in WORKERS:
             with contextlib.suppress(OSError):
-                connections.append(join(listener.address, worker)[0])
+                connections.append(join(listener.address, worker))
         server.join(timeout_seconds)
         for connection in connections:
             connection.close()
 
 
-def join(address, hello, *, secret=SECRET, node="another node"):
-    return connect(secret, address, hello, node=node, timeout_seconds=5)
+def join(address, hello, *, secret=SECRET, node="another node", server=SERVER):
+    return connect(secret, address, server, hello, node=node, timeout_seconds=5).connection
 
 
 def test_workers_of_the_node_share_memory_and_others_come_over_tcp():
     with (
         meeting() as (address, came, server),
-        join(address, WORKERS[1], node=this_node())[0],
-        join(address, WORKERS[0])[0],
+        join(address, WORKERS[1], node=this_node()),
+        join(address, WORKERS[0]),
     ):
         server.join(30)
     assert came == [(1, True), (0, False)]
 
 
 def test_a_thousand_malformed_messages_get_nothing_and_keep_no_worker_out():
-    with meeting() as (address, came, server), join(address, WORKERS[0])[0]:
+    with meeting() as (address, came, server), join(address, WORKERS[0]):
         for content in malformed(1000, seed=0, known=WORKERS[1]):
             assert send_and_listen(address, content) == b""
         assert send_and_listen(address, b"half a hello", half=True) == b""
         assert came == [(0, False)]
-        with join(address, WORKERS[1])[0]:
+        with join(address, WORKERS[1]):
             server.join(30)
     assert came == [(0, False), (1, False)]
 
@@ -88,7 +90,7 @@ def test_who_is_silent_or_gone_delays_nobody():
             stack.enter_context(socket.create_connection((address.host, address.port)))
         began = time.monotonic()
         for worker in WORKERS:
-            stack.enter_context(join(address, worker)[0])
+            stack.enter_context(join(address, worker))
         server.join(30)
         assert time.monotonic() - began < 30
     assert [worker for worker, _ in came] == [0, 1]
@@ -109,8 +111,29 @@ def test_the_secret_lets_in_expected_workers_alone(secret, hello):
         assert came == []
 
 
+def test_a_handshake_with_another_server_is_of_no_use():
+    """Even if its sizes are equal, and somebody gave the worker the wrong address."""
+    with meeting() as (address, came, _):
+        with pytest.raises(ConnectionError):
+            join(address, WORKERS[0], server=SERVER + 1)
+        assert came == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_another_user_of_the_node_is_not_greeted():
+    """Although it finds the socket's name in /proc/net/unix."""
+    code = (
+        "import os, socket, sys; os.setuid(65534); s = socket.socket(socket.AF_UNIX);"
+        "s.connect('\\0' + sys.argv[1]); s.settimeout(5); sys.exit(len(s.recv(32)))"
+    )
+    with meeting() as (address, _, _):
+        for code_of_user, heard in ((code, 0), (code.replace("os.setuid(65534);", ""), 32)):
+            command = [sys.executable, "-S", "-c", code_of_user, address.local]
+            assert subprocess.run(command, check=False).returncode == heard
+
+
 def test_nobody_takes_the_place_of_a_worker_that_has_come():
-    with meeting() as (address, came, _), join(address, WORKERS[0])[0]:
+    with meeting() as (address, came, _), join(address, WORKERS[0]):
         with pytest.raises(ConnectionError):
             join(address, WORKERS[0])
         assert came == [(0, False)]
@@ -132,8 +155,8 @@ def test_a_hello_that_was_overheard_is_of_no_use():
 def test_when_all_have_come_nobody_can_connect():
     with (
         meeting() as (address, _, server),
-        join(address, WORKERS[0])[0],
-        join(address, WORKERS[1])[0],
+        join(address, WORKERS[0]),
+        join(address, WORKERS[1]),
     ):
         server.join(30)
         for node in (this_node(), "another node"):
@@ -142,7 +165,7 @@ def test_when_all_have_come_nobody_can_connect():
 
 
 def test_workers_that_do_not_come_are_named():
-    listener = Listener(SECRET, WORKERS)
+    listener = Listener(SECRET, SERVER, WORKERS)
     with pytest.raises(TimeoutError, match="no connection from worker 0, 1"):
         list(listener.meet(0.1))
 

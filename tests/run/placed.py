@@ -13,7 +13,7 @@ from paceline.data.placement import Placement
 from paceline.data.prepared import AbstractPreparedImageData
 from paceline.data.shuffle import BUFFER_BYTES, DataTraffic
 from paceline.data.source import Source, whole
-from paceline.exchange import sample_exchange
+from paceline.exchange import node
 from paceline.exchange.group_wire import socket_bytes
 from paceline.exchange.process_group import join
 from paceline.run.open_data import open_data
@@ -76,7 +76,7 @@ def everything(configs: list[dict[str, Any]], root: Path, folder: Path) -> tuple
         own = folder / str(number)
         own.mkdir(exist_ok=True)
         if number == len(configs) - 1:
-            sample_exchange.this_node = lambda: f"node {dist.get_rank() // 2}"
+            node.this_node = lambda: f"node {dist.get_rank() // 2}"
         reports.append(TrainingProcess(point_of(config), own).run())
     return reports, shuffled(root)
 

@@ -1,7 +1,7 @@
 """Cluster of machines on which `paceline agent` was started, by hand, ssh, srun or kubectl.
 
-The head listens on PACELINE_HEAD (HOST:PORT). Agents connect to it, and know PACELINE_AGENT_KEY.
-Neither is a setting, so that a point has the same key on other machines.
+The head listens on PACELINE_HEAD (HOST:PORT). Agents connect to it, and know the same key, see
+`agent_key`. Neither is a setting, so that a point has the same key on other machines.
 """
 
 import math

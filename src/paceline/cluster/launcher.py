@@ -110,17 +110,19 @@ def rendezvous_by_file(processes: int, address: str) -> Generator[dict[str, str]
     """Yield the environment by which `processes` on this machine find each other. `address`:
     address at which they all reach this machine.
     """
-    from paceline.exchange.process_group import STORE
+    from paceline.exchange.process_group import SECRET, STORE, make_secret
 
     with tempfile.TemporaryDirectory(prefix="paceline-") as folder:  # of mode 0700
-        yield {**_environment(processes, address, 0), STORE: str(Path(folder) / "store")}
+        own = {STORE: str(Path(folder) / "store"), SECRET: make_secret()}
+        yield {**_environment(processes, address, 0), **own}
 
 
 @contextlib.contextmanager
 def rendezvous(processes: int, address: str) -> Generator[dict[str, str]]:
-    """Yield the environment by which `processes` connect to a store in this process. `address`:
-    address at which they all reach this machine. The store takes over a socket that already listens
-    on a port chosen by the system, so that no other program can take the port first.
+    """Yield the environment by which `processes` on several machines connect to a store in this
+    process; it lacks the secret of the run. `address`: address at which they all reach this
+    machine. The store takes over a socket that already listens on a port chosen by the system, so
+    that no other program can take the port first.
     """
     import torch.distributed as dist
 
@@ -144,8 +146,6 @@ def rendezvous(processes: int, address: str) -> Generator[dict[str, str]]:
 
 def _environment(processes: int, address: str, port: int) -> dict[str, str]:
     """Return the variables of torchrun, with which Lightning starts no processes."""
-    from paceline.exchange.process_group import SECRET, make_secret
-
     return {
         "WORLD_SIZE": str(processes),
         "LOCAL_WORLD_SIZE": str(processes),
@@ -155,5 +155,4 @@ def _environment(processes: int, address: str, port: int) -> dict[str, str]:
         "TORCHELASTIC_RUN_ID": uuid.uuid4().hex,
         "TORCHELASTIC_RESTART_COUNT": "0",
         "TORCHELASTIC_USE_AGENT_STORE": "True",
-        SECRET: make_secret(),
     }

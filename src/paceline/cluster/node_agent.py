@@ -8,14 +8,26 @@ import socket
 import sys
 import time
 from multiprocessing import connection
-from multiprocessing.connection import Connection
 from typing import Any
 
-from paceline.cluster.agent_wire import END, OVER, READY, Ended, Kill, Order, connect
-from paceline.cluster.child import Place, Raised
+from paceline.cluster.agent_wire import (
+    Channel,
+    End,
+    Ended,
+    Kill,
+    Order,
+    Over,
+    Ready,
+    Reported,
+    connect,
+    run_secret,
+)
+from paceline.cluster.child import Place, Raised, Report
 from paceline.cluster.launcher import ended_by_signals
 from paceline.cluster.processes import LocalChild, end, preload, start, wait_for_preload
 from paceline.cluster.supervisor import ProcessFailure, Task, received
+from paceline.exchange.node import address_toward
+from paceline.exchange.process_group import SECRET
 
 
 def serve(head: tuple[str, int], key: bytes, code: str, patience_seconds: float) -> None:
@@ -28,27 +40,37 @@ def serve(head: tuple[str, int], key: bytes, code: str, patience_seconds: float)
         try:
             preload()
             wait_for_preload()
-            wire.send(READY)
+            wire.send(Ready(socket.gethostname(), address_toward(head[0])))
             print(f"paceline agent: serves {head[0]}:{head[1]}", file=sys.stderr, flush=True)
-            while True:
-                _carry_out(wire, wire.recv(), code)
+            while isinstance(order := wire.receive(), Order):
+                order.environment[SECRET] = run_secret(key, order.run)
+                _carry_out(wire, order, code)
         except (EOFError, OSError):
-            return  # the head has ended
+            pass  # the head has ended
+        finally:
+            wire.close()
 
 
-def _carry_out(wire: Connection, order: Order, code: str) -> None:
-    """Start the processes of `order`, and relay their reports until the head says END."""
+def _carry_out(wire: Channel, order: Order, code: str) -> None:
+    """Start the processes of `order`, and relay their reports until the head says End."""
     children: dict[int, LocalChild] = {}
     try:
         reason = _misfit(order.task, code)
         if reason:
-            wire.send((min(order.ranks), Raised(reason, "cluster", False, time.monotonic())))
+            _report(wire, min(order.ranks), Raised(reason, "cluster", False, time.monotonic()))
         else:
             _start_all(wire, order, children)
         _relay(wire, children)
     finally:
         end(children.values())
-    wire.send(OVER)
+    wire.send(Over())
+
+
+def _report(wire: Channel, rank: int, report: Report | Ended) -> None:
+    try:
+        wire.send(Reported(rank, report))
+    except TypeError as error:  # of a function that returns what does not travel
+        wire.send(Reported(rank, Raised(f"TypeError: {error}", None, False, time.monotonic())))
 
 
 def _misfit(task: Task, code: str) -> str | None:
@@ -60,7 +82,7 @@ def _misfit(task: Task, code: str) -> str | None:
     return None
 
 
-def _start_all(wire: Connection, order: Order, children: dict[int, LocalChild]) -> None:
+def _start_all(wire: Channel, order: Order, children: dict[int, LocalChild]) -> None:
     order.task.log_folder.mkdir(exist_ok=True)
     for local_rank, rank in enumerate(order.ranks):
         ranked = {
@@ -73,11 +95,11 @@ def _start_all(wire: Connection, order: Order, children: dict[int, LocalChild]) 
             children[rank] = start(order.task, rank, place)
         except ProcessFailure as failure:
             reason = str(failure).partition(": ")[2]
-            wire.send((rank, Raised(reason, None, False, time.monotonic(), environment=True)))
+            _report(wire, rank, Raised(reason, None, False, time.monotonic(), environment=True))
             return
 
 
-def _relay(wire: Connection, children: dict[int, LocalChild]) -> None:
+def _relay(wire: Channel, children: dict[int, LocalChild]) -> None:
     running = set(children)
     while True:
         handles: list[Any] = [wire]
@@ -87,13 +109,13 @@ def _relay(wire: Connection, children: dict[int, LocalChild]) -> None:
         for rank in sorted(running):
             ended = not children[rank].process.is_alive()
             for report in received(children[rank].reports):
-                wire.send((rank, report))
+                _report(wire, rank, report)
             if ended:
                 running.remove(rank)
-                wire.send((rank, Ended(children[rank].process.exitcode)))
+                _report(wire, rank, Ended(children[rank].process.exitcode))
         if wire in ready:
-            told = wire.recv()
-            if told == END:
+            told = wire.receive()
+            if isinstance(told, End):
                 return
             if isinstance(told, Kill) and told.rank in children:
                 children[told.rank].process.kill()

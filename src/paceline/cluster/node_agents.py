@@ -2,48 +2,68 @@
 
 import contextlib
 import ipaddress
+import secrets
 import socket
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from multiprocessing import AuthenticationError, Pipe, connection
+from multiprocessing import Pipe, connection
 from multiprocessing.connection import Connection
 from typing import Any
 
-from paceline.cluster.agent_wire import END, OVER, READY, Ended, Introduction, Kill, Order, accept
+from paceline.cluster.agent_wire import (
+    Channel,
+    End,
+    Ended,
+    Kill,
+    Message,
+    Order,
+    Over,
+    Ready,
+    Reported,
+    reception,
+)
 from paceline.cluster.child import Raised
 from paceline.cluster.launcher import ended_by_signals, rendezvous
 from paceline.cluster.supervisor import Child, Supervisor, Task
 from paceline.errors import SettingError
 
 _END_SECONDS = 20  # limit for an agent to end its processes of a point
+_LOOK_SECONDS = 1.0  # after which a handshake that takes too long is ended
+_BACKLOG = 4096  # connections that wait to be accepted
 
 
 @dataclass
 class _Node:
-    """A node with an agent. `ready`: it can start processes. `lost`: it is not used any more."""
+    """A node with an agent. `about`: its first message, once it can start processes. `lost`: it is
+    not used any more.
+    """
 
-    about: Introduction
-    wire: Connection
-    ready: bool = False
+    wire: Channel
+    about: Ready | None = None
     lost: bool = False
 
     @property
-    def address(self) -> Any:
-        return ipaddress.ip_address(self.about.address.split("%")[0])
+    def place(self) -> tuple[bool, Any]:
+        """Order of nodes: those that are ready by their addresses, then the others."""
+        if self.about is None:
+            return True, None
+        return False, ipaddress.ip_address(self.about.address.split("%")[0])
 
-    def send(self, message: Any) -> None:
+    def send(self, message: Message) -> None:
         try:
             self.wire.send(message)
         except OSError:
             self.lost = True
 
     def is_gone(self) -> bool:
-        """Return True if the agent has ended. Between runs it sends only READY, once."""
+        """Return True if the agent has ended. Between runs it sends only Ready, once."""
         try:
-            if not self.lost and self.wire.poll() and not self.ready:
-                self.ready = self.wire.recv() == READY
+            if not self.lost and self.about is None and self.wire.poll():
+                said = self.wire.receive()
+                self.about = said if isinstance(said, Ready) else None
+                self.lost = self.about is None
             gone = self.lost or self.wire.poll()
         except (OSError, EOFError):
             gone = True
@@ -59,14 +79,15 @@ class NodeAgents:
     """
 
     def __init__(self, address: tuple[str, int], key: bytes) -> None:
-        self._key, self._nodes = key, list[_Node]()
+        self._nodes = list[_Node]()
         try:
             host = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0][4][0]
-            self._listening = socket.create_server((str(host), address[1]), backlog=128)
+            listening = socket.create_server((str(host), address[1]), backlog=_BACKLOG)
         except OSError as error:
             message = f"cannot listen on {address[0]}:{address[1]}: {error.strerror}"
             raise SettingError("PACELINE_HEAD", message) from None
-        self.address: tuple[str, int] = self._listening.getsockname()[:2]
+        self.address: tuple[str, int] = listening.getsockname()[:2]
+        self._reception = reception(listening, key)
 
     def num_living(self) -> int:
         """Count the agents that are connected, whether ready or not, and forget the agents that
@@ -82,7 +103,7 @@ class NodeAgents:
         until = time.monotonic() + patience_seconds
         while True:
             self.num_living()
-            num_ready = sum(node.ready for node in self._nodes)
+            num_ready = sum(node.about is not None for node in self._nodes)
             if num_ready >= num_nodes:
                 break
             left = until - time.monotonic()
@@ -90,20 +111,20 @@ class NodeAgents:
                 came = f"{num_ready} of {num_nodes} agents came"
                 message = f"{came} to {self.address[0]}:{self.address[1]} in {patience_seconds:g} s"
                 raise SettingError("cluster.nodes", message)
-            waiting = [node.wire for node in self._nodes if not node.ready]
-            ready = connection.wait([self._listening, *waiting], left)
-            if self._listening in ready:
-                with contextlib.suppress(OSError, EOFError, AuthenticationError):
-                    self._nodes.append(_Node(*accept(self._listening.accept()[0], self._key)))
-        self._nodes.sort(key=lambda node: (not node.ready, node.address))
+            waiting = [node.wire.fileno() for node in self._nodes if node.about is None]
+            connection.wait([self._reception.fileno(), *waiting], min(left, _LOOK_SECONDS))
+            for caller in self._reception.greet(0):
+                self._nodes.append(_Node(Channel(caller.connection, caller.seals)))
+        self._nodes.sort(key=lambda node: node.place)
 
     def run(self, task: Task, nodes: Sequence[int]) -> list[Any]:
         """Run the processes of `task` on these nodes, by rank; see `AbstractCluster.run`."""
+        run = secrets.token_hex(32)
         with ended_by_signals(), rendezvous(len(nodes), self.address[0]) as environment:
             relays: list[_Relay] = []
             for number in sorted(set(nodes)):
                 ranks = [rank for rank, node in enumerate(nodes) if node == number]
-                order = Order(ranks, {**environment, "GROUP_RANK": str(number)}, task)
+                order = Order(ranks, {**environment, "GROUP_RANK": str(number)}, run, task)
                 relays.append(_Relay(self._nodes[number], order))
             try:
                 task.log_folder.mkdir(parents=True, exist_ok=True)
@@ -114,7 +135,7 @@ class NodeAgents:
             finally:
                 begun = [relay for relay in relays if relay.has_begun]
                 for relay in begun:
-                    relay.node.send(END)
+                    relay.node.send(End())
                 until = time.monotonic() + _END_SECONDS
                 for relay in begun:
                     relay.finish(until)
@@ -127,7 +148,7 @@ class NodeAgents:
 
     def close(self) -> None:
         """Disconnect all agents, and stop listening."""
-        self._listening.close()
+        self._reception.close()
         self.dismiss()
 
 
@@ -153,7 +174,8 @@ class _Relay:
     """Order to an agent, and a thread that receives its reports. `remotes`: processes by rank."""
 
     def __init__(self, node: _Node, order: Order) -> None:
-        self.node, self._order = node, order
+        assert node.about is not None
+        self.node, self._host, self._order = node, node.about.host, order
         self._reporting: dict[int, Connection] = {}
         self.remotes: dict[int, Child[_RemoteProcess]] = {}
         for rank in order.ranks:
@@ -178,7 +200,9 @@ class _Relay:
 
     def _hear(self) -> None:
         try:
-            while (message := self.node.wire.recv()) != OVER:
+            while not isinstance(message := self.node.wire.receive(), Over):
+                if not isinstance(message, Reported) or message.rank not in self._reporting:
+                    raise ConnectionError("it broke the protocol")
                 rank, report = message
                 if isinstance(report, Ended):
                     self._close(rank, report.exit_code)
@@ -188,7 +212,7 @@ class _Relay:
                 self._reporting[rank].send(report)
         except (EOFError, OSError):
             self.node.lost = True
-            reason = f"its node {self.node.about.host} is gone"
+            reason = f"its node {self._host} is gone"
             for rank in list(self._reporting):
                 with contextlib.suppress(OSError):
                     self._reporting[rank].send(Raised(reason, None, True, time.monotonic()))

@@ -71,7 +71,7 @@ class _Crew:
     def __init__(self) -> None:
         self._key = secrets.token_hex(32)
         self._srun: subprocess.Popen[bytes] | None = None
-        self.agents = NodeAgents((_own_address(), 0), self._key.encode())
+        self.agents = NodeAgents((_own_address(), 0), bytes.fromhex(self._key))
         atexit.register(self.close)
 
     def start(self, num_nodes: int) -> None:

@@ -2,18 +2,18 @@
 
 `torchrun --nnodes=2 --nproc-per-node=1 ... -m paceline train cluster=torchrun workers=4` makes the
 process of rank 0 the head, which also starts an agent on its node; the other processes become
-agents. They find the head through torchrun's store.
+agents. They find the head's address in torchrun's store. Since anybody may write there, it holds
+nothing else, and head and agents prove to each other that they know the key.
 """
 
 import datetime
 import os
-import secrets
 import subprocess
 import sys
 from functools import cache
 from typing import Any
 
-from paceline.cluster.agent_wire import KEY
+from paceline.cluster.agent_wire import agent_key, head
 from paceline.cluster.agents import AbstractAgentsCluster
 from paceline.cluster.node_agent import serve
 from paceline.cluster.node_agents import NodeAgents
@@ -60,8 +60,7 @@ def serve_torchrun(code: str) -> None:
     told = store.get(_HEAD)
     if told == _NOTHING:
         return
-    host, port, key = told.decode().split()
-    serve((host, int(port)), key.encode(), code, _PATIENCE)
+    serve(head(told.decode(errors="replace")), agent_key(), code, _PATIENCE)
 
 
 def let_others_go() -> None:
@@ -73,20 +72,18 @@ def let_others_go() -> None:
 @cache
 def _listening() -> NodeAgents:
     """Listen from the first run of this process to its end, and announce the address."""
-    key = secrets.token_hex(32)
-    agents = NodeAgents((address_toward(os.environ["MASTER_ADDR"]), 0), key.encode())
+    agents = NodeAgents((address_toward(os.environ["MASTER_ADDR"]), 0), agent_key())
     host, port = agents.address
-    _start_own_agent(f"{host}:{port}", key)
-    _store().set(_HEAD, f"{host} {port} {key}")
+    _start_own_agent(f"{host}:{port}")
+    _store().set(_HEAD, f"{host}:{port}")
     return agents
 
 
-def _start_own_agent(head: str, key: str) -> None:
+def _start_own_agent(head: str) -> None:
     torchruns = ("TORCHELASTIC_", "RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_")
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(torchruns)
     }
-    environment[KEY] = key
     subprocess.Popen([sys.executable, "-m", "paceline", "agent", head], env=environment)
 
 

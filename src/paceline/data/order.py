@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from paceline.random_bits import random_permutation
 _KEPT_PERMUTATIONS = 8  # workers far apart on a virtual clock read different epochs
 
 
+@dataclass(eq=False)
 class SampleStream:
     """Endless sequence of samples: seeded permutations of the training set, one after the other.
 
@@ -24,11 +26,12 @@ class SampleStream:
     next. The stream depends on (num_samples, seed) only, so that all processes have the same one.
     """
 
-    def __init__(self, num_samples: int, seed: int) -> None:
-        if num_samples < 1:
-            raise ValueError(f"a stream needs samples, not {num_samples}")
-        self.num_samples = num_samples
-        self.seed = seed
+    num_samples: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.num_samples < 1:
+            raise ValueError(f"a stream needs samples, not {self.num_samples}")
         self._permutations = Recent(_KEPT_PERMUTATIONS)
 
     def indices(self, first: int, count: int) -> Tensor:
@@ -88,14 +91,16 @@ class Recent:
 Shares = list[np.ndarray]
 
 
+@dataclass(eq=False)
 class AbstractOrder(ABC):
     """Base class of the orders of data; an order is the same in all processes.
 
     `stream`: source of the order. `batch_size`: number of samples of one worker in one step.
     """
 
-    def __init__(self, stream: SampleStream, num_workers: int, batch_size: int) -> None:
-        self.stream, self.num_workers, self.batch_size = stream, num_workers, batch_size
+    stream: SampleStream
+    num_workers: int
+    batch_size: int
 
     @property
     def num_samples(self) -> int:
@@ -139,6 +144,7 @@ class StreamOrder(AbstractOrder):
         return self.stream.indices(self.first_position(worker, n), self.batch_size)
 
 
+@dataclass(eq=False)
 class PartitionedOrder(AbstractOrder):
     """Order for a partitioned set: workers hold shares of it, and draw from their shares only.
 
@@ -161,26 +167,20 @@ class PartitionedOrder(AbstractOrder):
     its share has.
     """
 
-    def __init__(
-        self,
-        stream: SampleStream,
-        num_workers: int,
-        batch_size: int,
-        *,
-        copies: int = 1,
-        shuffle_every: int | None = None,
-        labels: np.ndarray | None = None,
-    ) -> None:
-        super().__init__(stream, num_workers, batch_size)
-        self.copies, self.shuffle_every = copies, shuffle_every
-        self.members = num_workers // copies  # workers that hold a copy together
-        self._round = self.members * batch_size
+    copies: int = field(default=1, kw_only=True)
+    shuffle_every: int | None = field(default=None, kw_only=True)
+    labels: np.ndarray | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        labels = self.labels
+        self.members = self.num_workers // self.copies  # workers that hold a copy together
+        self._round = self.members * self.batch_size
         rest = self.num_samples % self._round
         more = np.arange(self.members) < rest % self.members
-        dealt = self.num_samples // self._round * batch_size
+        dealt = self.num_samples // self._round * self.batch_size
         self.sizes: list[int] = (dealt + rest // self.members + more).tolist()
         self._by_class = None if labels is None else self._cut(np.argsort(labels, kind="stable"))
-        self._shares, self._passes = Recent(2 * copies), Recent(2 * num_workers)
+        self._shares, self._passes = Recent(2 * self.copies), Recent(2 * self.num_workers)
 
     @property
     def smallest_share(self) -> int:

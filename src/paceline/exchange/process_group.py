@@ -113,6 +113,17 @@ def receive_json(sender: int) -> Any:
     return json.loads(bytes(content.numpy()))
 
 
+def broadcast_json(value: Json, sender: int, group: dist.ProcessGroup) -> Any:
+    """Return the value of the process of global rank `sender`; all of the group call this."""
+    content = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
+    length = torch.tensor([content.numel()])
+    dist.broadcast(length, sender, group=group)
+    if dist.get_rank() != sender:
+        content = torch.zeros(int(length), dtype=torch.uint8)
+    dist.broadcast(content, sender, group=group)
+    return json.loads(bytes(content.numpy()))
+
+
 def worker_index() -> int:
     """Return the index of the worker to which this process belongs."""
     return dist.get_rank() // (_division.shards if _division else 1)
@@ -158,12 +169,10 @@ def _file_store(timeout: datetime.timedelta) -> dict[str, Any]:
 
 
 def _run_secret() -> bytes:
-    """Read the launcher's secret; without one, rank 0 draws it and broadcasts it."""
-    if SECRET in os.environ:
-        return bytes.fromhex(os.environ[SECRET])
-    content = torch.frombuffer(bytearray.fromhex(make_secret()), dtype=torch.uint8)
-    dist.broadcast(content, 0)
-    return bytes(content.numpy())
+    """Return the run's secret, which the launcher puts into the environment of its processes."""
+    if SECRET not in os.environ:
+        raise RuntimeError(f"no {SECRET}: only Paceline's own launchers start processes of a run")
+    return bytes.fromhex(os.environ[SECRET])
 
 
 def count_workers(workers: int, *, is_worker: bool) -> int:

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from paceline.data.shuffle import Part
 from paceline.exchange.liveness import rest
-from paceline.exchange.node import this_node
-from paceline.exchange.process_group import joined
+from paceline.exchange.node import gather_nodes
+from paceline.exchange.process_group import broadcast_json, joined
 
 
 def group_of(workers: Sequence[int]) -> dist.ProcessGroup:
@@ -52,8 +52,7 @@ class NodeFeed:
     """
 
     def __init__(self, worker: int, num_workers: int) -> None:
-        names: list[str] = [""] * num_workers
-        dist.all_gather_object(names, this_node(), group_of(range(num_workers)))
+        names = gather_nodes(num_workers, group_of(range(num_workers)))
         self.workers = [each for each, name in enumerate(names) if name == names[worker]]
         self.is_first = worker == self.workers[0]
         self._group = group_of(self.workers)
@@ -73,8 +72,12 @@ class NodeFeed:
 
     def _known(self, drawn: Sequence[Sequence[Tensor]]) -> list[tuple[torch.dtype, torch.Size]]:
         if self._formats is None:
-            formats = [[(part.dtype, part.shape) for part in drawn[0]] if drawn else None]
-            dist.broadcast_object_list(formats, src=self.workers[0], group=self._group)
-            assert formats[0] is not None
-            self._formats = formats[0]
+            told = [[str(part.dtype), *part.shape] for part in drawn[0]] if drawn else None
+            formats = broadcast_json(told, self.workers[0], self._group)
+            self._formats = [(_dtype(name), torch.Size(shape)) for name, *shape in formats]
         return self._formats
+
+
+def _dtype(name: str) -> torch.dtype:
+    """Return the type of numbers of this name, such as torch.float32."""
+    return getattr(torch, name.removeprefix("torch."))

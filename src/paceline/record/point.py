@@ -3,6 +3,7 @@
 Its settings are checked once, when the point is built; its parts are typed objects.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, cast
 
@@ -58,14 +59,28 @@ class Point:
     placement: Placement
     config: PointConfig
 
+    PLAIN = ("plain",)  # what travels to other machines
+
     @classmethod
     def of(cls, config: PointConfig) -> "Point":
         """Build and check every part. Raises SettingError for the first invalid setting."""
-        values = config.values
-        if values.get("exchange"):
+        if config.values.get("exchange"):
             message = "a study of exchanges trains nothing; paceline sweep STUDY measures them"
             raise SettingError("exchange", message)
-        point = cls(
+        point = cls.of_plain(config.values)
+        point._check()
+        return point
+
+    @property
+    def plain(self) -> Mapping[str, Any]:
+        """Settings of the point, from which `of_plain` builds it on another machine."""
+        return self.config.values
+
+    @classmethod
+    def of_plain(cls, plain: Mapping[str, Any]) -> "Point":
+        """Build a point whose parts were checked together where it comes from."""
+        config, values = PointConfig(plain), plain
+        return cls(
             scheme=config.target("scheme").build_as(AbstractScheme),
             cluster=config.target("cluster").build_as(AbstractCluster),
             workload=config.target("workload").build_as(AbstractWorkload),
@@ -80,8 +95,6 @@ class Point:
             placement=Placement(**config.of_the_run("data")),
             config=config,
         )
-        point._check()
-        return point
 
     def check_packages(self) -> None:
         """Raise SettingError if the package of the model or of the data is not installed."""

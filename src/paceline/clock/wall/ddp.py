@@ -23,7 +23,7 @@ from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.exchange.ddp_hook import BucketMean
 from paceline.exchange.find_collective import collective
 from paceline.exchange.liveness import rest
-from paceline.exchange.process_group import count_workers, members, worker_index
+from paceline.exchange.process_group import broadcast_json, count_workers, members, worker_index
 from paceline.timing.pace import Pace
 
 _UNLIMITED = 2**20  # MiB
@@ -226,6 +226,10 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
 
     def trainer_options(self) -> dict[str, Any]:
         return {"strategy": self, "devices": self.run.num_workers, "plugins": []}
+
+    def broadcast(self, obj: Any, src: int = 0) -> Any:
+        """Return the object of process `src`, a plain one: Lightning's own method pickles it."""
+        return broadcast_json(obj, src, members())
 
     def configure_ddp(self) -> None:
         super().configure_ddp()

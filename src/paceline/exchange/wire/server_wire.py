@@ -5,9 +5,10 @@ worker's optimizer follow, then the server's part of the gradient, and for serve
 BatchNorm statistics. An answer contains the server's part of the weights.
 
 Inside a node the worker shares its buffers with the servers: a push copies nothing, an answer is
-one copy. Between nodes bodies are sent from and received into tensor memory. If a connection does
-not accept an answer at once, the rest is sent from a copy while the server continues. A push that
-leaves during backward arrives in parts, from the last to the first.
+one copy. Between nodes bodies are sent from and received into tensor memory, and everything is
+sealed: a push that was changed on its way ends the connection, and is not used. If a connection
+does not accept an answer at once, the rest is sent from a copy while the server continues. A push
+that leaves during backward arrives in parts, from the last to the first.
 """
 
 import selectors
@@ -17,13 +18,15 @@ from collections import deque
 from collections.abc import Sequence
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from paceline.exchange.liveness import Lost
-from paceline.exchange.process_group import joined, send_json
+from paceline.exchange.process_group import joined, members, send_json
 from paceline.exchange.shard import backwards
 from paceline.exchange.wire.connection import Hello, Listener
 from paceline.exchange.wire.frame import HEADER_BYTES, Header, Pieces, bytes_of, pack, unpack
+from paceline.exchange.wire.handshake import Seals
 from paceline.exchange.wire.shared_memory import part, take_share
 
 _BOTH = selectors.EVENT_READ | selectors.EVENT_WRITE
@@ -35,7 +38,7 @@ class ServerEnd:
     `gradient`, `statistics`: buffers for a push, valid until its answer. `answered`: the worker's
     weights in shared memory; None if they are sent over the connection. `parts`: [first, last) of
     the parts of the gradient in the order of arrival; none if it comes as a whole. `num_numbers`:
-    how many numbers follow the header of a push.
+    how many numbers follow the header of a push. `seals`: of the messages; None inside a node.
     """
 
     def __init__(
@@ -46,7 +49,9 @@ class ServerEnd:
         answered: Tensor | None,
         parts: Sequence[tuple[int, int]] = (),
         num_numbers: int = 0,
+        seals: Seals | None = None,
     ) -> None:
+        self._sent, self._received = seals or (None, None)
         self.numbers = torch.zeros(num_numbers, dtype=torch.float64)
         self.connection, self.gradient = connection, gradient
         self.landed = bytes_of(statistics)
@@ -74,7 +79,7 @@ class ServerEnd:
         except EOFError:
             within = " in the middle of a push" if self._incoming.done else ""
             raise ConnectionError(f"its connection ended{within}") from None
-        if self._incoming.done < HEADER_BYTES:
+        if not self._incoming.has_first:
             return None
         header = self._checked()
         if header.proceed and not self._incoming.complete:
@@ -89,15 +94,14 @@ class ServerEnd:
         self._version = header.version
         if self._answered is not None:
             self._answered.copy_(weights)
-        self._outgoing = self._answer_of(header, weights)
+        self._outgoing = Pieces(*self._answer_of(header, weights), seal=self._sent)
         self.flush()
 
     def keep(self, header: Header, weights: Tensor) -> None:
         """Take the unsent rest of a `pending` answer from `weights`, a copy, so that the server may
         change its own; `flush` sends it.
         """
-        done, self._outgoing = self._outgoing.done, self._answer_of(header, weights)
-        self._outgoing.done = done
+        self._outgoing.replace(*self._answer_of(header, weights))
 
     def flush(self) -> None:
         """Continue to send a `pending` answer. Raises OSError."""
@@ -108,12 +112,12 @@ class ServerEnd:
         """True if part of an answer is not sent yet."""
         return not self._outgoing.complete
 
-    def _answer_of(self, header: Header, weights: Tensor) -> Pieces:
+    def _answer_of(self, header: Header, weights: Tensor) -> list[memoryview]:
         body = [bytes_of(weights)] if self._answered is None else []
-        return Pieces(memoryview(pack(header)), *body)
+        return [memoryview(pack(header)), *body]
 
     def _next_message(self) -> Pieces:
-        return Pieces(memoryview(self._header), *self._body)
+        return Pieces(memoryview(self._header), *self._body, seal=self._received)
 
     def _checked(self) -> Header:
         try:
@@ -151,7 +155,7 @@ class ServerWire:
         push_bytes = self._pull_bytes + num_statistics * dtype.itemsize
         secret, self._timeout_seconds = joined()
         hellos = [Hello(worker, push_bytes, self._pull_bytes) for worker in workers]
-        self._listener = Listener(secret, hellos)
+        self._listener = Listener(secret, dist.get_rank(members()), hellos)
         self._ends: dict[int, ServerEnd] = {}
         self._selector = selectors.DefaultSelector()
         self._messages: deque[tuple[int, Header | Lost]] = deque()
@@ -253,17 +257,17 @@ class ServerWire:
             return
         for worker in self._workers:
             send_json(self._listener.address, worker)
-        for worker, connection, shared in self._listener.meet(self._timeout_seconds):
-            self._ends[worker] = self._end(worker, connection, shared)
+        for worker, connection, seals in self._listener.meet(self._timeout_seconds):
+            self._ends[worker] = self._end(worker, connection, seals)
             self._selector.register(connection, selectors.EVENT_READ, worker)
 
-    def _end(self, worker: int, connection: socket.socket, shared: bool) -> ServerEnd:
-        statistics, weights = self._statistics[worker], self.weights
-        if not shared:
+    def _end(self, worker: int, connection: socket.socket, seals: Seals | None) -> ServerEnd:
+        statistics, weights, numbers = self._statistics[worker], self.weights, self._num_numbers
+        if seals is not None:
             gradient, landed = torch.zeros_like(weights), torch.zeros_like(statistics)
-            return ServerEnd(connection, gradient, landed, None, self._parts, self._num_numbers)
+            return ServerEnd(connection, gradient, landed, None, self._parts, numbers, seals)
         memory, places = take_share(connection)
         counts = (len(weights), len(statistics), len(weights))
         begins = zip(places, counts, strict=True)
         pushed, landed, answered = (part(memory, *each, weights.dtype) for each in begins)
-        return ServerEnd(connection, pushed, landed, answered, num_numbers=self._num_numbers)
+        return ServerEnd(connection, pushed, landed, answered, num_numbers=numbers)

@@ -9,6 +9,7 @@ from paceline.exchange.liveness import LostPeerError
 from paceline.exchange.process_group import joined, worker_index
 from paceline.exchange.wire.connection import Address, Hello, connect
 from paceline.exchange.wire.frame import HEADER_BYTES, Header, Pieces, pack, unpack
+from paceline.exchange.wire.handshake import Seals
 from paceline.exchange.wire.shared_memory import Places, share
 
 _NO_NUMBERS = memoryview(b"")
@@ -20,8 +21,8 @@ class WorkerEnd:
 
     `name`: of the server, for messages. `pushed`, `pulled`: buffers to send and to receive; empty
     if memory is `shared`. `numbers`: buffer that follows the header of each push.
-    `timeout_seconds`: longest silence of the server. Sending and receiving raise LostPeerError and
-    TimeoutError.
+    `timeout_seconds`: longest silence of the server. `seals`: of the messages; None inside a node.
+    Sending and receiving raise LostPeerError and TimeoutError.
     """
 
     def __init__(
@@ -32,7 +33,9 @@ class WorkerEnd:
         pulled: list[memoryview],
         timeout_seconds: float,
         numbers: memoryview = _NO_NUMBERS,
+        seals: Seals | None = None,
     ) -> None:
+        self._sent, self._received = seals or (None, None)
         self._numbers = [numbers] if len(numbers) else []
         self._name, self._timeout_seconds = name, timeout_seconds
         self._connection = connection
@@ -59,7 +62,7 @@ class WorkerEnd:
 
     def pull(self) -> Header:
         """Wait for an answer."""
-        incoming = Pieces(memoryview(self._header), *self._pulled)
+        incoming = Pieces(memoryview(self._header), *self._pulled, seal=self._received)
         try:
             while not incoming.complete:
                 incoming.receive(self._connection)
@@ -83,7 +86,7 @@ class WorkerEnd:
         self._connection.close()
 
     def _send(self, *buffers: memoryview) -> None:
-        outgoing = Pieces(*buffers)
+        outgoing = Pieces(*buffers, seal=self._sent)
         try:
             outgoing.send(self._connection)
         except OSError as error:
@@ -102,6 +105,7 @@ class WorkerEnd:
 def reach(
     name: str,
     address: Address,
+    rank: int,
     pushed: list[memoryview],
     pulled: memoryview,
     descriptor: int,
@@ -109,19 +113,20 @@ def reach(
     node: str,
     numbers: memoryview = _NO_NUMBERS,
 ) -> WorkerEnd:
-    """Connect this worker on `node` to the process at `address`. `descriptor`, `places`: memory of
-    `pushed` and `pulled`, and the offsets in it, which both processes share if they are on one
-    node. `numbers`: buffer that follows each header. Raises LostPeerError if the process cannot be
-    reached or does not know the secret of the run.
+    """Connect this worker on `node` to the process of this `rank` at `address`. `descriptor`,
+    `places`: memory of `pushed` and `pulled`, and the offsets in it, which both processes share if
+    they are on one node. `numbers`: buffer that follows each header. Raises LostPeerError if the
+    process cannot be reached or does not know the secret of the run.
     """
     secret, timeout = joined()
     hello = Hello(worker_index(), sum(map(len, pushed)), len(pulled))
     try:
-        connection, shared = connect(secret, address, hello, node=node, timeout_seconds=timeout)
+        connected = connect(secret, address, rank, hello, node=node, timeout_seconds=timeout)
     except ConnectionError as error:
         raise LostPeerError(f"{name} cannot be reached: {error}") from None
-    if not shared:
-        return WorkerEnd(name, connection, pushed, [pulled], timeout, numbers)
+    _, connection, seals = connected
+    if seals is not None:
+        return WorkerEnd(name, connection, pushed, [pulled], timeout, numbers, seals)
     share(connection, descriptor, places)
     return WorkerEnd(name, connection, [], [], timeout, numbers)
 
