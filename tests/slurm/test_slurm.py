@@ -98,7 +98,7 @@ def test_points_of_every_shape_in_one_sweep(project, write, capfd):
     with closing(sqlite3.connect(project / "mlflow.db")) as database:
         ended = database.execute("select status, count(*) from runs group by status")
         assert ended.fetchall() == [("FINISHED", 7)]  # with that of the study
-        logged = database.execute("select count(*) from latest_metrics where key = 'final/top1'")
+        logged = database.execute("select count(*) from latest_metrics where key = 'accuracy/top1'")
         assert logged.fetchone() == (6,)
     assert run(project, long, "cluster.partition=low", "cluster.minutes=5")  # neither is in the key
     assert times_run(project) == dict.fromkeys(found, 1)
@@ -239,7 +239,7 @@ def test_nobody_waits_without_wait_and_the_next_sweep_logs(project, write, capfd
     assert {(each["status"], each["kind"]) for each in found.values()} == {("finished", "virtual")}
     assert run(project)
     with closing(sqlite3.connect(project / "mlflow.db")) as database:
-        logged = database.execute("select count(*) from latest_metrics where key = 'final/top1'")
+        logged = database.execute("select count(*) from latest_metrics where key = 'accuracy/top1'")
         assert logged.fetchone() == (2,)
     assert times_run(project) == dict.fromkeys(found, 1)
 

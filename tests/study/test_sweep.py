@@ -70,15 +70,10 @@ def test_a_sweep_runs_the_study_and_logs_every_record(root, records, capsys):
     runs = store.search_runs([store.get_experiment_by_name("paceline/made").experiment_id])
     (parent,) = [run for run in runs if "key" not in run.data.tags]
     assert (parent.info.run_name, parent.info.status) == ("made", "FINISHED")
-    assert parent.data.metrics == {
-        "points/finished": 3,
-        "points/diverged": 0,
-        "points/failed": 1,
-        "points/missing": 0,
-    }
+    assert parent.data.tags["points"] == "4 points: 3 finished, 1 failed"
     points = [run for run in runs if run is not parent]
     assert {run.data.tags["key"] for run in points} == {p.key for p in study_points("made", root)}
-    assert {run.data.tags["mlflow.parentRunId"] for run in points} == {parent.info.run_id}
+    assert {run.data.tags["study_run"] for run in points} == {parent.info.run_id}
     assert sorted(run.info.run_name for run in points)[:2] == [
         "async_parameter_server seed 0",
         "async_parameter_server seed 1",

@@ -19,6 +19,7 @@ from paceline.record.reading import fault_of
 from paceline.record.record import Lock, Result, adopt, clear, left_behind, partial_records
 from paceline.record.tracking.log import (
     MARKER,
+    NOTE,
     begin_study_run,
     end_lost_run,
     end_study_run,
@@ -74,24 +75,23 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
         study.refresh()
         tags = {"study": folder.name}
         if config.question:
-            tags["mlflow.note.content"] = config.question
+            tags[NOTE] = config.question
         _tell_unlogged(begin_study_run(folder, mlflow, list(points[0].axes), tags))
         watch = SweepWatch(config.study, study.root / "runs", config.sweep.jobs)
         runner = _Runner(launch, (take_over, *write), watch)
-        status, numbers = "FAILED", dict[str, float]()  # of the study's run in MLflow
+        status, ended = "FAILED", dict[str, str]()  # of the study's run in MLflow
         try:
             if done := _tune(study, runner):
                 done = runner.complete(config.study, study.batches)
-                states = [point.status or "missing" for point in study.in_order]
-                status = "FAILED" if "missing" in states else "FINISHED"
-                names = ("finished", "diverged", "failed", "missing")
-                numbers = {f"points/{state}": states.count(state) for state in names}
+                is_whole = all(point.status for point in study.in_order)
+                status = "FINISHED" if is_whole else "FAILED"
+                ended = {"points": counts(study.in_order)}
             return done or not runner.is_awaited
         except BaseException:
             status = "KILLED"
             raise
         finally:
-            _tell_unlogged(end_study_run(folder, mlflow, status, numbers))
+            _tell_unlogged(end_study_run(folder, mlflow, status, ended))
 
 
 def _tune(study: Study, runner: "_Runner") -> bool:

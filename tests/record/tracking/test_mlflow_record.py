@@ -45,7 +45,7 @@ def test_a_record_is_logged_whole_and_once(mlflow_uri, tmp_path):
         "sync_allreduce 1 worker batch 32 seed 0",
     )
     assert run.info.end_time - run.info.start_time == 4000
-    assert run.data.params["names.scheme"] == "sync_allreduce"
+    assert run.data.params["scheme"] == "sync_allreduce"
     metrics = run.data.metrics
     assert (metrics["final/top1"], metrics["curve/top1"]) == (0.5, 0.5)
     assert (metrics["system/wall_seconds"], metrics["system/bytes_sent"]) == (4, 1000)

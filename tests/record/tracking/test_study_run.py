@@ -1,6 +1,8 @@
-"""The run of a study is the parent of its points' runs, over any number of sweeps."""
+"""The run of a study, to which its points' runs are linked, over any number of sweeps."""
 
+import base64
 import json
+import zlib
 from pathlib import Path
 
 import yaml
@@ -28,14 +30,14 @@ def begin(folder, uri, experiment="made"):
 
 def end(folder, uri, status="FINISHED"):
     mlflow = MLflow(tracking_uri=uri, experiment="made")
-    return end_study_run(folder, mlflow, status, {"points/finished": 1})
+    return end_study_run(folder, mlflow, status, {"points": "1 point: 1 finished"})
 
 
 def run_of(uri, folder):
     return client(uri).get_run(json.loads((folder / "mlflow.json").read_text())["run_id"])
 
 
-def test_points_are_children_named_by_the_axes_of_their_study(mlflow_uri, tmp_path):
+def test_points_are_linked_and_named_by_the_axes_of_their_study(mlflow_uri, tmp_path):
     study = tmp_path / "made"
     assert begin(study, mlflow_uri) is None
     trial = {"lr": 0.5, "momentum": 0.9, "seed": 7}
@@ -50,13 +52,34 @@ def test_points_are_children_named_by_the_axes_of_their_study(mlflow_uri, tmp_pa
     assert tried.info.run_name == "sync_allreduce 1 worker tuning lr 0.5 momentum 0.9 seed 0"
     assert [run.data.tags["tuning"] for run in (reported, tried)] == ["false", "true"]
     for run in (reported, tried):
-        assert run.data.tags["mlflow.parentRunId"] == parent.run_id
+        assert run.data.tags["study_run"] == parent.run_id
     own = client(mlflow_uri).get_run(parent.run_id)
     assert (own.info.run_name, own.info.status) == ("made", "FINISHED")
-    assert own.data.metrics == {"points/finished": 1}
+    assert (own.data.metrics, own.data.tags["points"]) == ({}, "1 point: 1 finished")
 
 
-def test_a_point_is_a_child_while_it_runs(mlflow_uri, tmp_path):
+def test_the_view_of_a_study_shows_what_its_runs_have(mlflow_uri, tmp_path):
+    study = tmp_path / "made"
+    assert begin(study, mlflow_uri) is None
+    make_record(study / "key", made_config(), test_top1=0.5, images_per_second=100.0)
+    log_record(study / "key", mlflow_uri, "made")
+    data = run_of(mlflow_uri, study / "key").data
+    tags = client(mlflow_uri).get_experiment_by_name("made").tags
+    saved = json.loads(tags["mlflow.sharedViewState.paceline"])["state"].removeprefix("deflate;")
+    view = json.loads(zlib.decompress(base64.b64decode(saved)))
+    kinds = {"metrics": data.metrics, "params": data.params}
+    for column in (*view["selectedColumns"], view["orderByKey"]):
+        kind, name = column.split(".", 1)
+        assert name.strip("`") in kinds[kind]
+    assert [each["groupByData"] for each in view["groupBy"]["groupByKeys"]] == AXES[:-1]
+    for chart in view["compareRunCharts"]:
+        keys = [chart[name]["key"] for name in ("xaxis", "yaxis") if name in chart]
+        keys += [chart[name] for name in ("metricKey", "selectedXAxisMetricKey") if name in chart]
+        assert keys
+        assert set(keys) <= data.metrics.keys()
+
+
+def test_a_point_is_linked_to_its_study_while_it_runs(mlflow_uri, tmp_path):
     settings = yaml.safe_load((CONF / "measurement/standard.yaml").read_text())
     settings["mlflow"] = {"tracking_uri": mlflow_uri, "experiment": "made"}
     begin(tmp_path, mlflow_uri)
@@ -65,7 +88,7 @@ def test_a_point_is_a_child_while_it_runs(mlflow_uri, tmp_path):
     with ProgressFollower(partial, made_config(measurement=settings)):
         wait_until((partial / "mlflow.json").exists, seconds=100)
     run = run_of(mlflow_uri, partial)
-    assert run.data.tags["mlflow.parentRunId"] == study_run(tmp_path, mlflow_uri).run_id
+    assert run.data.tags["study_run"] == study_run(tmp_path, mlflow_uri).run_id
     assert run.info.run_name == "sync_allreduce 1 worker seed 0"
 
 

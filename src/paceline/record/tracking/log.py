@@ -1,7 +1,7 @@
 """Logs points and studies to MLflow: progress while a point runs, and its record at the end.
 
 Each point and each study has a run in MLflow. A file in the folder of a record, or in the folder of
-all records of a study, names this run. The run of a point is a child of the run of its study.
+all records of a study, names this run. A study has an experiment of its own, which lists all runs.
 """
 
 import csv
@@ -23,6 +23,7 @@ from paceline.record.key import declared_settings
 from paceline.record.measurement import MLflow
 from paceline.record.numbers import NUMBERS
 from paceline.record.point_config import PointConfig, flat_settings
+from paceline.record.tracking.compared_runs import IMAGES_PER_SECOND, TOP1, experiment_tags
 from paceline.record.tracking.mlflow_log import (
     TIMEOUT,
     KnownRun,
@@ -32,8 +33,10 @@ from paceline.record.tracking.mlflow_log import (
     flat_params,
     is_lost,
     prepare_store,
+    tag_experiment,
 )
 
+NOTE = "mlflow.note.content"  # tag: text that MLflow shows beside a run or an experiment
 MARKER = "mlflow.json"  # file in a record's folder, which names its run
 DEFAULT_AXES = ("scheme", "workers", "batch_size", "seed")  # of a run of no study
 _WORDS = {  # for settings whose name and value do not make a readable text
@@ -45,6 +48,7 @@ _WORDS = {  # for settings whose name and value do not make a readable text
 }
 _TAGS = ("study", "key", "scheme", "workers", "kind", "status", "commit")
 _FILES = ("config.yaml", "result.json", "curve.csv")
+_FIRST = {"test_top1": TOP1, "images_per_second": IMAGES_PER_SECOND}  # what users compare
 _SYSTEM = ("wall_seconds", "launch_seconds")  # shown beside the numbers of bytes
 _STATUS = {"finished": "FINISHED", "diverged": "FAILED", "failed": "FAILED"}
 _PERIOD = 1.0  # s between two looks at the progress of a point
@@ -84,7 +88,7 @@ def log_record(folder: Path, tracking_uri: str, experiment: str, timeout: float 
         started = datetime.fromisoformat(result["started"]).timestamp()
         log = PointLog.begin(tracking_uri, experiment, name, tags, started, timeout=timeout)
     KnownRun(log.run_id, tracking_uri).write(folder / MARKER)
-    log.describe(flat_params(config), tags)
+    log.describe(_params(config), tags)
     log.log([*_live_rows(folder), *_grouped("curve", _table(folder / "curve.csv")), _final(result)])
     log.describe_data(config["names"]["data"], _of_data(config))
     log.add_files(folder / name for name in _FILES)
@@ -172,7 +176,7 @@ class ProgressFollower:
         }
         log = PointLog.begin(uri, self._mlflow.experiment, name, tags, started, timeout=0)
         KnownRun(log.run_id, uri).write(self._folder / MARKER)
-        log.describe(flat_params(config.values), {})
+        log.describe(_params(config.values), {})
         return log
 
 
@@ -195,7 +199,8 @@ def begin_study_run(
 ) -> str | None:
     """Begin the run of a study in MLflow, or continue an earlier one.
 
-    Returns the reason of a failure, or None.
+    The experiment gets a saved view that compares the study's runs. Returns the reason of a
+    failure, or None.
     """
 
     def begin(uri: str) -> None:
@@ -206,16 +211,15 @@ def begin_study_run(
             name = f"{folder.name} {_experiment()}".strip()
             log = PointLog.begin(uri, mlflow.experiment, name, tags, time.time())
         log.describe({}, tags)
+        tag_experiment(uri, mlflow.experiment, experiment_tags(axes, tags.get(NOTE)))
         KnownRun(log.run_id, uri, axes=list(axes)).write(_named_in(folder))
 
     uri = mlflow.tracking_uri
     return uri and _failure(lambda: begin(uri))
 
 
-def end_study_run(
-    folder: Path, mlflow: MLflow, status: str, numbers: Mapping[str, float]
-) -> str | None:
-    """End the run of a study in MLflow with a status (FINISHED, FAILED or KILLED) and `numbers`.
+def end_study_run(folder: Path, mlflow: MLflow, status: str, tags: Mapping[str, str]) -> str | None:
+    """End the run of a study in MLflow with a status (FINISHED, FAILED or KILLED) and `tags`.
 
     Returns the reason of a failure, or None.
     """
@@ -225,7 +229,7 @@ def end_study_run(
 
     def end() -> None:
         log = PointLog(run.tracking_uri, run.run_id)
-        log.log([{"samples": 0, "seconds": 0, **numbers}])
+        log.describe({}, tags)
         log.finish(status, None)
 
     return _failure(end)
@@ -268,7 +272,12 @@ def _run_about(
     parent = study_run(folder.parent, tracking_uri)
     name = run_label(config, parent.axes) if parent else run_label(config)
     tags = {"tuning": "true" if config.get("trial") else "false"}
-    return name, tags | ({"mlflow.parentRunId": parent.run_id} if parent else {})
+    return name, tags | ({"study_run": parent.run_id} if parent else {})
+
+
+def _params(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings as texts; a group such as `scheme` is the name of its file in conf/."""
+    return {n.removeprefix("names."): text for n, text in flat_params(config).items()}
 
 
 def _part(name: str, value: Any) -> str:
@@ -292,11 +301,11 @@ def _grouped(group: str, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _final(result: Mapping[str, Any]) -> Row:
-    """Return the numbers of `result.json` as the metrics `system/...` and `final/...`."""
+    """Return the numbers of `result.json` as metrics: `final/...`, `system/...`, or as in _FIRST."""
     units: dict[str, str] = dict.fromkeys(_SYSTEM, "bytes")
     units |= {number.name: number.unit for number in NUMBERS}
     numbers = {
-        f"{'system' if unit == 'bytes' else 'final'}/{name}": result[name]
+        _FIRST.get(name, f"{'system' if unit == 'bytes' else 'final'}/{name}"): result[name]
         for name, unit in units.items()
         if isinstance(result.get(name), int | float)
     }

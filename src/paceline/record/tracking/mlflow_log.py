@@ -196,6 +196,20 @@ class PointLog:
         return _try(what, self._tracking_uri, self._timeout, call, *arguments)
 
 
+def tag_experiment(tracking_uri: str, experiment: str, tags: Mapping[str, str]) -> None:
+    """Set tags of an experiment that exists. Raises LogError."""
+    store = client(tracking_uri)
+
+    def write() -> None:
+        existing = store.get_experiment_by_name(experiment)
+        if existing is None:
+            raise ValueError(f"there is no experiment {experiment}")
+        for name, value in tags.items():
+            store.set_experiment_tag(existing.experiment_id, name, value)
+
+    _try("tags", tracking_uri, TIMEOUT, write)
+
+
 def _try(
     what: str, tracking_uri: str, timeout: float, call: Callable[..., T], *arguments: Any
 ) -> T:
