@@ -301,7 +301,7 @@ def _grouped(group: str, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def _final(result: Mapping[str, Any]) -> Row:
-    """Return the numbers of `result.json` as metrics: `final/...`, `system/...`, or as in _FIRST."""
+    """Return the numbers of `result.json` as metrics `final/...`, `system/...`, or as in _FIRST."""
     units: dict[str, str] = dict.fromkeys(_SYSTEM, "bytes")
     units |= {number.name: number.unit for number in NUMBERS}
     numbers = {
