@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import pandas as pd
 
-from paceline.analysis.analyse import CONCLUSIONS, table_path
+from paceline.analysis.analyse import CONCLUSIONS, read_conclusion, table_path, tie_tables
 from paceline.analysis.configuration_table import NAME, known
 from paceline.analysis.frames import write_table
 from paceline.analysis.tables import read_tables
-from paceline.report.findings import StudyFindings, naming_of, of_size, read_conclusion
+from paceline.report.findings import StudyFindings, naming_of, of_size
 
 NUMBER = re.compile(r"[-+±]?\d[\d,]*(?:\.\d+)?")
 NOTHING = pd.DataFrame()
@@ -75,5 +75,6 @@ class AsNeeded(dict):
         maker = self._makers[name]
         path = table_path(self._folder, name)
         write_table(path, maker.make(self._tables), exact=maker.exact)
+        tie_tables(self._folder, self._folder)
         self[name] = self._named(read_conclusion(self._folder, name))
         return self[name]

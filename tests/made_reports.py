@@ -9,6 +9,7 @@ import json
 from paceline.analysis.configuration_table import configuration_table, known
 from paceline.record.archive import ARCHIVE, read_archive, write_files
 from paceline.record.rows import POINT_TABLES, TUNING
+from paceline.record.tied_files import SUMS, sums_of_predictions, write_sums
 
 EVALUATED = {
     "sync_allreduce": "weights shared by all workers; BatchNorm statistics: mean over workers",
@@ -202,6 +203,15 @@ def write_reports(folder, runs=None, **about):
         "tuned_at": {},
     } | about
     (folder / "study.json").write_text(json.dumps(about, indent=1) + "\n")
+    return tie(folder)
+
+
+def tie(folder):
+    """Leave digests of the files as a sweep would, also after a test has changed them."""
+    names = ("runs.csv", "tuning.csv", "study.json", "exchanges.csv", ARCHIVE)
+    write_sums(folder / SUMS, {n: folder / n for n in names if (folder / n).is_file()})
+    if (predictions := folder / "predictions.csv").is_file():
+        write_sums(sums_of_predictions(predictions), {predictions.name: predictions})
     return folder
 
 
@@ -215,6 +225,7 @@ def write_points(folder, tables):
             by_key.setdefault(row["key"], []).append({n: v for n, v in row.items() if n != "key"})
         files[f"{name}.csv"] = {key: as_csv(of) for key, of in by_key.items()}
     write_files(archive, files)
+    tie(folder)
 
 
 def as_csv(rows):

@@ -8,7 +8,7 @@ from paceline.analysis.tables import read_tables
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE
 from tests.made_decisions import AXES, arm, write_decided
-from tests.made_reports import fail, make_run, write_points, write_reports
+from tests.made_reports import fail, make_run, tie, write_points, write_reports
 
 OUTPUTS = [*(f"{FOLDER}/{each.name}.csv" for each in CONCLUSIONS), "metrics.json"]
 
@@ -73,6 +73,7 @@ def test_a_missing_table_names_the_command_that_makes_it(tmp_path, name):
 def test_tables_of_other_columns_are_refused(tmp_path):
     folder = write_reports(tmp_path / "made")
     (folder / "runs.csv").write_text("key,status\nabc,finished\n")
+    tie(folder)
     with pytest.raises(SettingError, match="no column reason; first: paceline sweep made"):
         analyse(folder)
 
@@ -81,6 +82,7 @@ def test_tables_without_a_point_are_refused(tmp_path):
     folder = write_reports(tmp_path / "made")
     header = (folder / "runs.csv").read_text().splitlines()[0]
     (folder / "runs.csv").write_text(header + "\n")
+    tie(folder)
     with pytest.raises(SettingError, match="no point; first: paceline sweep made"):
         analyse(folder)
 

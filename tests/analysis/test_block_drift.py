@@ -4,10 +4,9 @@ import math
 
 import pytest
 
-from paceline.analysis.analyse import analyse, table_path
+from paceline.analysis.analyse import analyse, read_conclusion
 from paceline.analysis.cautions import cautions
 from paceline.analysis.configuration import matching
-from paceline.analysis.frames import read_table
 from paceline.analysis.points import points
 from paceline.analysis.tables import read_tables
 from tests.made_reports import concluded, fail, make_run, write_reports
@@ -119,9 +118,9 @@ def test_a_study_without_blocks_has_neither_table_and_keeps_its_points(tmp_path)
 def test_both_tables_are_written(tmp_path):
     folder = write_reports(tmp_path / "made", [*block(0), *block(1, drift=0.2)])
     analyse(folder)
-    written = read_table(table_path(folder, "blocks"))
+    written = read_conclusion(folder, "blocks")
     assert list(written["verdict"]) == ["kept", "dropped: drift"]
-    assert read_table(table_path(folder, "configurations"))["block_ratio_n"].count() == 3
+    assert read_conclusion(folder, "configurations")["block_ratio_n"].count() == 3
 
 
 def cautioned(tables, what):

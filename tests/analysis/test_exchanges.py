@@ -15,7 +15,7 @@ from paceline.analysis.exchanges import (
 )
 from paceline.errors import SettingError
 from paceline.report.exchange_page import report_exchanges
-from tests.made_reports import write_rows
+from tests.made_reports import tie, write_rows
 
 
 def made_row(collective, turn, seconds, workers=2, **changes):
@@ -61,7 +61,7 @@ def written(tmp_path):
         about = {"study": "made", "question": "Which?", "facets": list(facets)}
         (tmp_path / "study.json").write_text(json.dumps(about))
         write_rows(tmp_path / "exchanges.csv", list(rows[0]), rows)
-        return tmp_path
+        return tie(tmp_path)
 
     return write
 

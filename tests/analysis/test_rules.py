@@ -4,7 +4,7 @@ import pytest
 
 from paceline.analysis.rules import rules
 from paceline.analysis.tables import read_tables
-from tests.made_reports import concluded, fail, make_run, write_reports, write_rows
+from tests.made_reports import concluded, fail, make_run, tie, write_reports, write_rows
 
 
 def sides(*, speed=1500, top1=0.9, seeds=(0, 1, 2), **changes):
@@ -137,6 +137,7 @@ def test_no_reported_run_has_tuned_a_rate(tmp_path, tuned, verdict):
     runs = sides()
     folder = write_reports(tmp_path / "made", runs)
     write_rows(folder / "tuning.csv", ["key", "lr"], [{"key": tuned or runs[0]["key"], "lr": 0.1}])
+    tie(folder)
     assert rule(read_tables(folder), 4)["verdict"] == verdict
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from paceline.analysis.analyse import analyse, table_path
 from paceline.command.studies_view import decision_table
 from tests.made_decisions import AXES, arm, made_family, made_tuning, write_decided
-from tests.made_reports import write_rows
+from tests.made_reports import tie, write_rows
 
 
 @pytest.fixture
@@ -19,6 +19,7 @@ def printed(tmp_path):
         folder = write_decided(tmp_path / "made", runs, **about)
         if tuning:
             write_rows(folder / "tuning.csv", list(tuning[0]), tuning)
+            tie(folder)
         analyse(folder)
         console = Console(width=200, record=True, file=io.StringIO())
         console.print(decision_table(table_path(folder, "decision")))

@@ -16,7 +16,7 @@ from paceline.report.page import report
 from paceline.study.compose import composed
 from paceline.study.study_points import study_points
 from tests.made_records import make_record
-from tests.made_reports import make_run, write_reports
+from tests.made_reports import make_run, tie, write_reports
 from tests.small_study import write_small_study
 
 
@@ -142,6 +142,7 @@ def test_a_study_of_exchanges_has_a_command_of_its_own(own, said):
     table.parent.mkdir(parents=True)
     rows = [f"finished,,{key},{turn}\n" for key in keys for turn in (0, 1)]
     table.write_text("".join(["status,reason,key,turn\n", *rows]))
+    tie(table.parent)
     lines = said("show", "made")[1]
     assert "made: 2 points: 2 finished" in lines
     assert lines[-1] == "next: paceline report made"

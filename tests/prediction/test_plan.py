@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from paceline import cli
+from paceline.analysis.analyse import tie_tables
 from paceline.errors import SettingError
 from paceline.prediction.blocks import PLAIN
 from paceline.prediction.measure_blocks import MeasuredBlocks, measure_blocks
@@ -32,6 +33,7 @@ from paceline.prediction.race import (
 from paceline.prediction.step_memory import StepMemory
 from paceline.record.point import Point
 from paceline.study.compose import composed
+from tests.made_reports import tie
 from tests.prediction.counted_bytes import PROCESSORS, of_plans, on
 from tests.tiny import CONF, point_of, tiny_point
 
@@ -242,6 +244,8 @@ def test_updates_are_those_of_one_worker_that_always_got_there(tmp_path):
     names = ["kind", "batch_size", "workers", "target_n_censored", "n_failed"]
     names += ["target_samples_mean"]
     pd.DataFrame(rows, columns=names).to_csv(study / "tables/configurations.csv", index=False)
+    tie(study)
+    tie_tables(study, study)
     assert updates_to_target(study, "small_cnn", "synthetic") == {32: 250.0}
 
 

@@ -10,6 +10,7 @@ from paceline.prediction.predict_points import predict_points
 from paceline.study.compose import composed
 from paceline.study.study_points import study_points
 from tests.command_line import run
+from tests.made_reports import tie
 
 STUDY = """\
 # @package _global_
@@ -43,6 +44,7 @@ def write_runs(root, servers=0):
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "runs.csv").open("w", newline="") as file:
         csv.writer(file).writerows([COLUMNS, *rows])
+    tie(folder)
     return points
 
 
@@ -76,6 +78,7 @@ def test_a_split_worker_is_predicted_and_does_not_compute_alone(root):
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "runs.csv").open("w", newline="") as file:
         csv.writer(file).writerows([COLUMNS, (*rows[0], 2000), (*rows[1], 1)])
+    tie(folder)
     with predict_points("held", root).open(newline="") as file:
         whole, split = csv.DictReader(file)
     assert (whole["kind"], split["kind"]) == ("calibrated", "predicted")

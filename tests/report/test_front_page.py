@@ -13,7 +13,7 @@ from paceline.analysis.exchanges import analyse_exchanges
 from paceline.cli import command
 from paceline.report.answer import MEANINGS, tier_of
 from paceline.report.front_page import dates, write_front_page
-from tests.made_reports import made_two_schemes, write_reports, write_rows
+from tests.made_reports import made_two_schemes, tie, write_reports, write_rows
 
 EXCHANGE = {
     "status": "finished",
@@ -64,6 +64,7 @@ def write_exchanges(folder):
     write_rows(folder / "exchanges.csv", list(rows[0]), rows)
     about = {"study": "sums", "question": "Which sum?", "facets": []}
     (folder / "study.json").write_text(json.dumps(about))
+    tie(folder)
 
 
 def page_of(reports):
@@ -160,6 +161,7 @@ def test_published_numbers_are_counted_by_verdict(front, tmp_path):
     rows = [("judged", 0.05), ("judged", -0.2), ("judged", 0.3), ("calibrated", 0.0)]
     rows = [{"verdict": verdict, "error": error} for verdict, error in rows]
     write_rows(reports / "predictions/predictions.csv", list(rows[0]), rows)
+    tie(reports / "predictions")
     write_front_page(reports)
     line = "<th scope=row>judged</th><td>3</td><td>20.0 %</td><td>1</td><td>2</td>"
     assert line in page_of(reports)

@@ -9,7 +9,7 @@ from paceline.report.findings import read_findings
 from paceline.report.page import report
 from paceline.report.summary import predictions
 from tests.made_findings import numbers
-from tests.made_reports import concluded, fail, make_run, write_reports
+from tests.made_reports import concluded, fail, make_run, tie, write_reports
 
 MEASURED = {  # images/s by scheme and workers, for each seed; then what is predicted
     ("sync_allreduce", 1): ((1000, 1000), 1100),
@@ -29,8 +29,10 @@ def write_predicted(folder, predicted_by=MEASURED, calibrated=()):
     runs.append(fail(make_run("sync_allreduce", 2, 32, 9)))
     write_reports(folder, runs)
     with (folder / "predictions.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("key", "kind", "half", "cluster", "images_per_second"), *rows])
-    return folder
+        csv.writer(file, lineterminator="\n").writerows(
+            [("key", "kind", "half", "cluster", "images_per_second"), *rows]
+        )
+    return tie(folder)
 
 
 def test_errors_are_of_the_means_of_seconds(tmp_path):

@@ -10,7 +10,7 @@ from paceline.report.findings import read_findings
 from paceline.report.page import report
 from paceline.report.summary import predictions
 from tests.made_findings import numbers
-from tests.made_reports import concluded, make_run, write_reports
+from tests.made_reports import concluded, make_run, tie, write_reports
 
 COLUMNS = ("key", "kind", "half", "cluster", "images_per_second", "free_images_per_second")
 COLUMNS += ("staleness_distance", "staleness_p")
@@ -33,8 +33,8 @@ def write_paced(folder):
             rows.append((run["key"], "predicted", "", "made_profile", rate, free, distance, p))
     write_reports(folder, runs)
     with (folder / "predictions.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([COLUMNS, *rows])
-    return folder
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+    return tie(folder)
 
 
 def by_configuration(folder):

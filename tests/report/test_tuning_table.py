@@ -10,7 +10,7 @@ from paceline.report.findings import read_findings
 from paceline.report.how_it_was_run import how_it_was_run
 from paceline.report.page import report
 from paceline.report.page_tables import tuning
-from tests.made_reports import make_run, write_reports, write_rows
+from tests.made_reports import make_run, tie, write_reports, write_rows
 
 COLUMNS = "key scheme workers lr top1 status chosen"
 BESIDE = {"seed": 100, "momentum": 0.9, "chance": 0.1, "test_top1": 0.8, "at_edge": ""}
@@ -31,6 +31,7 @@ def tuned(tmp_path):
         folder = write_reports(tmp_path / "made", [make_run(seed=seed) for seed in (0, 1)])
         rows = [BESIDE | dict(zip(names, row, strict=True)) for row in tried]
         write_rows(folder / "tuning.csv", list(dict.fromkeys([*names, *TUNING])), rows)
+        tie(folder)
         analyse(folder)
         return folder
 
@@ -91,6 +92,7 @@ def test_the_search_says_what_it_was_done_with(tuned):
     about = json.loads((folder / "study.json").read_text())
     about["tuned_at"] = {"batch_size": 32}
     (folder / "study.json").write_text(json.dumps(about))
+    analyse(tie(folder))
     search = dict(how_it_was_run(read_findings(folder)))["Search"]
     assert "32 images per worker and step" in search
 

@@ -14,12 +14,13 @@ from paceline.analysis.configuration import counts, groups, situation_columns, s
 from paceline.analysis.configuration_table import NAME, configuration_table
 from paceline.analysis.crossovers import crossovers
 from paceline.analysis.decision import decision, is_faster
-from paceline.analysis.frames import Frame, Row, write_table
+from paceline.analysis.frames import Frame, Row, read_tied, write_table
 from paceline.analysis.points import mean_curves, points
 from paceline.analysis.predicted import predicted_comparisons
 from paceline.analysis.rules import RULES, rules
 from paceline.analysis.searches import tuning_curve
 from paceline.analysis.tables import Tables, read_tables
+from paceline.record.tied_files import SUMS, replaced, require_sources, write_sums
 
 
 class Conclusion(NamedTuple):
@@ -57,17 +58,36 @@ def analyse(folder: Path) -> None:
     """Write a CSV for each of CONCLUSIONS, and metrics.json, into `folder`, reports/<study>.
 
     Equal input tables result in files of equal bytes. Raises SettingError("study") if a table of
-    the study is missing.
+    the study is missing, damaged or changed, or if the files cannot be written.
     """
     tables = read_tables(folder)
     made = {each.name: each.make(tables) for each in CONCLUSIONS}
-    (folder / FOLDER).mkdir(exist_ok=True)
-    for old in (folder / FOLDER).glob("*.csv"):
-        old.unlink()
-    for each in CONCLUSIONS:
-        write_table(table_path(folder, each.name), made[each.name], exact=each.exact)
     numbers = metrics(tables, made[NAME], made["decision"])
-    (folder / "metrics.json").write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n")
+    with replaced(folder) as new:
+        for each in CONCLUSIONS:
+            write_table(table_path(new, each.name), made[each.name], exact=each.exact)
+        tie_tables(new, folder)
+        (new / "metrics.json").write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n")
+
+
+def tie_tables(new: Path, folder: Path) -> None:
+    """Write the digests of all tables in `new`/tables, and of their sources in `folder`."""
+    files = {path.name: path for path in (new / FOLDER).glob("*.csv")}
+    sources = folder / SUMS, folder / "predictions.csv"
+    files |= {f"../{path.name}": path for path in sources if path.exists()}
+    write_sums(new / FOLDER / SUMS, files)
+
+
+def read_conclusion(folder: Path, name: str) -> Frame:
+    """Read the table of conclusions `name` in `folder`, reports/<study>.
+
+    Raises SettingError("study"), which names the command to run first, if it is missing, if it was
+    changed, or if the tables of the study are others than those that it follows from.
+    """
+    path, command = table_path(folder, name), f"paceline report {folder.name}"
+    table = read_tied(path, command)
+    require_sources(path.with_name(SUMS), command)
+    return table
 
 
 def table_path(folder: Path, name: str) -> Path:

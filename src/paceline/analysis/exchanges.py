@@ -4,17 +4,19 @@ The recommendation is by measured seconds of exchanges: single collective operat
 without training.
 """
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
-from paceline.analysis.analyse import FOLDER, table_path
+from paceline.analysis.analyse import table_path, tie_tables
 from paceline.analysis.configuration import groups
-from paceline.analysis.frames import Frame, read_table, require, write_table
+from paceline.analysis.frames import Frame, read_tied, write_table
 from paceline.analysis.intervals import NONE, interval
 from paceline.analysis.statistics.means import POSITIVE
+from paceline.analysis.tables import read_about
+from paceline.record.schema import columns_of_exchanges
+from paceline.record.tied_files import replaced
 
 NAME = "exchanges.csv"
 NO_DIFFERENCE = "no difference shown"
@@ -43,8 +45,8 @@ class Exchanges:
 def read_exchanges(folder: Path) -> Exchanges:
     """Read the tables in `folder`, reports/<study>. Raises SettingError("study") without them."""
     first = f"paceline sweep {folder.name}"
-    rows = read_table(require(folder / NAME, first))
-    about = json.loads(require(folder / "study.json", first).read_text())
+    rows = read_tied(folder / NAME, first, columns_of_exchanges())
+    about = read_about(folder, first, exchanges=True)
     return Exchanges(about["study"], about["question"], about["facets"], rows)
 
 
@@ -94,6 +96,7 @@ def analyse_exchanges(folder: Path) -> None:
     Raises SettingError("study") if exchanges.csv is missing.
     """
     exchanges = read_exchanges(folder)
-    (folder / FOLDER).mkdir(exist_ok=True)
-    for make in TABLES:
-        write_table(table_path(folder, make.__name__), make(exchanges))
+    with replaced(folder) as new:
+        for make in TABLES:
+            write_table(table_path(new, make.__name__), make(exchanges))
+        tie_tables(new, folder)

@@ -1,13 +1,17 @@
 """Reads and writes tables as CSV files; each column read has a type, text or number."""
 
+import csv
 import io
+from collections import Counter
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pandas as pd
 
-from paceline.errors import SettingError
 from paceline.record.numbers import NUMBERS
+from paceline.record.schema import Columns
+from paceline.record.tied_files import ChangedFileError, changed, read_file, require_tied
 
 # A DataFrame. pandas annotates each selection as DataFrame or Series, so Any it is.
 Frame: TypeAlias = Any
@@ -22,27 +26,62 @@ _TEXT |= {number.name for number in NUMBERS if number.unit == "text"}
 DIGITS = 9  # significant digits of numbers in the tables of conclusions
 
 
-def require(path: Path, command: str) -> Path:
-    """Return `path` if the file exists.
+def read_tied(
+    path: Path,
+    command: str,
+    columns: Columns | None = None,
+    sums: Path | None = None,
+    why: Callable[[Frame], str] = lambda table: "",
+) -> Frame:
+    """Read a CSV that `command` wrote; see `typed_table` and `require_tied`.
 
-    Raises SettingError("study"), which names the `command` that makes the file, if it does not.
+    `why(table)`: says what is wrong with a table that was changed after it was written, or "".
+    Raises SettingError("study"), which names the command, if the file is missing, damaged, or was
+    changed.
     """
-    if not path.is_file():
-        raise SettingError("study", f"there is no {path}; first: {command}")
-    return path
+    content = read_file(path, command)
+    try:
+        table = typed_table(content, columns)
+    except ValueError as error:
+        raise changed(path, f"is damaged: {error}", command) from error
+    try:
+        require_tied(path, content, command, sums)
+    except ChangedFileError as error:
+        if found := why(table):
+            raise changed(path, f"was changed: {found}", command) from error
+        raise
+    return table
 
 
-def read_table(source: Path | io.StringIO) -> Frame:
+def typed_table(content: bytes, columns: Columns | None) -> Frame:
     """Read a CSV; a column is text if it is declared so, or if a cell of it is not a number.
 
-    All other columns are numeric, with NaN for empty cells.
+    All other columns are numeric, with NaN for empty cells. `columns`: types that they must have.
+    Raises ValueError, with the problem in one line, if the content is no CSV, or
+    if a column does not follow its type.
     """
-    text = pd.read_csv(source, dtype=str, keep_default_na=False)
-    return text.apply(_typed) if len(text) else text
+    text = content.decode()
+    if not text.endswith("\n") or "\0" in text or text.startswith("\ufeff"):
+        raise ValueError("it is empty, cut off or no plain text")
+    header = next(csv.reader([text[: text.index("\n")]]))
+    if twice := [name for name, number in Counter(header).items() if number > 1]:
+        raise ValueError(f"it has the column {twice[0]} twice")
+    table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
+    if not isinstance(table.index, pd.RangeIndex):
+        raise ValueError("row 1 has more cells than there are columns")
+    if not len(table):
+        return table
+    if (missing := table.isna().to_numpy().any(axis=1)).any():
+        raise ValueError(f"row {missing.argmax() + 1} has fewer cells than there are columns")
+    table = table.apply(_typed, numbers=columns.numbers if columns else ())
+    if columns:
+        _check(table, columns)
+    return table
 
 
 def write_table(path: Path, table: Frame, *, exact: bool = False) -> None:
     """Write a CSV with DIGITS significant digits, or with all digits if `exact`."""
+    path.parent.mkdir(exist_ok=True)
     form = None if exact else f"%.{DIGITS}g"
     table.to_csv(path, index=False, float_format=form, lineterminator="\n")
 
@@ -53,11 +92,39 @@ def as_written(table: Frame) -> Frame:
     return table.assign(**numbers.map(lambda number: float(f"{number:.{DIGITS}g}")))
 
 
-def _typed(column: pd.Series) -> pd.Series:
+def _typed(column: pd.Series, numbers: Collection[str]) -> pd.Series:
     name = str(column.name)
     if name in _TEXT or name.startswith("versions.") or name.endswith(_VERDICTS):
         return column
+    cells = column.astype(object).replace("", None)
     try:
-        return pd.Series(pd.to_numeric(column.astype(object).replace("", None)), column.index)
+        return pd.Series(pd.to_numeric(cells), column.index)
     except ValueError:
-        return column
+        if name not in numbers:
+            return column
+        known: Frame = pd.to_numeric(cells, errors="coerce")
+        row = int((known.isna() & cells.notna()).argmax())
+        raise ValueError(f"row {row + 1}, {name}: a number is needed, not {cells[row]!r}") from None
+
+
+def _check(table: Frame, columns: Columns) -> None:
+    """Raise ValueError for a cell that does not follow the type of its column.
+
+    Of numbers, the extremes are checked, and one that is not whole.
+    """
+    rows = dict[str, list[int]]()
+    for name in columns.numbers.intersection(table):
+        known = table[name].dropna()
+        rows[name] = [] if name in columns.optional else [*table.index[table[name].isna()][:1]]
+        if len(known):
+            rows[name] += [known.idxmin(), known.idxmax(), *known[known % 1 != 0].index[:1]]
+    for name in columns.texts.intersection(table.select_dtypes(exclude="number")):
+        texts = table[name].drop_duplicates()
+        rows[name] = [*(texts[texts != ""] if name in columns.optional else texts).index]
+    cells = {
+        name: [None if pd.isna(cell) else cell for cell in table[name][of]]
+        for name, of in rows.items()
+    }
+    if fault := columns.fault(cells):
+        name, place, what = fault
+        raise ValueError(f"row {rows[name][place] + 1}, {name}: {what}")

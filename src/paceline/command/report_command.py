@@ -83,11 +83,9 @@ def _write_single(page: Path, file: Path) -> None:
 
 def _check(folder: Path) -> int:
     """Print two lines for each rule of comparison; return 1 if the study breaks a rule, else 0."""
-    from paceline.analysis.analyse import table_path
-    from paceline.analysis.frames import read_table, require
+    from paceline.analysis.analyse import read_conclusion
 
-    first = f"paceline report {folder.name}"
-    found = read_table(require(table_path(folder, "rules"), first))  # written just before
+    found = read_conclusion(folder, "rules")
     for _, row in found.iterrows():
         print(f"{row['rule']} {row['verdict']}: {row['asks']}")
         print(f"  {row['evidence']} ({folder.name}/{row['place']})")

@@ -1,6 +1,7 @@
 """Views in the terminal: a table of all studies, and the state of one study."""
 
 import csv
+import io
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,13 @@ from rich.table import Table
 from paceline.command.terminal import plain_table
 from paceline.record.reading import read_result
 from paceline.record.record import is_under_way, partial_records
+from paceline.record.tied_files import (
+    SUMS,
+    ChangedFileError,
+    read_file,
+    require_sources,
+    require_tied,
+)
 from paceline.record.tracking.log import run_label
 from paceline.study.collect import num_of_other_code
 from paceline.study.compose import Composer, composer, hydra_errors, jobs_of
@@ -32,16 +40,24 @@ def studies_view(root: Path) -> Iterator[RenderableType]:
     It does not compose the configuration of each point, which would be slow. If a study has no
     records in runs/, the rows in its tables in reports/ count as its records.
     """
+    changed: list[str] = []
     with hydra_errors("study"), composer(root) as compose:
-        yield plain_table(_HEADINGS, [_row(study, root, compose) for study in studies(root)])
+        rows = [_row(study, root, compose, changed) for study in studies(root)]
+    yield plain_table(_HEADINGS, rows)
+    yield from dict.fromkeys(changed)
     yield "paceline show STUDY tells more of one"
 
 
-def _row(study: str, root: Path, compose: Composer) -> list[str]:
+def _row(study: str, root: Path, compose: Composer, changed: list[str]) -> list[str]:
+    """Return the row of a study; appends messages on its files that were changed to `changed`."""
     base, report = compose.with_hydra([f"experiments={study}"]), root / "reports" / study
     jobs = [job for axes in axes_of_grids(base) for job in jobs_of(axes)]
     seeds = {word[5:] for job in jobs for word in job if word.startswith("seed=")} or {base.seed}
-    records = _records(root, study, set(map(int, seeds)))
+    try:
+        records, uses = _records(root, study, set(map(int, seeds))), _uses(report)
+    except ChangedFileError as error:
+        changed.append(error.message)
+        records, uses = list[Mapping[str, Any]](), ""
     began = [datetime.fromisoformat(each["started"]) for each in records if each.get("started")]
     if running(root, study):
         state = "running"
@@ -55,7 +71,7 @@ def _row(study: str, root: Path, compose: Composer) -> list[str]:
         state,
         str(num_of_other_code(records) or ""),
         age_of(time.time() - max(began).timestamp()) if began else "",
-        _uses(report),
+        uses,
     ]
 
 
@@ -63,9 +79,11 @@ def _uses(report: Path) -> str:
     """Count the situations for which a report says to use a scheme.
 
     For example, `all-reduce 3, one worker 1 (of 5)`. A situation is the combination of workers,
-    links and so on under which schemes are compared.
+    links and so on under which schemes are compared. Raises ChangedFileError if a table was
+    changed.
     """
-    uses = [row["use"] for row in read_rows(report / "tables/answers.csv")]
+    command = f"paceline report {report.name}"
+    uses = [row["use"] for row in _read_conclusion(report / "tables/answers.csv", command)]
     named = [f"{use} {count}" for use, count in Counter(filter(None, uses)).most_common(3)]
     return f"{', '.join(named)} (of {len(uses)})" if named else ""
 
@@ -93,19 +111,38 @@ def _records(root: Path, study: str, seeds: set[int]) -> Sequence[Mapping[str, A
 
 
 def collected_rows(root: Path, study: str) -> list[Mapping[str, str]]:
-    """Return a row for each point in reports/<study>/, from runs.csv or exchanges.csv."""
+    """Return a row for each point in reports/<study>/, from runs.csv or exchanges.csv.
+
+    Raises ChangedFileError if the table was changed after it was written.
+    """
     for name in ("runs.csv", "exchanges.csv"):
-        if rows := {row["key"]: row for row in read_rows(root / "reports" / study / name)}:
+        path = root / "reports" / study / name
+        if rows := {row["key"]: row for row in read_rows(path, f"paceline sweep {study}")}:
             return list(rows.values())
     return []
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a table; [] if there is no such file."""
-    if not path.is_file():
+def read_rows(path: Path, command: str) -> list[dict[str, str]]:
+    """Return the rows of a table of a report, as texts; [] if there is no such file.
+
+    `command`: the one that writes the table. Raises ChangedFileError if it was changed since.
+    """
+    if not path.exists():
         return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+    content = read_file(path, command)
+    require_tied(path, content, command)
+    return list(csv.DictReader(io.StringIO(content.decode())))
+
+
+def _read_conclusion(path: Path, command: str) -> list[dict[str, str]]:
+    """Return the rows of a table in tables/, which follows from other tables of the report.
+
+    Raises ChangedFileError also if these are others than those that it followed from.
+    """
+    rows = read_rows(path, command)
+    if rows:
+        require_sources(path.with_name(SUMS), command)
+    return rows
 
 
 def running(root: Path, study: str) -> dict[str, Path]:
@@ -132,7 +169,10 @@ def study_view(study: str, root: Path) -> Iterator[RenderableType]:
     yield f"{study}: {counts(points)}"
     if num := num_of_other_code(point.result for point in points if point.result):
         yield f"made by a different version of the code: {num}; sweep.rerun=stale runs them again"
-    decided = decision_table(root / "reports" / study / "tables/decision.csv")
+    try:
+        decided = decision_table(root / "reports" / study / "tables/decision.csv")
+    except ChangedFileError as error:
+        decided = error.message
     if decided is not None:
         yield decided
     bad = [point for point in points if point.status in ("diverged", "failed")]
@@ -201,8 +241,9 @@ def decision_table(path: Path) -> Table | None:
 
     A situation is the combination of workers, links and so on under which schemes are compared.
     `path`: tables/decision.csv of a report. Returns None if this file is missing or has no rows.
+    Raises ChangedFileError if it was changed, or does not follow from the tables of the study.
     """
-    rows = read_rows(path)
+    rows = _read_conclusion(path, f"paceline report {path.parent.parent.name}")
     if not rows:
         return None
     from paceline.report.answer import MEANINGS, tier_of  # pandas takes half a second

@@ -8,6 +8,7 @@ the target takes; without records the choice is the batch size with the most ima
 module `race` then measures the plans whose predictions are nearly equal.
 """
 
+import io
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from paceline.errors import SettingError
 from paceline.prediction.measure_blocks import MeasuredBlocks, measure_blocks
 from paceline.prediction.programme import Plan
 from paceline.record.point import Point
+from paceline.record.tied_files import read_file, require_tied
 
 _UNITS = {"": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) *(|kB|MB|GB)")
@@ -78,17 +80,16 @@ def updates_to_target(folder: Path, model: str, data: str) -> dict[int, float]:
     reached the target accuracy.
 
     `folder`: the study's folder in reports/. Batch sizes at which a run missed the target are left
-    out. Raises SettingError("study") if the tables are missing, or are of another model or data.
+    out. Raises SettingError("study") if the tables are missing or were changed after they were
+    written, or if they are of another model or data.
     """
     table, runs = folder / "tables/configurations.csv", folder / "runs.csv"
-    if not table.is_file():
-        raise SettingError("study", f"there is no {table}; run paceline report {folder.name}")
-    trained = pd.read_csv(runs)
+    trained = _read(runs, f"paceline sweep {folder.name}")
     for name, asked in (("model", model), ("data", data)):
         if set(trained[name]) != {asked}:
             message = f"{folder.name} has {name}={','.join(sorted(set(trained[name])))}"
             raise SettingError("study", f"{message}, not {asked}")
-    rows = pd.read_csv(table)
+    rows = _read(table, f"paceline report {folder.name}")
     if "target_n_censored" not in rows:  # without a target
         return {}
     reached = rows.query("workers == 1 and target_n_censored == 0 and n_failed == 0")
@@ -96,6 +97,12 @@ def updates_to_target(folder: Path, model: str, data: str) -> dict[int, float]:
     of_kind = reached.loc[reached["kind"].isin(kinds[:1])]
     means = of_kind.groupby("batch_size")["target_samples_mean"].mean()
     return {int(size): samples / int(size) for size, samples in means.items()}  # type: ignore[call-overload]
+
+
+def _read(path: Path, command: str) -> pd.DataFrame:
+    content = read_file(path, command)
+    require_tied(path, content, command)
+    return pd.read_csv(io.BytesIO(content))
 
 
 def plan_batches(

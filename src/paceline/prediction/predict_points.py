@@ -23,6 +23,13 @@ from paceline.record.archive import ARCHIVE, read_archive
 from paceline.record.point import ExchangePoint, Point
 from paceline.record.point_config import PointConfig
 from paceline.record.target import Target
+from paceline.record.tied_files import (
+    read_file,
+    replaced,
+    require_tied,
+    sums_of_predictions,
+    write_sums,
+)
 from paceline.study.compose import composed
 from paceline.study.study_point import StudyPoint
 from paceline.study.study_points import study_points
@@ -71,14 +78,12 @@ def predict_points(study: str, root: Path) -> Path:
     others. If the study has `validated_on`, the column `half` says "validation" for points with the
     values named there, and "development" for others.
 
-    Raises SettingError if runs.csv is missing, or if no cluster is named for a model.
+    Raises SettingError if runs.csv is missing or was changed after it was written, or if no
+    cluster is named for a model.
     """
     folder = root / "reports" / study
-    if not (folder / "runs.csv").is_file():
-        message = f"there is no {folder / 'runs.csv'}; first: paceline sweep {study}"
-        raise SettingError("study", message)
-    with (folder / "runs.csv").open(newline="") as file:
-        runs = {row["key"]: row for row in csv.DictReader(file) if _has_rate(row)}
+    text = io.StringIO(_read(folder / "runs.csv", study).decode())
+    runs = {row["key"]: row for row in csv.DictReader(text) if _has_rate(row)}
     declared = study_points(study, root)
     halves = _halves(declared)
     points = [point for point in declared if point.key in runs]
@@ -86,7 +91,7 @@ def predict_points(study: str, root: Path) -> Path:
     clusters = {name: _modelled(name, root) for name in set(names)}
     alone = _seconds_alone(runs[point.key] for point in points if _is_whole(point))
     paced = any(run["kind"] == "paced" for run in runs.values())
-    staleness = _staleness_of(folder) if paced else {}
+    staleness = _staleness_of(folder, study) if paced else {}
     rows = []
     for point, name in zip(points, names, strict=True):
         run, cluster, kind = runs[point.key], clusters[name], "predicted"
@@ -102,9 +107,19 @@ def predict_points(study: str, root: Path) -> Path:
             found = (f"{run_of(point.config, cluster, samples).images_per_second:.6g}", "", "", "")
         rows.append((point.key, kind, halves[point.key], name, *found))
     path = folder / "predictions.csv"
-    with path.open("w", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+    with replaced(folder) as new:
+        with (new / path.name).open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
+        write_sums(sums_of_predictions(new / path.name), {path.name: new / path.name})
     return path
+
+
+def _read(path: Path, study: str) -> bytes:
+    """Return the content of a file of the study's report, if it is as the sweep wrote it."""
+    first = f"paceline sweep {study}"
+    content = read_file(path, first)
+    require_tied(path, content, first)
+    return content
 
 
 def exchange_predictor(root: Path) -> Callable[[ExchangePoint], float | None]:
@@ -210,9 +225,10 @@ def _of_paced(
     return *of_rates, f"{compared.distance:.3g}", f"{compared.p:.3g}"
 
 
-def _staleness_of(folder: Path) -> dict[str, Counter[int]]:
+def _staleness_of(folder: Path, study: str) -> dict[str, Counter[int]]:
     """Return, by key of each point with servers, the pushes to the first server by staleness."""
     found: dict[str, Counter[int]] = {}
+    _read(folder / ARCHIVE, study)
     for key, table in read_archive(folder / ARCHIVE)["staleness.csv"].items():
         for row in csv.DictReader(io.StringIO(table.decode())):
             if row["server"] == "0":

@@ -13,6 +13,8 @@ import yaml
 from paceline.errors import SettingError
 from paceline.prediction.predict import Prediction, predict
 from paceline.record.point import Point
+from paceline.record.record import write_rows
+from paceline.record.tied_files import replaced, sums_of_predictions, write_sums
 from paceline.settings import Positive, Whole, settings
 from paceline.study.compose import composed
 
@@ -103,24 +105,21 @@ class Judged:
 def write_published(root: Path) -> Path:
     """Predict every entry, write reports/predictions and return the path of its page."""
     folder = root / "reports/predictions"
-    folder.mkdir(parents=True, exist_ok=True)
     known = published_rows(root)
     found = [judge(entry, known, root, DRAWS) for entry in entries(root)]
-    with (folder / "predictions.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(_row(found[0])), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(map(_row, found))
-    page = folder / "README.md"
-    page.write_text(
-        _TEXT.format(
-            summary=summary(found),
-            lines="\n".join(map(_line, found)),
-            draws=DRAWS,
-            far=_percent(FAR),
-            explanations="\n".join(_explanations(found)),
-        )
+    text = _TEXT.format(
+        summary=summary(found),
+        lines="\n".join(map(_line, found)),
+        draws=DRAWS,
+        far=_percent(FAR),
+        explanations="\n".join(_explanations(found)),
     )
-    return page
+    with replaced(folder) as new:
+        path = new / "predictions.csv"
+        write_rows(path, _row(found[0]), map(_row, found))
+        write_sums(sums_of_predictions(path), {path.name: path})
+        (new / "README.md").write_text(text)
+    return folder / "README.md"
 
 
 def published_rows(root: Path) -> dict[str, Mapping[str, str]]:

@@ -1,11 +1,12 @@
-"""Schema of a record: the fields of `result.json`, and the columns of each table.
+"""Schema of records and of the tables that are collected from them.
 
 The valid range of a number follows from the unit that `numbers.py` declares. Records made by an
 earlier version of the code may lack numbers, tables and columns. All values that a record has are
-checked.
+checked, and so are the columns of collected tables that have a type here.
 """
 
 import csv
+import json
 import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -24,7 +25,7 @@ from pydantic import (
 )
 
 from paceline.record.numbers import NUMBERS
-from paceline.record.rows import POINT_TABLES, PointTable, bits_of
+from paceline.record.rows import POINT_TABLES, TUNING, PointTable, bits_of
 
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -79,6 +80,47 @@ class _Exchange(_AnyRecord):
     sent: _NotNegative | None
     received: _NotNegative | None
     formula: _NotNegative | None
+
+
+class _ExchangeState(BaseModel):
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    study: str
+    question: str | None
+    facets: list[str]
+
+
+class _Target(BaseModel):
+    metric: Literal["top1", "top5", "loss"]
+    value: _NotNegative | None = None
+    below_baseline: _NotNegative | None = None
+
+
+class _StudyState(BaseModel):
+    """Content of study.json, see `StudyState`."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    study: str
+    axes: list[str]
+    question: str | None
+    num_points: _Count
+    missing: list[str]
+    other_records: list[str]
+    stale_code: _Count
+    unfit: dict[str, str]
+    margin: _NotNegative
+    target: _Target | None
+    settings: dict[str, Any]
+    tuned_at: dict[str, Any]
+
+
+_IN_TABLES: dict[str, Any] = {  # columns of collected tables that are not as in a result
+    "key": Annotated[str, Field(pattern=r"^\w[\w.]*$")],
+    "started": Literal[""] | Annotated[str, AfterValidator(datetime.fromisoformat)],
+    "environment": Literal["", "true", "false"],
+    "hardware.cores": Annotated[int | None, Field(ge=1)],
+}
 
 
 def fault_of_result(result: Mapping[str, Any], *, exchange: bool) -> str | None:
@@ -143,11 +185,98 @@ def _fault_of_table(table: PointTable, text: str) -> tuple[str | None, int]:
     return None, len(rows)
 
 
+class Columns:
+    """Types of the columns of a collected table; columns without a type may have any cells.
+
+    `numbers`, `texts`: names of the columns of numbers, and of all others with a type. `optional`:
+    names of those columns that may have empty cells.
+    """
+
+    def __init__(self, types: Mapping[str, Any]) -> None:
+        lists: dict[str, Any] = {n: (GenericAlias(list, (kind,)), []) for n, kind in types.items()}
+        self._model = create_model("_Columns", **lists)
+        self.numbers, self.optional = self._taking(1), self._taking(None)
+        self.texts = frozenset(types) - self.numbers
+
+    def fault(
+        self, cells: Mapping[str, Sequence[str | float | None]]
+    ) -> tuple[str, int, str] | None:
+        """Return the first wrong cell: its column, its place in `cells`, and the problem."""
+        try:
+            self._model.model_validate(cells)
+        except ValidationError as error:
+            column, place, *_ = error.errors(include_url=False)[0]["loc"]
+            return str(column), int(place), _first(error).partition(": ")[2]
+        return None
+
+    def _taking(self, cell: float | None) -> frozenset[str]:
+        names = frozenset(self._model.model_fields)
+        try:
+            self._model.model_validate({name: [cell] for name in names})
+        except ValidationError as error:
+            return names - {str(each["loc"][0]) for each in error.errors(include_url=False)}
+        return names
+
+
+@cache
+def columns_of_runs() -> Columns:
+    """Return the types of runs.csv, whose columns are fields of results."""
+    return Columns(_results() | {"repeat": _Count})
+
+
+@cache
+def columns_of_tuning() -> Columns:
+    own = {name: kind for name, kind in _results().items() if name in TUNING}
+    return Columns(own | {"chance": _Share, "chosen": Literal["true", "false"]})
+
+
+@cache
+def columns_of_exchanges() -> Columns:
+    fields: dict[str, Any] = get_type_hints(_AnyRecord, include_extras=True)
+    names = ("seconds", "predicted_seconds", "bytes_sent", "bytes_received", "bytes_formula")
+    counts = {"workers": _Whole, "num_bytes": _Whole, "turn": _Count}
+    return Columns(fields | dict.fromkeys(names, _NotNegative | None) | counts | _IN_TABLES)
+
+
+@cache
+def columns_of_predictions() -> Columns:
+    names = ("images_per_second", "free_images_per_second", "staleness_distance")
+    types: dict[str, Any] = {"kind": Literal["predicted", "calibrated"]}
+    types |= {"key": _IN_TABLES["key"], "half": Literal["", "development", "validation"]}
+    types |= dict.fromkeys(names, _NotNegative | None)
+    return Columns(types | {"staleness_p": _Share | None})
+
+
+@cache
+def columns_of_rows(table: PointTable) -> Columns:
+    """Return the types of a table of all points; a record of earlier code may lack any cell."""
+    hints = get_type_hints(table.row)
+    return Columns({name: _cell(name, hints[name]) | None for name in table.columns})
+
+
+def state_of(text: bytes, *, exchanges: bool = False) -> Any:
+    """Return the content of a study.json; `exchanges`: of a study of exchanges.
+
+    Raises ValueError, with the problem in one line, if it does not follow the schema.
+    """
+    try:
+        (_ExchangeState if exchanges else _StudyState).model_validate_json(text, strict=True)
+    except ValidationError as error:
+        raise ValueError(_first(error)) from error
+    return json.loads(text)
+
+
+def _results() -> dict[str, Any]:
+    return get_type_hints(_Training, include_extras=True) | _numbers() | _IN_TABLES
+
+
+def _numbers() -> dict[str, Any]:
+    return {number.name: _RANGES.get(number.unit, _NotNegative) | None for number in NUMBERS}
+
+
 @cache
 def _training() -> type[BaseModel]:
-    numbers: dict[str, Any] = {
-        number.name: (_RANGES.get(number.unit, _NotNegative) | None, None) for number in NUMBERS
-    }
+    numbers: dict[str, Any] = {name: (kind, None) for name, kind in _numbers().items()}
     return create_model("_TrainingWithNumbers", __base__=_Training, **numbers)
 
 

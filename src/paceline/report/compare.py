@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from paceline.analysis.analyse import read_conclusion
 from paceline.analysis.configuration import matching
 from paceline.analysis.frames import Entry, Frame, Row
 from paceline.analysis.tables import Tables, read_tables
 from paceline.errors import SettingError
 from paceline.report.answer import tier_of
-from paceline.report.findings import read_conclusion
 from paceline.report.number_format import setting
 from paceline.report.page_tables import Column, columns
 from paceline.report.words import say, scheme_words, value_words

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from paceline.analysis.analyse import FOLDER
+from paceline.analysis.analyse import FOLDER, read_conclusion
 from paceline.analysis.configuration import groups
 from paceline.analysis.exchanges import NAME, NO_DIFFERENCE, TABLES, Exchanges, read_exchanges
 from paceline.analysis.frames import Frame, Row
 from paceline.report.answer import Answer
 from paceline.report.chart.collective_chart import collective_chart
-from paceline.report.findings import read_conclusion
 from paceline.report.number_format import setting, size
 from paceline.report.page import write_page
 from paceline.report.page_tables import Table, axes, columns, table

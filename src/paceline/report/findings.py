@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from paceline.analysis.analyse import CONCLUSIONS, table_path
+from paceline.analysis.analyse import CONCLUSIONS, read_conclusion
 from paceline.analysis.configuration import (
     PROCESSES,
     groups,
@@ -19,7 +19,7 @@ from paceline.analysis.configuration import (
     with_processes,
 )
 from paceline.analysis.configuration_table import NAME, known
-from paceline.analysis.frames import Frame, Row, read_table, require
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.tables import Tables, implied_by_scheme, read_tables, varying
 from paceline.report.words import value_words
 
@@ -75,14 +75,6 @@ def naming_of(tables: Tables, blank: Sequence[str]) -> Callable[[Frame], Frame]:
         return rows.assign(**{each: None for each in blank if each in rows})
 
     return named
-
-
-def read_conclusion(folder: Path, name: str) -> Frame:
-    """Read the table of conclusions `name` in `folder`, without changes.
-
-    Raises SettingError("study"), which names the command to run first, if it is missing.
-    """
-    return read_table(require(table_path(folder, name), f"paceline report {folder.name}"))
 
 
 def of_size(tables: Tables) -> list[str]:

@@ -8,13 +8,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from paceline.analysis.analyse import read_conclusion
 from paceline.analysis.exchanges import NAME, read_exchanges, recommendation
-from paceline.analysis.frames import Frame, Row, read_table
+from paceline.analysis.frames import Frame, Row, read_tied
 from paceline.errors import SettingError
+from paceline.record.tied_files import replaced, sums_of_predictions
 from paceline.report.answer import MEANINGS, Answer, answers, tier_of
 from paceline.report.chart.chart_style import TIER_COLOURS
 from paceline.report.exchange_page import recommended
-from paceline.report.findings import of_several_schemes, read_conclusion, read_findings
+from paceline.report.findings import of_several_schemes, read_findings
 from paceline.report.how_it_was_run import cost
 from paceline.report.number_format import plural
 from paceline.report.page import render
@@ -43,6 +45,10 @@ def write_front_page(reports: Path) -> Path:
             cards.append(_exchange_card(folder) if is_of_exchanges(folder) else _card(folder))
         except SettingError as error:
             missing.append(f"{folder.name}: {error.message.replace(f'{reports}/', '')}")
+    try:
+        published = _published(reports)
+    except SettingError as error:
+        published = missing.append(error.message)
     matrix = [card for card in cards if card["rows"] or card["unreached"]]
     names = dict.fromkeys(
         name for card in matrix for cells in card["rows"].values() for name in cells
@@ -55,11 +61,11 @@ def write_front_page(reports: Path) -> Path:
         "schemes": {name: scheme_name(name) for name in names},
         "meanings": MEANINGS,
         "colours": TIER_COLOURS,
-        "published": _published(reports),
+        "published": published,
     }
-    page = reports / PAGE
-    page.write_text(render("front.html.j2", content))
-    return page
+    with replaced(reports) as new:
+        (new / PAGE).write_text(render("front.html.j2", content))
+    return reports / PAGE
 
 
 def is_of_exchanges(folder: Path) -> bool:
@@ -121,7 +127,7 @@ def _exchange_card(folder: Path) -> Row:
 
 def _made(folder: Path, question: str | None, found: Sequence[Answer], rows: Frame) -> Row:
     page = folder / "README.md"
-    figure = _FIGURE.search(page.read_text()) if page.is_file() else None
+    figure = _FIGURE.search(page.read_text(errors="replace")) if page.is_file() else None
     if figure and not (folder / figure[2]).is_file():
         figure = None
     return {
@@ -154,7 +160,7 @@ def _published(reports: Path) -> Table | None:
     path = reports / _PUBLISHED
     if not path.is_file():
         return None
-    rows = read_table(path)
+    rows = read_tied(path, "paceline predict --published", sums=sums_of_predictions(path))
     errors = rows["error"].abs().groupby(rows["verdict"], sort=False)
     counts = errors.agg(
         numbers="size",

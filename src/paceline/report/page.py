@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from paceline.analysis.analyse import CONCLUSIONS, table_path
+from paceline.analysis.analyse import CONCLUSIONS, FOLDER, table_path, tie_tables
 from paceline.analysis.frames import Row, write_table
 from paceline.record.archive import ARCHIVE
+from paceline.record.tied_files import digest_of, replaced
 from paceline.report.answer import Answer, answers
 from paceline.report.chart.accuracy_charts import scale_chart, time_chart, tuning_chart
 from paceline.report.chart.chart_style import Chart, static_svg
@@ -48,13 +50,17 @@ def report(folder: Path) -> Path:
     """Write figures/*.svg, README.md and index.html into `folder`; return the path of index.html.
 
     The page loads vega.js, which is written into the parent folder, and needs no network. Equal
-    tables result in files of equal bytes. Raises SettingError("study") if a table is missing.
+    tables result in files of equal bytes. Raises SettingError("study") if a table is missing or
+    was changed after it was written, or if a file cannot be written.
     """
     findings = read_findings(folder)
     paths = [folder / "runs.csv", folder / "tuning.csv"]
     paths += [table_path(folder, conclusion.name) for conclusion in CONCLUSIONS]
     csvs = [str(path.relative_to(folder)) for path in paths if path.is_file()]
-    return write_page(folder, charts(findings), _content(findings) | {"csvs": csvs})
+    content = _content(findings)
+    archive = say("archive", archive=ARCHIVE, digest=digest_of(folder / ARCHIVE))
+    content["how"] = [*content["how"], ("Records", archive)]
+    return write_page(folder, charts(findings), content | {"csvs": csvs})
 
 
 def charts(findings: StudyFindings) -> list[Chart]:
@@ -78,21 +84,21 @@ def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any])
         "most_rows": _MOST_ROWS,
         "library": Markup(_LOADED),
     }
-    figures = folder / "figures"
-    figures.mkdir(exist_ok=True)
-    for old in figures.glob("*.svg"):  # left by earlier settings
-        old.unlink()
-    for chart in drawn:  # each for the situation that the page shows first
-        shown = content["situations"][:1] if chart.by_situation else []
-        svg = static_svg(chart, *(text for each in shown for text in (each.name, each.words)))
-        (figures / f"{chart.name}.svg").write_text(svg)
-    table = pd.DataFrame(content["answers"], columns=Answer._fields)
-    write_table(table_path(folder, "answers"), table.drop(columns="details"))
-    (folder / "README.md").write_text(render("readme.md.j2", content))
-    page = folder / "index.html"
-    page.write_text(render("page.html.j2", content))
-    (folder.parent / LIBRARY).write_text(vl_convert.javascript_bundle())  # pyright: ignore[reportCallIssue]
-    return page
+    with replaced(folder) as new:
+        (new / "figures").mkdir()
+        for chart in drawn:  # each for the situation that the page shows first
+            shown = content["situations"][:1] if chart.by_situation else []
+            svg = static_svg(chart, *(text for each in shown for text in (each.name, each.words)))
+            (new / "figures" / f"{chart.name}.svg").write_text(svg)
+        shutil.copytree(folder / FOLDER, new / FOLDER)
+        table = pd.DataFrame(content["answers"], columns=Answer._fields)
+        write_table(table_path(new, "answers"), table.drop(columns="details"))
+        tie_tables(new, folder)
+        (new / "README.md").write_text(render("readme.md.j2", content))
+        (new / "index.html").write_text(render("page.html.j2", content))
+    with replaced(folder.parent) as new:
+        (new / LIBRARY).write_text(vl_convert.javascript_bundle())  # pyright: ignore[reportCallIssue]
+    return folder / "index.html"
 
 
 def single_page(page: Path) -> str:

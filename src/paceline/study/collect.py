@@ -10,6 +10,7 @@ from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of
 from paceline.record.record import Row, write_rows
 from paceline.record.rows import TUNING, StudyState
+from paceline.record.tied_files import SUMS, replaced, write_sums
 from paceline.study.study_point import REPEAT, Points, StudyPoint, is_repeat
 from paceline.study.study_points import STRONG, Study
 
@@ -17,23 +18,26 @@ from paceline.study.study_points import STRONG, Study
 def collect(study: Study) -> Path:
     """Write runs.csv, tuning.csv, study.json and the archive of the records; return their folder.
 
-    runs.csv has a row for each point with a record, in the order in which the study's file now
-    names the points. Trials of its hyperparameter search are only in tuning.csv and in the archive.
-    Records in the study's folder of runs/ that belong to no point and no trial are only listed in
-    study.json. At least one point must have a record.
+    They are written whole or not at all, with the digests of all. runs.csv has a row for each point
+    with a record, in the order in which the study's file now names the points. Trials of its
+    hyperparameter search are only in tuning.csv and in the archive. Records in the study's folder
+    of runs/ that belong to no point and no trial are only listed in study.json. At least one point
+    must have a record.
+    Raises SettingError("study") if the files cannot be written.
     """
     name, points = study.points[0].config.study, study.with_repeats()
     folder = study.root / "reports" / name
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = [_row(point) for point in points if point.result]
-    write_rows(folder / "runs.csv", dict.fromkeys(name for row in rows for name in row), rows)
+    runs = [_row(point) for point in points if point.result]
     tuning, tuned, trials = study.tuning, study.configurations, study.trials
     axes = tuned[0].axes if tuned else ()
-    rows = [row for each in tuned for row in each.rows()]
-    write_rows(folder / "tuning.csv", ("key", *axes, *TUNING), rows)
-    write_archive(folder / ARCHIVE, [each.folder for each in (*points, *trials) if each.result])
+    tried = [row for each in tuned for row in each.rows()]
     state = _state(points, trials, study.root / "runs" / name, dict(tuning.at) if tuning else {})
-    (folder / "study.json").write_text(json.dumps(state, indent=1) + "\n")
+    with replaced(folder) as new:
+        write_rows(new / "runs.csv", dict.fromkeys(name for row in runs for name in row), runs)
+        write_rows(new / "tuning.csv", ("key", *axes, *TUNING), tried)
+        write_archive(new / ARCHIVE, [each.folder for each in (*points, *trials) if each.result])
+        (new / "study.json").write_text(json.dumps(state, indent=1) + "\n")
+        write_sums(new / SUMS, {path.name: path for path in new.iterdir()})
     _print(state, folder)
     return folder
 

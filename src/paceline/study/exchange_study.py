@@ -17,6 +17,7 @@ from paceline.record.point import ExchangePoint
 from paceline.record.point_config import flat_settings
 from paceline.record.reading import read_result
 from paceline.record.record import PartialRecord, Row, write_rows
+from paceline.record.tied_files import SUMS, replaced, write_sums
 from paceline.run.exchange_turns import Asked, Exchanged, measure_exchanges
 from paceline.study.study_point import StudyPoint
 from paceline.study.study_points import study_points
@@ -107,15 +108,16 @@ def _write(each: _Point, started: datetime, found: Exchanged | None, reason: str
 
 def _collect(study: str, root: Path, points: Sequence[_Point], predict: Predict) -> Path:
     folder = root / "reports" / study
-    folder.mkdir(parents=True, exist_ok=True)
     once = {each.point.key: each for each in points}
     rows = [row for each in once.values() for row in _rows(each, predict)]
-    path, point = folder / "exchanges.csv", points[0].point
-    write_rows(path, rows[0], rows)
+    point = points[0].point
     facets = [name for name in point.axes if name not in _OWN]
     about = {"study": study, "question": point.config.question, "facets": facets}
-    (folder / "study.json").write_text(json.dumps(about, indent=1) + "\n")
-    return path
+    with replaced(folder) as new:
+        write_rows(new / "exchanges.csv", rows[0], rows)
+        (new / "study.json").write_text(json.dumps(about, indent=1) + "\n")
+        write_sums(new / SUMS, {path.name: path for path in new.iterdir()})
+    return folder / "exchanges.csv"
 
 
 def _rows(each: _Point, predict: Predict) -> Iterator[Row]:
