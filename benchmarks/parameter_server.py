@@ -111,6 +111,7 @@ def _server(size: int) -> dict[str, Callable[[], object]]:
 def _served(size: int) -> ServerWire:
     wire = ServerWire(torch.zeros(size), 0, workers=[WORKER])
     wire.answer(WORKER, Header(0, True))
+    wire.flush()  # before this process waits for another wire
     return wire
 
 
@@ -120,3 +121,4 @@ def _serve(wire: ServerWire, sgd: torch.optim.SGD | None = None) -> None:
         wire.weights.grad = wire.gradient(worker)
         sgd.step()
     wire.answer(worker, Header(0, True))
+    wire.flush()

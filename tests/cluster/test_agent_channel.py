@@ -153,7 +153,7 @@ def sealed_ends(pool):
 
 
 TASK = Task("module:function", (1,), 1, 0, Path("log"))
-ORDER = Order([0], {"NAME": "a variable"}, "number of the run", TASK)
+ORDER = Order([0], {"NAME": "a variable"}, "number of the run", "code", to_json(TASK))
 
 
 def test_nothing_can_be_read_or_added_on_the_way(pool):
@@ -382,6 +382,7 @@ def test_another_user_sees_no_key_of_an_agent(tmp_path):
 
 TRAVELLING = [
     ORDER,
+    TASK,
     Kill(3),
     Reported(1, Ended(None)),
     Reported(1, Alive(0.1)),
@@ -426,6 +427,8 @@ def test_nothing_else_travels(value):
         {"kind": "array", "value": ["|O", [1], "AAAAAAAAAAA="]},
         {"kind": "array", "value": ["<f8", [2], "AAAAAAAAAAA="]},
         {"kind": ["list"], "value": 1},
+        {"kind": "cluster.agent_wire:Kill", "value": 3},
+        {"kind": "dict", "value": 3},
         {"rank": 1},
     ],
 )

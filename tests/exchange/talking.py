@@ -232,7 +232,8 @@ def _die_in_a_push(wire):
     """Over TCP half the gradient, in shared memory all of it, and half the header."""
     push = pack(Header(wire.versions[0], True))
     if wire._node == WIRES["TCP"]:
-        _end(wire)._send(memoryview(push), bytes_of(wire.gradient)[: 2 * LARGE])
+        end = _end(wire)
+        end._send(end._pieces(memoryview(push), bytes_of(wire.gradient)[: 2 * LARGE]))
     else:
         _end(wire)._connection.sendall(push[: HEADER_BYTES // 2])
     _die(wire)
@@ -263,7 +264,7 @@ def _die_in_an_early_push(wire):
 
 
 def _send(content):
-    return lambda wire: _end(wire)._send(memoryview(content))
+    return lambda wire: _end(wire)._send(_end(wire)._pieces(memoryview(content)))
 
 
 def _add(wire):

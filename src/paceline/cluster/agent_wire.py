@@ -17,7 +17,6 @@ from typing import NamedTuple, TypeAlias
 
 from paceline.cluster.child import Alive, Raised, Returned, Tolerated
 from paceline.cluster.plain_form import from_json, to_json
-from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
 from paceline.exchange.wire.connection import prepare
 from paceline.exchange.wire.handshake import (
@@ -53,14 +52,16 @@ class Ready(NamedTuple):
 
 class Order(NamedTuple):
     """Processes of a point that an agent is to start, by rank. `environment`: variables of all of
-    them. `run`: number of the run, from which all nodes derive its secret. The task's folder is
-    relative to the project; its code is the digest of the head's source.
+    them. `run`: number of the run, from which all nodes derive its secret. `code`: digest of the
+    head's source. `task`: the task as JSON, which other code may not understand; its folder is
+    relative to the project.
     """
 
     ranks: list[int]
     environment: dict[str, str]
     run: str
-    task: Task
+    code: str
+    task: bytes
 
 
 class Kill(NamedTuple):
@@ -110,8 +111,10 @@ class Channel:
         return bool(connection.wait([self._peer], 0))
 
     def send(self, message: Message) -> None:
-        """Send a message. Raises OSError, and TypeError for one that is not plain."""
+        """Send a message. Raises OSError, and TypeError for one that is not plain, or too long."""
         content = to_json(message)
+        if len(content) > _MOST_BYTES:
+            raise TypeError(f"{len(content):,} bytes do not travel between machines")
         length = _LENGTH.pack(len(content) + TAG_BYTES)
         with self._sending:
             self._peer.sendall(length + self._seals.sent.encrypt(content, length))
@@ -120,11 +123,11 @@ class Channel:
         """Wait for a message. Raises EOFError at the end of the connection, OSError if it fails,
         and ConnectionError for anything that the other end has not sent.
         """
-        length = self._exactly(_LENGTH.size, None)
+        length = self._exactly(_LENGTH.size, begun=False)
         (num_bytes,) = _LENGTH.unpack(length)
-        if not TAG_BYTES <= num_bytes <= _MOST_BYTES:
+        if not TAG_BYTES <= num_bytes <= _MOST_BYTES + TAG_BYTES:
             raise ConnectionError("it broke the protocol")
-        sealed = self._exactly(num_bytes, _SILENCE_SECONDS)
+        sealed = self._exactly(num_bytes, begun=True)
         try:
             message = from_json(self._seals.received.decrypt(sealed, bytes(length)))
         except ValueError as error:
@@ -136,11 +139,11 @@ class Channel:
     def close(self) -> None:
         self._peer.close()
 
-    def _exactly(self, num_bytes: int, seconds: float | None) -> bytearray:
-        """Receive so many bytes. `seconds`: longest silence once the first ones are there."""
+    def _exactly(self, num_bytes: int, *, begun: bool) -> bytearray:
+        """Receive so many bytes, the first of which may come late unless a message has `begun`."""
         content = bytearray()
         while len(content) < num_bytes:
-            if (content or seconds) and not connection.wait([self._peer], _SILENCE_SECONDS):
+            if (content or begun) and not connection.wait([self._peer], _SILENCE_SECONDS):
                 raise ConnectionError(f"silent for {_SILENCE_SECONDS} s in a message")
             more = self._peer.recv(min(num_bytes - len(content), 2**20))
             if not more:

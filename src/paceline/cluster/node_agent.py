@@ -24,8 +24,10 @@ from paceline.cluster.agent_wire import (
 )
 from paceline.cluster.child import Place, Raised, Report
 from paceline.cluster.launcher import ended_by_signals
+from paceline.cluster.plain_form import from_json
 from paceline.cluster.processes import LocalChild, end, preload, start, wait_for_preload
 from paceline.cluster.supervisor import ProcessFailure, Task, received
+from paceline.errors import SettingError
 from paceline.exchange.node import address_toward
 from paceline.exchange.process_group import SECRET
 
@@ -55,11 +57,13 @@ def _carry_out(wire: Channel, order: Order, code: str) -> None:
     """Start the processes of `order`, and relay their reports until the head says End."""
     children: dict[int, LocalChild] = {}
     try:
-        reason = _misfit(order.task, code)
-        if reason:
-            _report(wire, min(order.ranks), Raised(reason, "cluster", False, time.monotonic()))
-        else:
-            _start_all(wire, order, children)
+        try:
+            _start_all(wire, order, _task(order, code), children)
+        except (SettingError, ValueError) as error:
+            setting, reason = "cluster", str(error)
+            if isinstance(error, SettingError):
+                setting, reason = error.setting, error.message
+            _report(wire, min(order.ranks), Raised(reason, setting, False, time.monotonic()))
         _relay(wire, children)
     finally:
         end(children.values())
@@ -73,26 +77,30 @@ def _report(wire: Channel, rank: int, report: Report | Ended) -> None:
         wire.send(Reported(rank, Raised(f"TypeError: {error}", None, False, time.monotonic())))
 
 
-def _misfit(task: Task, code: str) -> str | None:
+def _task(order: Order, code: str) -> Task:
+    """Return the task of an order. Raises SettingError if this node cannot carry it out."""
     host = socket.gethostname()
-    if task.code != code:
-        return f"the code on {host} is {code}, and {task.code} where the run was started"
+    if order.code != code:
+        message = f"the code on {host} is {code}, and {order.code} where the run was started"
+        raise SettingError("cluster", message)
+    task = from_json(order.task)
     if not task.log_folder.parent.is_dir():
-        return f"{host} does not see {task.log_folder.parent}: nodes must share the project"
-    return None
+        message = f"{host} does not see {task.log_folder.parent}: nodes must share the project"
+        raise SettingError("cluster", message)
+    return task
 
 
-def _start_all(wire: Channel, order: Order, children: dict[int, LocalChild]) -> None:
-    order.task.log_folder.mkdir(exist_ok=True)
+def _start_all(wire: Channel, order: Order, task: Task, children: dict[int, LocalChild]) -> None:
+    task.log_folder.mkdir(exist_ok=True)
     for local_rank, rank in enumerate(order.ranks):
         ranked = {
             "RANK": str(rank),
             "LOCAL_RANK": str(local_rank),
             "LOCAL_WORLD_SIZE": str(len(order.ranks)),
         }
-        place = Place({**order.environment, **ranked}, order.task.log_of(rank), None)
+        place = Place({**order.environment, **ranked}, task.log_of(rank), None)
         try:
-            children[rank] = start(order.task, rank, place)
+            children[rank] = start(task, rank, place)
         except ProcessFailure as failure:
             reason = str(failure).partition(": ")[2]
             _report(wire, rank, Raised(reason, None, False, time.monotonic(), environment=True))

@@ -26,6 +26,7 @@ from paceline.cluster.agent_wire import (
 )
 from paceline.cluster.child import Raised
 from paceline.cluster.launcher import ended_by_signals, rendezvous
+from paceline.cluster.plain_form import to_json
 from paceline.cluster.supervisor import Child, Supervisor, Task
 from paceline.errors import SettingError
 
@@ -124,7 +125,8 @@ class NodeAgents:
             relays: list[_Relay] = []
             for number in sorted(set(nodes)):
                 ranks = [rank for rank, node in enumerate(nodes) if node == number]
-                order = Order(ranks, {**environment, "GROUP_RANK": str(number)}, run, task)
+                own = {**environment, "GROUP_RANK": str(number)}
+                order = Order(ranks, own, run, task.code, to_json(task))
                 relays.append(_Relay(self._nodes[number], order))
             try:
                 task.log_folder.mkdir(parents=True, exist_ok=True)

@@ -38,7 +38,7 @@ def from_json(content: bytes) -> Any:
     """Return the value that `to_json` was given. Raises ValueError for anything else."""
     try:
         return _built(json.loads(content))
-    except (TypeError, KeyError, RecursionError) as error:
+    except (TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"no message: {error}") from None
 
 

@@ -69,6 +69,11 @@ class Pieces:
         self._num_bytes = self._ends[-1] if self._buffers else 0
         self.done = 0
 
+    def begin_again(self) -> "Pieces":
+        """Prepare to send or to fill the same buffers once more; return itself."""
+        self.done = self._num_sealed = 0
+        return self
+
     def replace(self, *buffers: memoryview) -> None:
         """Take the rest from other buffers of equal sizes and content."""
         tags = self._buffers[1::2]

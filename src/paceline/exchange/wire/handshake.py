@@ -29,7 +29,7 @@ CHALLENGE_BYTES = PROOF_BYTES = 32
 TAG_BYTES = 16
 PATIENCE = 10.0  # seconds for a whole handshake, which takes milliseconds
 _NONCE_BYTES = 12
-_MOST_GUESTS = 100  # at a time; the oldest is dismissed first
+_MOST_GUESTS = 100  # of a socket at a time; the oldest is dismissed first
 _LENGTH = struct.Struct("<Q")
 _UCRED = struct.Struct("iII")  # process, user, group, unix(7)
 
@@ -241,8 +241,9 @@ class Reception:
         self._guests.append(guest)
         self._selector.register(connection, selectors.EVENT_READ, guest)
         self._send(guest, guest.challenge)
-        if len(self._guests) > _MOST_GUESTS:
-            self._dismiss(self._guests[0])
+        others = [each for each in self._guests if each.listening is listening]
+        if len(others) > _MOST_GUESTS:
+            self._dismiss(others[0])
 
     def _send(self, guest: _Guest, content: bytes) -> bool:
         try:

@@ -64,8 +64,10 @@ class ServerEnd:
             cuts = parts or [(0, len(gradient))]
             self._body += [bytes_of(gradient[first:last]) for first, last in cuts]
             self._body.append(self.landed)
-        self._incoming = self._next_message()
+        self._incoming = Pieces(memoryview(self._header), *self._body, seal=self._received)
+        self._packed = bytearray(HEADER_BYTES)  # header of the answer
         self._outgoing = Pieces()
+        self._answering: Tensor | None = None  # weights whose memory `_outgoing` sends
         connection.setblocking(False)
 
     def receive(self) -> Header | None:
@@ -84,7 +86,7 @@ class ServerEnd:
         header = self._checked()
         if header.proceed and not self._incoming.complete:
             return None
-        self._incoming = self._next_message()
+        self._incoming.begin_again()
         if not header.keep:
             self._version = None
         return header
@@ -94,14 +96,19 @@ class ServerEnd:
         self._version = header.version
         if self._answered is not None:
             self._answered.copy_(weights)
-        self._outgoing = Pieces(*self._answer_of(header, weights), seal=self._sent)
+        self._packed[:] = pack(header)
+        if weights is not self._answering:
+            self._outgoing = Pieces(*self._answer_of(weights), seal=self._sent)
+            self._answering = weights
+        self._outgoing.begin_again()
         self.flush()
 
-    def keep(self, header: Header, weights: Tensor) -> None:
+    def keep(self, weights: Tensor) -> None:
         """Take the unsent rest of a `pending` answer from `weights`, a copy, so that the server may
         change its own; `flush` sends it.
         """
-        self._outgoing.replace(*self._answer_of(header, weights))
+        self._outgoing.replace(*self._answer_of(weights))
+        self._answering = None
 
     def flush(self) -> None:
         """Continue to send a `pending` answer. Raises OSError."""
@@ -112,12 +119,9 @@ class ServerEnd:
         """True if part of an answer is not sent yet."""
         return not self._outgoing.complete
 
-    def _answer_of(self, header: Header, weights: Tensor) -> list[memoryview]:
+    def _answer_of(self, weights: Tensor) -> list[memoryview]:
         body = [bytes_of(weights)] if self._answered is None else []
-        return [memoryview(pack(header)), *body]
-
-    def _next_message(self) -> Pieces:
-        return Pieces(memoryview(self._header), *self._body, seal=self._received)
+        return [memoryview(self._packed), *body]
 
     def _checked(self) -> Header:
         try:
@@ -204,7 +208,7 @@ class ServerWire:
         if end.pending:
             if self._copied is None:
                 self._copied = self.weights.clone()
-            end.keep(header, self._copied)
+            end.keep(self._copied)
             self._deadlines[worker] = time.monotonic() + self._timeout_seconds
             self._selector.modify(end.connection, _BOTH, worker)
 

@@ -36,12 +36,14 @@ class WorkerEnd:
         seals: Seals | None = None,
     ) -> None:
         self._sent, self._received = seals or (None, None)
-        self._numbers = [numbers] if len(numbers) else []
         self._name, self._timeout_seconds = name, timeout_seconds
         self._connection = connection
-        self._pushed, self._pulled = pushed, pulled
+        self._pushed = pushed
         self.num_parts, self.shared = len(pushed), not pulled
-        self._header = bytearray(HEADER_BYTES)
+        self._header, self._packed = bytearray(HEADER_BYTES), bytearray(HEADER_BYTES)
+        self._incoming = Pieces(memoryview(self._header), *pulled, seal=self._received)
+        self._first = [memoryview(self._packed), *([numbers] if len(numbers) else [])]
+        self._whole_push = self._pieces(*self._first, *pushed)
         self._asks = False  # the server to stop, with the next push
         connection.setblocking(True)  # the kernel's time limit needs no system call per message
         limit = _TIMEVAL.pack(int(timeout_seconds), int(timeout_seconds % 1 * 1e6))
@@ -54,15 +56,18 @@ class WorkerEnd:
 
     def push_parts(self, parts: range, version: int) -> None:
         """Send some buffers of a push; the header precedes the first one."""
-        begin: list[memoryview] = []
-        if parts.start == 0:
+        first = self._first if parts.start == 0 else []
+        if first:
             asks, self._asks = self._asks, False
-            begin = [memoryview(pack(Header(version, True, stop=asks))), *self._numbers]
-        self._send(*begin, *self._pushed[parts.start : parts.stop])
+            self._packed[:] = pack(Header(version, True, stop=asks))
+        if len(parts) == self.num_parts:
+            self._send(self._whole_push.begin_again())
+        else:
+            self._send(self._pieces(*first, *self._pushed[parts.start : parts.stop]))
 
     def pull(self) -> Header:
         """Wait for an answer."""
-        incoming = Pieces(memoryview(self._header), *self._pulled, seal=self._received)
+        incoming = self._incoming.begin_again()
         try:
             while not incoming.complete:
                 incoming.receive(self._connection)
@@ -74,7 +79,7 @@ class WorkerEnd:
 
     def keep(self, version: int) -> None:
         """Tell the server to save its state for a checkpoint; it sends no answer."""
-        self._send(memoryview(pack(Header(version, False, keep=True))))
+        self._send_header(Header(version, False, keep=True))
 
     def ask_to_stop(self) -> None:
         """Ask the server, with the next push, to stop all workers for a checkpoint."""
@@ -82,11 +87,16 @@ class WorkerEnd:
 
     def leave(self, version: int) -> None:
         """Tell the server that no push follows, and close the connection."""
-        self._send(memoryview(pack(Header(version, False))))
+        self._send_header(Header(version, False))
         self._connection.close()
 
-    def _send(self, *buffers: memoryview) -> None:
-        outgoing = Pieces(*buffers, seal=self._sent)
+    def _send_header(self, header: Header) -> None:
+        self._send(self._pieces(memoryview(pack(header))))
+
+    def _pieces(self, *buffers: memoryview) -> Pieces:
+        return Pieces(*buffers, seal=self._sent)
+
+    def _send(self, outgoing: Pieces) -> None:
         try:
             outgoing.send(self._connection)
         except OSError as error:
