@@ -83,14 +83,17 @@ def test_the_front_is_what_nobody_else_had_reached_by_then(drawn):
     assert ahead < {row["scheme"] for row in rows}
 
 
-def test_each_panel_has_the_reference_beside_its_scheme(drawn):
+def test_all_lines_over_workers_begin_at_one_worker(drawn):
     rows = drawn["scale"].of("s0")
-    panels = {row["scheme"]: [r for r in rows if r["scheme"] == row["scheme"]] for row in rows}
-    grey = [(r["workers"], r["mean"]) for r in panels["all-reduce"] if r["own"]]
-    assert [workers for workers, _ in grey] == [1, 4]
-    for name, own in panels.items():
-        if name != "all-reduce":
-            assert [(r["workers"], r["mean"]) for r in own if not r["own"]] == grey
+    of_scheme = {row["scheme"]: [r for r in rows if r["scheme"] == row["scheme"]] for row in rows}
+    first, last = of_scheme["all-reduce"]
+    assert len(of_scheme) > 2
+    for own in of_scheme.values():
+        assert [row["workers"] for row in own] == [1, 4]
+        assert [own[0][name] for name in ("mean", "speed")] == [first["mean"], first["speed"]]
+        assert [row["ideal"] for row in own] == [first["speed"], 4 * first["speed"]]
+    assert len({own[-1]["mean"] for own in of_scheme.values()}) > 2
+    assert last["speed"] != first["speed"]
 
 
 def test_a_file_shows_one_situation_alone(tmp_path):

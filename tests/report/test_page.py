@@ -134,8 +134,15 @@ def test_the_script_has_all_points_with_the_command_that_repeats_each(reported):
 
 def test_the_order_is_the_readers(reported):
     page = visible((reported / "index.html").read_text())
-    parts = ("Does a second worker", "<h2>Answer", "Situation <select", 'id="figure-decision"')
-    parts += ('id="figure-time"', "How it was run", 'id="cautions"', ">Summary<", "All points")
+    parts = ("Does a second worker", "Situation <select", 'id="figure-scale"', "<h2>Answer")
+    parts += (
+        'id="figure-decision"',
+        'id="figure-time"',
+        "How it was run",
+        'id="cautions"',
+        ">Summary<",
+        "All points",
+    )
     places = [page.index(part) for part in (*parts, "Made with")]
     assert places == sorted(places)
 

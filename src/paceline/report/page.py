@@ -32,9 +32,9 @@ from paceline.report.words import say
 
 CHARTS = (  # in the reader's order, after those of predictions
     map_chart,
+    scale_chart,
     decision_chart,
     time_chart,
-    scale_chart,
     phase_chart,
     staleness_chart,
     timeline_chart,

@@ -11,7 +11,7 @@ from paceline.analysis.searches import tuning_axes
 from paceline.report.answer import target_metric, validation_images
 from paceline.report.chart.chart_style import Chart, chart, short, situation_rows
 from paceline.report.findings import StudyFindings, situations
-from paceline.report.words import scheme_name, scheme_words, value_words
+from paceline.report.words import scheme_words, value_words
 
 _MOST = 4000  # points of the page, 75 bytes each
 
@@ -44,7 +44,7 @@ def _thinned(rows: list[Row]) -> list[Row]:
 
 
 def scale_chart(findings: StudyFindings) -> Chart | None:
-    """Return the chart of accuracy against the number of workers, with a panel per scheme.
+    """Return the chart of accuracy and images/s against the number of workers, a line per scheme.
 
     Accuracy is measured on test images, or on validation images if no run has the former.
     """
@@ -57,10 +57,11 @@ def scale_chart(findings: StudyFindings) -> Chart | None:
     rows: list[Row] = []
     for values, own in groups(known, [n for n in columns if n in known and n != "workers"]):
         if own["workers"].nunique() > 1:
-            panels = _panel_rows(own, reference, metric)
+            lines = _lines(own, reference, metric)
             of = [each.name for each in several if _agree(each.values, values)]
-            rows += [{"situation": name} | row for name in of for row in panels]
-    return chart("scale", rows, reference=scheme_name(reference))
+            rows += [{"situation": name} | row for name in of for row in lines]
+    images = "test images" if metric == "test_top1" else validation_images(findings)
+    return chart("scale", rows, images=images, workers=sorted({row["workers"] for row in rows}))
 
 
 def _agree(situation: Row, values: Row) -> bool:
@@ -70,23 +71,33 @@ def _agree(situation: Row, values: Row) -> bool:
     )
 
 
-def _panel_rows(rows: Frame, reference: str, metric: str) -> list[Row]:
-    """Return a row per scheme and number of workers; each panel also has those of the reference."""
-    drawn = {scheme_words(row) for _, row in rows.iterrows()}
-    grey = rows[rows["scheme"] == reference]
-    others = sorted(drawn - {scheme_name(reference)})
+def _lines(rows: Frame, reference: str, metric: str) -> list[Row]:
+    """Return a row per scheme and number of workers.
+
+    The line of a scheme without a run of one worker begins at that of the reference, since one
+    worker trains alike by all schemes.
+    """
+    single = rows[(rows["workers"] == 1) & (rows["scheme"] == reference)]
+    one = float(single["images_per_second_mean"].iloc[0]) if len(single) else None
+    drawn = {name: own for name, own in rows.groupby(rows.apply(scheme_words, axis=1), sort=False)}
     return [
-        *(_panel_row(row, panel, 0, metric) for panel in others for _, row in grey.iterrows()),
-        *(_panel_row(row, scheme_words(row), 1, metric) for _, row in rows.iterrows()),
+        _scale_row(row, name, one, metric)
+        for name, own in drawn.items()
+        for part in ([] if (own["workers"] == 1).any() else [single], [own])
+        for frame in part
+        for _, row in frame.iterrows()
     ]
 
 
-def _panel_row(row: Frame, panel: str, own: int, metric: str) -> Row:
+def _scale_row(row: Frame, scheme: str, one: float | None, metric: str) -> Row:
     ends = {end: row[f"{metric}_{end}"] for end in ("mean", "low", "high")}
     shares = {end: short(float(np.clip(share, 0, 1))) for end, share in ends.items()}
-    n, diverged = int(row[f"{metric}_n"]), int(row["n_diverged"])
-    known = {"scheme": panel, "own": own, "workers": int(row["workers"])}
-    return known | shares | {"n": n, "diverged": diverged}
+    speeds = {"speed": "mean", "slowest": "low", "fastest": "high"}
+    speed = {name: short(row[f"images_per_second_{end}"]) for name, end in speeds.items()}
+    workers, n = int(row["workers"]), int(row[f"{metric}_n"])
+    ideal = None if one is None else short(one * workers)
+    known = {"scheme": scheme, "workers": workers, "n": n, "diverged": int(row["n_diverged"])}
+    return known | shares | speed | {"ideal": ideal}
 
 
 def tuning_chart(findings: StudyFindings) -> Chart | None:

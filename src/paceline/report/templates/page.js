@@ -24,6 +24,8 @@ function fitted(spec) {
     const own = (part) => (part.encoding?.y ? named(part) : part);
     delete narrow.hconcat;
     narrow.vconcat = panels.map((panel) => ({ ...panel, width: room - 210, layer: panel.layer.map(own) }));
+  } else if (spec.concat) {
+    Object.assign(narrow, { columns: 1, concat: spec.concat.map((panel) => ({ ...panel, width: room - 70 })) });
   } else if (spec.spec) {
     Object.assign(narrow, { columns: 1, spec: typeof spec.spec.width === "number" ? { ...spec.spec, width: room - 70 } : spec.spec });
   } else if (typeof spec.width === "number") {
