@@ -2,7 +2,7 @@
 
 import pytest
 
-from paceline.exchange.shard import imbalance, round_robin, segments, shard_bounds
+from paceline.exchange.shard import imbalance, round_robin, segments, shard_bounds, turns
 
 
 @pytest.mark.parametrize("num_weights", [1, 7, 12, 7674])
@@ -33,6 +33,13 @@ def test_more_servers_than_weights_leave_some_empty():
 def test_optimizer_groups_in_a_part(part, expected):
     """Groups of 4, 0 and 6 weights."""
     assert segments([4, 0, 6], *part) == expected
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3, 8])
+def test_at_each_turn_as_many_workers_as_servers_push_to_all_of_them(servers):
+    orders = [turns(servers, worker) for worker in range(servers)]
+    for each in (*orders, *zip(*orders, strict=True)):
+        assert sorted(each) == list(range(servers))
 
 
 def test_tensors_go_to_the_servers_in_turn():

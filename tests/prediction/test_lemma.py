@@ -102,6 +102,10 @@ def test_the_lemma_beside_predictions_of_a_ring_and_a_server():
     assert two.lemma == pytest.approx(two.predicted)
     assert sixteen.lemma == pytest.approx(sixteen.predicted, rel=0.02)
     assert sixteen.growth == pytest.approx(2 * 15 / 16, rel=0.01)
+    for row in (two, sixteen):  # T_O / T_C, where one worker computes for all
+        gain = row.point.workers * efficiency(row.overhead, row.point.workers)
+        one = row.lemma / gain  # images/s of one worker with the whole batch
+        assert one * (1 + row.overhead) == pytest.approx(two.lemma / 2 * (1 + 2 * two.overhead))
     (_, by_server), _ = rows(*common, "scheme.collective=parameter_server")
     assert by_server.growth == pytest.approx(8, rel=0.01)
     assert by_server.predicted < by_server.lemma

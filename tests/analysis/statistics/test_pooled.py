@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from scipy.stats import ttest_1samp
+from scipy.stats import t, ttest_1samp
 
 from paceline.analysis.statistics.means import (
     POINTS,
@@ -59,6 +59,17 @@ def test_an_error_that_all_runs_share_does_not_shrink_with_their_number():
     found = intervals_of_means(same, extra_variance=1 / 90)
     half = 1.96 * np.sqrt(0.9 * 0.1 / 1000)  # binomial; seeds tell nothing here
     assert found.high[0] - found.low[0] == pytest.approx(2 * half, rel=0.02)
+
+
+@pytest.mark.parametrize("extra", [0.0, 0.2, 1.5])
+def test_a_sum_of_two_variances_has_the_degrees_of_satterthwaite(extra):
+    """v = a + b, where b is known and a has 4 degrees: v^2 / (a^2 / 4)."""
+    family = pooled([[1.0, 3.0, 2.0], [10.0, 10.0, 16.0]])
+    own = family.variance_of_means()
+    total = own + extra
+    half = t.ppf(0.975, total**2 / (own**2 / 4)) * np.sqrt(total)
+    found = intervals_of_means(family, extra)
+    assert found.high - found.value == pytest.approx(half)
 
 
 def test_a_logit_has_the_error_of_a_binomial_share_by_its_slope():

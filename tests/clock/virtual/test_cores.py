@@ -79,6 +79,14 @@ def test_a_core_that_serves_and_computes_is_never_idle():
         assert clock.kernel.now == pytest.approx(12 * 1.5)
 
 
+@pytest.mark.parametrize("servers", [1, 2, 3])
+def test_a_push_adds_its_own_once_however_many_servers_share_it(servers):
+    profile = machine({1: 1})
+    cores = replace(profile.shared_cores, push_seconds=0.5)
+    clock = clock_of(AsyncParameterServer(servers), replace(profile, shared_cores=cores), 1)
+    assert clock.kernel.now == pytest.approx(4 * 1.5)
+
+
 def test_data_parallel_adds_its_own_where_it_is_used():
     profile = machine({1: 1, 2: 2}, ddp_seconds=0.5)
     assert clock_of(SyncAllReduce(), profile, 2).kernel.now == pytest.approx(4 * 1.5)
