@@ -47,16 +47,18 @@ class Stranger(threading.Thread):
 
     def run(self):
         _enter_namespace(self._namespace)
-        opened = []
-        while not self._over.wait(1 / CALLS_PER_SECOND):
+        opened, following = [], time.monotonic()
+        while not self._over.wait(max(0.0, following - time.monotonic())):
+            following += 1 / CALLS_PER_SECOND
             if not self.fires.is_set():
+                following = time.monotonic() + 1 / CALLS_PER_SECOND
                 continue
             with contextlib.suppress(OSError):
                 peer = socket.create_connection(self._dice.choice(self._listening()), 0.2)
                 peer.setblocking(False)
                 opened.append(peer)
                 self.calls += 1
-                peer.send(self._dice.choice([b"", b"x", bytes(400), self._dice.randbytes(900)]))
+                peer.send(self._dice.choice([b"", b"x", self._noise(8), self._noise(900)]))
             if len(opened) > MOST_OPEN:
                 opened.pop(self._dice.randrange(len(opened))).close()
         for peer in opened:
@@ -65,6 +67,10 @@ class Stranger(threading.Thread):
     def stop(self):
         self._over.set()
         self.join()
+
+    def _noise(self, num_bytes):
+        """Not zeros: to gloo, which authenticates nobody, eight of them name a process."""
+        return self._dice.randbytes(num_bytes)
 
     def _listening(self):
         found = []
@@ -104,7 +110,10 @@ def two_nodes(monkeypatch):
         monkeypatch.setattr("paceline.cluster.agents._listening", lambda address, key: head)
         monkeypatch.setenv(HEAD, "127.0.0.1:1")
         monkeypatch.setenv(KEY, key.hex())
-        yield Stranger(network.namespaces[2], seen)
+        stranger = Stranger(network.namespaces[2], seen)
+        stranger.start()
+        yield stranger
+        stranger.stop()
         head.close()
         for agent in agents:
             agent.wait(60)
@@ -124,7 +133,6 @@ def run_once(scheme, folder):
 def test_a_run_under_fire_is_the_same_and_takes_no_second_longer(two_nodes, tmp_path):
     """To the last bit, since these schemes do not depend on time."""
     names = (str(number) for number in itertools.count())
-    two_nodes.start()
     under_fire, delays = 0.0, []
     for scheme in itertools.cycle(SCHEMES):
         if under_fire > SECONDS and len(delays) >= len(SCHEMES):
@@ -136,8 +144,7 @@ def test_a_run_under_fire_is_the_same_and_takes_no_second_longer(two_nodes, tmp_
         under_fire += seconds
         delays.append(seconds - without)
         assert all(torch.equal(weights[name], expected[name]) for name in expected)
-    two_nodes.stop()
     print(f"{len(delays)} runs of {under_fire:.0f} s, {two_nodes.calls} calls at", end=" ")
     print(f"{len(two_nodes.ports)} ports; delays {[round(each, 2) for each in sorted(delays)]} s")
-    assert two_nodes.calls > 0.3 * CALLS_PER_SECOND * under_fire
+    assert two_nodes.calls > 0.5 * CALLS_PER_SECOND * under_fire
     assert median(delays) < 1  # of one run alone, others on the machine may be the cause
