@@ -4,12 +4,13 @@ import argparse
 import atexit
 import importlib
 import os
+import resource
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
 from paceline.command import Command
-from paceline.errors import SettingError, did_you_mean
+from paceline.errors import SettingError, did_you_mean, said_of_environment
 
 COMMANDS = (  # <name>_command.py in command/, as `paceline --help` lists them
     "init",
@@ -35,23 +36,45 @@ RENAMED = {  # commands of earlier versions, with what to type instead
     "published": "paceline predict --published",
     "retime": "paceline predict --record KEY cluster=...",
 }
+_LEAST_BYTES = 2**30  # of memory, for the imports of a command that trains
 _WIDTH = 11  # of the column of names in the help
 
 
 def main() -> None:
     """Run the command in `sys.argv`, and exit with a code.
 
-    The code is 0 for success; 1 if a point (one run of a study) failed or a study breaks a rule of
-    comparison; 2 for a wrong setting; 130 if the user interrupted the command.
+    The code is 0 for success; 1 if a point (one run of a study) failed, a study breaks a rule of
+    comparison, or the machine refused something, as a full disk does; 2 for a wrong setting; 130 if
+    the user interrupted the command.
     """
     try:
+        require_memory()
         sys.exit(_run(sys.argv[1:]))
     except SettingError as error:
         print(f"paceline: {error}", file=sys.stderr)
         sys.exit(2)
+    except (OSError, MemoryError) as error:
+        if (said := said_of_environment(error)) is None:
+            raise
+        print(f"paceline: {said}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         print("paceline: interrupted; finished points are kept", file=sys.stderr)
         sys.exit(130)
+
+
+def require_memory() -> None:
+    """Raise SettingError if a limit leaves too little memory for the libraries of a command.
+
+    Some of them end the process, with words of their own, while they are imported.
+    """
+    for name in ("RLIMIT_DATA", "RLIMIT_AS"):
+        soft, _ = resource.getrlimit(getattr(resource, name))
+        if 0 <= soft < _LEAST_BYTES:
+            message = (
+                f"{soft // 2**20} MiB of memory are allowed, and {_LEAST_BYTES // 2**20} needed"
+            )
+            raise SettingError(name, f"{message}; ulimit raises it")
 
 
 def find_root(start: Path) -> Path:

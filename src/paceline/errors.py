@@ -1,5 +1,6 @@
 """Defines the error that a wrong setting of the user's raises, and helps to word messages."""
 
+import errno
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -17,6 +18,23 @@ class SettingError(Exception):
 
     def __str__(self) -> str:
         return f"{self.setting}: {' '.join(self.message.split())}"
+
+
+_OF_ENVIRONMENT = {  # of the machine, its disks, its limits or its network
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG),
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ESTALE, errno.ENODEV),
+    *(errno.EADDRNOTAVAIL, errno.EADDRINUSE, errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTUNREACH),
+}
+
+
+def said_of_environment(error: BaseException) -> str | None:
+    """Return in one line what the machine or the network refused; None for any other error."""
+    if isinstance(error, MemoryError):
+        return "there is not enough memory"
+    if not isinstance(error, OSError) or error.errno not in _OF_ENVIRONMENT:
+        return None
+    what = f"{error.filename}: " if error.filename is not None else ""
+    return f"{what}{error.strerror}"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.cluster.child import Place, Raised, Returned, call_here
-from paceline.cluster.processes import LocalChild, end, preload, start
+from paceline.cluster.processes import LocalChild, end, preload, require_files, start
 from paceline.cluster.supervisor import Supervisor, Task
 from paceline.errors import SettingError
 
@@ -54,6 +54,7 @@ def launch_task(
     the caller's own.
     """
     preload()
+    require_files(task.num_processes)
     task.log_folder.mkdir(parents=True, exist_ok=True)
     children: dict[int, LocalChild] = {}
     with ended_by_signals(), rendezvous_by_file(task.num_processes, address) as environment:

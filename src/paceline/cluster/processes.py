@@ -7,6 +7,7 @@ and the next ones get a new forkserver.
 
 import multiprocessing
 import os
+import resource
 import signal
 import tempfile
 import threading
@@ -33,6 +34,8 @@ _PRELOADED = [
 # page: a quarter of ResNet-18's step on a CPU. The environment sets it for new processes
 # (mallopt(3)), not for the caller's own; 32 MiB is the greatest value of the second.
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(4 * 2**30), "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20)}
+_MOST_FILES = 65536
+_FILES, _FILES_EACH = 32, 6  # open files of a launcher: its own, and for each process
 _MOST_TEMPORARY = 107 - len("/pymp-abcdefgh/listener-abcdefgh")  # of a Unix socket's path
 _IMPORT_SECONDS = 300  # at least, as a busy machine may take one for the forkserver's imports
 _LOOK_SECONDS = 1.0
@@ -98,7 +101,13 @@ def preload() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch's first thread pool, in every process
     for name, value in KEEP_MEMORY.items():
         os.environ.setdefault(name, value)
-    folder = tempfile.gettempdir()
+    try:
+        folder = tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise SettingError(
+            "TMPDIR", f"no temporary file can be written: {error.strerror}"
+        ) from error
+    _allow_files()
     if len(os.fsencode(folder)) > _MOST_TEMPORARY:
         message = f"a folder is needed whose path has at most {_MOST_TEMPORARY} bytes, not {folder}"
         raise SettingError("TMPDIR", message)
@@ -106,6 +115,23 @@ def preload() -> None:
     if _is_stopped():
         _end_forkserver()
     forkserver.ensure_running()
+
+
+def _allow_files() -> None:
+    """Raise the limit of open files, which the forkserver's children inherit."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < _MOST_FILES:
+        most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def require_files(processes: int) -> None:
+    """Raise ProcessFailure if the limit of open files is too low for a run of `processes`."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = _FILES + _FILES_EACH * processes
+    if 0 <= limit < needed:
+        message = f"{processes} processes need {needed} open files, and {limit} are allowed"
+        raise ProcessFailure(f"{message} (ulimit -n)", environment=True)
 
 
 def wait_for_preload() -> None:

@@ -1,5 +1,6 @@
 """Node of a process, and the address at which other processes of its run reach it."""
 
+import errno
 import hashlib
 import os
 import socket
@@ -54,8 +55,10 @@ def cluster_interface() -> str:
     address = cluster_address()
     for name, addresses in psutil.net_if_addrs().items():
         if any(each.address.split("%")[0] == address for each in addresses):
+            if not psutil.net_if_stats()[name].isup:
+                raise OSError(errno.ENETDOWN, f"the interface {name} is down")
             return name
-    raise RuntimeError(f"no interface has the address {address}")
+    raise OSError(errno.EADDRNOTAVAIL, f"no interface has the address {address}")
 
 
 def cluster_address() -> str:

@@ -64,7 +64,7 @@ def require_tied(path: Path, content: bytes, command: str, sums: Path | None = N
     """
     known = _read_sums(sums or path.with_name(SUMS), command)
     if known.get(path.name) != _digest(content):
-        raise changed(path, f"is not as `{command}` wrote it", command)
+        raise changed(path, f"is not the file of the digest in {path.parent / SUMS}", command)
 
 
 def require_sources(sums: Path, command: str) -> None:

@@ -4,6 +4,8 @@ import json
 import shutil
 import sys
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,7 +15,7 @@ from paceline.clock.reports import ServerReport
 from paceline.cluster.shaped_nodes import RECORD as FAULT
 from paceline.cluster.supervisor import LostWorker, ProcessFailure, Task
 from paceline.data.image_set import AbstractImageData
-from paceline.errors import SettingError
+from paceline.errors import SettingError, said_of_environment
 from paceline.record import provenance
 from paceline.record.checkpoint import begin, has_checkpoint, latest
 from paceline.record.numbers import result as result_of
@@ -149,7 +151,8 @@ def _run(point: Point, folder: Path, task: Task, *, again: bool) -> list[Any]:
     begun = -1
     while True:
         try:
-            return point.cluster.run(task)
+            with _environment():
+                return point.cluster.run(task)
         except ProcessFailure as failure:
             found = latest(folder)
             killed = ": killed by" in str(failure)
@@ -158,6 +161,16 @@ def _run(point: Point, folder: Path, task: Task, *, again: bool) -> list[Any]:
             begun = found.samples
             message = f"{point.config.key}: {failure}; resumed at {begun:,} images"
             print(message, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _environment() -> Generator[None]:
+    """Raise ProcessFailure in place of an error of the machine in the launcher's own process."""
+    try:
+        yield
+    except (OSError, MemoryError) as error:
+        reason = said_of_environment(error) or " ".join(f"{type(error).__name__}: {error}".split())
+        raise ProcessFailure(reason, environment=True) from error
 
 
 def _fault(folder: Path) -> Result:

@@ -17,6 +17,7 @@ from paceline.record.archive import ARCHIVE, copy_record, record_elsewhere, unpa
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.reading import fault_of
 from paceline.record.record import Lock, Result, adopt, clear, left_behind, partial_records
+from paceline.record.tied_files import SUMS, read_file, require_tied
 from paceline.record.tracking.log import (
     MARKER,
     NOTE,
@@ -47,6 +48,9 @@ def checked_study(
     """
     if name is not None:
         archive = root / "reports" / name / ARCHIVE
+        if (archive.parent / SUMS).exists() and archive.exists():
+            first = f"paceline sweep {name}, without this archive"
+            require_tied(archive, read_file(archive, first), first)
         if archive.exists() and (number := unpack_archive(archive, root / "runs" / name)):
             print(f"{number} records unpacked from {archive.relative_to(root)}", flush=True)
     study = Study(name, root, overrides, params)

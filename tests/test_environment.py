@@ -1,0 +1,170 @@
+"""What the machine refuses: one line says so, and a point that it made fail is run again."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+
+from paceline.cluster import processes
+from paceline.cluster.supervisor import ProcessFailure
+from paceline.errors import SettingError, said_of_environment
+from paceline.exchange.node import cluster_interface
+from paceline.record.tied_files import replaced
+from tests.command_line import results, run
+from tests.small_study import write_small_study
+
+PACELINE = str(Path(sys.executable).with_name("paceline"))
+
+
+def under(root, shell):
+    """(exit code, lines of stdout and stderr) of a shell command in `root`, as root of the host."""
+    ended = subprocess.run(["bash", "-c", shell], cwd=root, capture_output=True, text=True)
+    return ended.returncode, ended.stdout.splitlines(), ended.stderr.splitlines()
+
+
+def test_errors_of_the_machine_are_told_from_others_by_their_number():
+    for number in (errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EMFILE, errno.EADDRNOTAVAIL):
+        said = said_of_environment(OSError(number, os.strerror(number), "a/b"))
+        assert said == f"a/b: {os.strerror(number)}"
+    assert said_of_environment(MemoryError()) == "there is not enough memory"
+    for other in (ValueError("x"), OSError(errno.ENOENT, "x"), RuntimeError("no space left")):
+        assert said_of_environment(other) is None
+
+
+def test_an_address_that_no_interface_has_or_one_that_is_down_is_an_error_of_the_machine(
+    monkeypatch,
+):
+    monkeypatch.delenv("MASTER_ADDR", raising=False)
+    monkeypatch.setattr(psutil, "net_if_addrs", dict)
+    with pytest.raises(OSError, match=r"no interface has the address 127\.0\.0\.1") as error:
+        cluster_interface()
+    assert said_of_environment(error.value)
+    addresses = {"lo": [SimpleNamespace(address="127.0.0.1")]}
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: addresses)
+    monkeypatch.setattr(psutil, "net_if_stats", lambda: {"lo": SimpleNamespace(isup=False)})
+    with pytest.raises(OSError, match="the interface lo is down") as error:
+        cluster_interface()
+    assert said_of_environment(error.value)
+
+
+def test_too_few_open_files_are_known_before_a_process_starts(monkeypatch):
+    monkeypatch.setattr(processes.resource, "getrlimit", lambda _: (64, 64))
+    processes.require_files(4)
+    with pytest.raises(ProcessFailure, match=r"16 processes need \d+ open files") as failure:
+        processes.require_files(16)
+    assert failure.value.environment
+
+
+def test_a_temporary_folder_that_nobody_can_write_is_named(monkeypatch):
+    def refuse():
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+
+    monkeypatch.setattr(processes.tempfile, "gettempdir", refuse)
+    with pytest.raises(SettingError, match="TMPDIR: no temporary file can be written"):
+        processes.preload()
+
+
+def test_files_of_a_report_are_replaced_all_or_none(tmp_path):
+    def write(text, last):
+        with replaced(tmp_path) as new:
+            (new / "tables").mkdir()
+            (new / "a.csv").write_text(text)
+            (new / f"tables/{text}.csv").write_text(text)
+            last()
+
+    def full():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def files():
+        found = [path for path in tmp_path.rglob("*") if path.is_file()]
+        return {str(path.relative_to(tmp_path)): path.read_text() for path in found}
+
+    write("one", lambda: None)
+    before = files()
+    assert before == {"a.csv": "one", "tables/one.csv": "one"}
+    with pytest.raises(SettingError, match=f"cannot write {tmp_path}: No space left"):
+        write("two", full)
+    assert files() == before
+    write("two", lambda: None)
+    assert files() == {
+        "a.csv": "two",
+        "tables/two.csv": "two",
+    }  # what was not written again is gone
+
+
+@pytest.mark.slow
+def test_points_that_the_machine_made_fail_are_run_again(root):
+    """No loopback address, loopback that is down, and too few open files: one line each."""
+    sweep = f"{PACELINE} sweep machine"
+    axes = {"scheme": "sync_allreduce,async_parameter_server"}
+    write_small_study(root, "machine", axes, workers=2)
+    lo = "ip address add 127.0.0.1/8 dev lo"
+    kinds = {
+        "no interface has the address": f"unshare -n {sweep}",
+        "the interface lo is down": f"unshare -n sh -c '{lo}; {sweep}'",
+        "open files, and 30 are allowed": f"ulimit -n 30; {sweep}",
+    }
+    for why, command in kinds.items():
+        code, _, errors = under(root, command)
+        assert code == 1, errors
+        (line,) = [line for line in errors if not line.startswith("progress")]
+        assert line.startswith("paceline: 2 of 2 points failed for environment reasons")
+        assert why in line
+        assert [result["environment"] for result in results(root, "machine")] == [True, True]
+    code, _, errors = run(root, "sweep", "machine")
+    assert (code, errors) == (0, [])
+    assert [result["status"] for result in results(root, "machine")] == ["finished"] * 2
+
+
+@pytest.mark.slow
+def test_what_cannot_be_written_or_read_is_said_in_one_line_and_leaves_no_half_table(root):
+    write_small_study(root, "disk", {"seed": "0,1"}, cluster="virtual")
+    assert run(root, "sweep", "disk")[0] == run(root, "report", "disk")[0] == 0
+    reports = root / "reports/disk"
+
+    def files():
+        found = (path for path in reports.rglob("*") if path.is_file())
+        return {str(path.relative_to(reports)): path.read_bytes() for path in found}
+
+    before, disks = files(), {}
+    full = "mount -t tmpfs -o size=600k tmpfs reports && cp -r kept reports/disk"
+    full += " && { cat /dev/zero > reports/fill; }"
+    disks["full"] = f"{full} 2>/dev/null; "
+    disks["read-only"] = "mount --bind kept reports/disk; mount -o remount,ro,bind reports/disk; "
+    powerless = "setpriv --bounding-set=-dac_override,-dac_read_search"
+    subprocess.run(["cp", "-r", "reports/disk", "kept"], cwd=root, check=True)
+    for name, setting_up in disks.items():
+        for command in ("sweep disk", "report disk"):
+            there = "cmp -s reports/disk/runs.csv kept/runs.csv || echo changed >&2"
+            code, _, errors = under(
+                root,
+                f"unshare -m sh -c '{setting_up} {PACELINE} {command}; code=$?; {there}; exit $code'",
+            )
+            assert code in (1, 2), (name, command)
+            (line,) = errors
+            assert "cannot write" in line, (name, command)
+    assert files() == before
+    for hidden in ("reports/disk", "reports/disk/runs.csv", "runs/disk"):
+        mode = (root / hidden).stat().st_mode
+        (root / hidden).chmod(0)
+        try:
+            for command in ("show disk", "show", "report disk", "report", "sweep disk"):
+                code, _, errors = under(root, f"{powerless} {PACELINE} {command}")
+                assert code in (0, 1, 2), (hidden, command)
+                assert len(errors) <= 1, (hidden, command)
+        finally:
+            (root / hidden).chmod(mode)
+
+
+@pytest.mark.slow
+def test_too_little_memory_is_said_before_a_library_ends_the_process(root):
+    for limit in ("ulimit -d 100000", "ulimit -d 300000", "ulimit -v 500000"):
+        code, _, errors = under(root, f"{limit}; {PACELINE} train workers=2 data=synthetic")
+        assert code == 2
+        (line,) = errors
+        assert line.startswith("paceline: RLIMIT_")
