@@ -1,9 +1,11 @@
 """What the machine refuses: one line says so, and a point that it made fail is run again."""
 
 import errno
+import itertools
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,10 +15,14 @@ import pytest
 from paceline.cluster import processes
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError, said_of_environment
+from paceline.exchange.liveness import Stillness
 from paceline.exchange.node import cluster_interface
 from paceline.record.tied_files import replaced
-from tests.command_line import results, run
+from paceline.run.run_point import _about, _Moment
+from tests.command_line import results, run, start
+from tests.ends import wait_until
 from tests.small_study import write_small_study
+from tests.tiny import point_of, tiny_point
 
 PACELINE = str(Path(sys.executable).with_name("paceline"))
 
@@ -97,6 +103,49 @@ def test_files_of_a_report_are_replaced_all_or_none(tmp_path):
     }  # what was not written again is gone
 
 
+def test_seconds_in_which_a_process_stood_still_are_those_without_signs_and_without_computing():
+    """(seconds that passed, seconds that it computed) until each look, and what was missed."""
+    for looks, missed in (
+        ([(1.0, 0.1), (1.1, 1.0), (2.9, 0.0)], 0.0),  # signs of life, the last on a busy machine
+        ([(1.0, 0.1), (61.0, 0.5), (1.0, 0.2)], 59.5),  # stopped for a minute
+        ([(61.0, 60.0)], 0.0),  # held up by work of its own
+        ([(11.0, 0.0), (21.0, 0.0)], 30.0),
+    ):
+        passed, computed = (itertools.accumulate((0.0, *each)) for each in zip(*looks, strict=True))
+        still = Stillness(passed.__next__, computed.__next__)
+        for _ in looks:
+            still.look()
+        assert still.seconds == pytest.approx(missed)
+
+
+def test_a_clock_that_was_set_back_gives_no_negative_seconds():
+    """Two days back in a run of five seconds; the time of a launch is then unknown."""
+    point, now = point_of(tiny_point("sync_allreduce", 2, 8)), time.time()
+    for set_by, launch in ((0.0, 2.0), (172800.0, None), (-172800.0, None)):
+        started = _Moment(now - 5 + set_by, time.monotonic() - 5)
+        about = _about(point, started, now - 3)
+        assert about["wall_seconds"] == pytest.approx(5, abs=1)
+        assert about["launch_seconds"] == (launch and pytest.approx(launch))
+
+
+@pytest.mark.slow
+def test_a_worker_that_stood_still_is_on_its_record(root):
+    """SIGSTOP for six seconds of one of two workers."""
+    write_small_study(root, "still", {"seed": "0"}, training={"epochs": 60})
+    with start(root, "sweep", "still", stdout=subprocess.DEVNULL) as sweep:
+        wait_until(lambda: list((root / "runs/still").glob(".*/progress.csv")), seconds=100)
+        family = psutil.Process(sweep.pid).children(recursive=True)
+        workers = [process for process in family if process.ppid() != sweep.pid]
+        worker = max(workers, key=lambda process: sum(process.cpu_times()[:2]))
+        worker.suspend()
+        time.sleep(6)
+        worker.resume()
+        assert sweep.wait(200) == 0
+    (result,) = results(root, "still")
+    assert result["status"] == "finished"
+    assert 3 < result["stopped_seconds"] < 9
+
+
 @pytest.mark.slow
 def test_points_that_the_machine_made_fail_are_run_again(root):
     """No loopback address, loopback that is down, and too few open files: one line each."""
@@ -140,11 +189,9 @@ def test_what_cannot_be_written_or_read_is_said_in_one_line_and_leaves_no_half_t
     subprocess.run(["cp", "-r", "reports/disk", "kept"], cwd=root, check=True)
     for name, setting_up in disks.items():
         for command in ("sweep disk", "report disk"):
-            there = "cmp -s reports/disk/runs.csv kept/runs.csv || echo changed >&2"
-            code, _, errors = under(
-                root,
-                f"unshare -m sh -c '{setting_up} {PACELINE} {command}; code=$?; {there}; exit $code'",
-            )
+            there = "code=$?; cmp -s reports/disk/runs.csv kept/runs.csv || echo changed >&2"
+            shell = f"{setting_up} {PACELINE} {command}; {there}; exit $code"
+            code, _, errors = under(root, f"unshare -m sh -c '{shell}'")
             assert code in (1, 2), (name, command)
             (line,) = errors
             assert "cannot write" in line, (name, command)

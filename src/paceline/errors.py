@@ -17,7 +17,7 @@ class SettingError(Exception):
         self.message = message
 
     def __str__(self) -> str:
-        return f"{self.setting}: {' '.join(self.message.split())}"
+        return printable(f"{self.setting}: {' '.join(self.message.split())}")
 
 
 _OF_ENVIRONMENT = {  # of the machine, its disks, its limits or its network
@@ -35,6 +35,16 @@ def said_of_environment(error: BaseException) -> str | None:
         return None
     what = f"{error.filename}: " if error.filename is not None else ""
     return f"{what}{error.strerror}"
+
+
+def printable(text: str) -> str:
+    """Return `text` with each control character but a line feed as its escape sequence, as \\x1b.
+
+    Texts of records and of errors can hold sequences that a terminal carries out.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -84,6 +84,7 @@ def worker(number=0, **changes):
         "built": 49.0,
         "training_started": 50.0 + number,
         "peak_rss_bytes": 1000 + number,
+        "stopped_seconds": 2.0 * number,
     }
     for part in (own, strategy, training):
         part |= {name: changes.pop(name) for name in [*changes] if name in part}
@@ -194,6 +195,7 @@ def test_a_result_by_hand():
         "bytes_sent": 200,
         "bytes_received": 400,
         "peak_rss_bytes": 1001,
+        "stopped_seconds": 2.0,
     }
     assert {name: found[name] for name in expected} == expected
     assert observed().training_started == 50.0

@@ -8,11 +8,13 @@ import pandas as pd
 import pytest
 
 from paceline.analysis.analyse import analyse
+from paceline.command.terminal import plain_table, show
+from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE
 from paceline.report.findings import read_findings
-from paceline.report.page import charts, report, single_page
+from paceline.report.page import charts, markdown, report, single_page
 from paceline.report.page_tables import page_tables
-from tests.made_reports import made_runs, make_run, write_reports
+from tests.made_reports import made_runs, made_two_schemes, make_run, write_reports
 
 REPORTS = Path(__file__).parents[2] / "reports"
 FIGURES = {"decision", "time", "scale", "phases", "staleness"}
@@ -188,3 +190,29 @@ def test_the_tables_that_there_are_are_linked(reported):
     assert 'href="runs.csv"' in page
     assert f'href="{ARCHIVE}"' in page
     assert 'href="tuning.csv"' in page
+
+
+BAD = "<script>alert(1)</script> [a](javascript:b) ![c](d) `e` | f \x1b[2J & g"
+
+
+def test_markup_and_control_characters_of_a_text_are_escaped():
+    escaped = r"&lt;script>alert(1)&lt;/script> \[a\](javascript:b) !\[c\](d) \`e\` \| f "
+    assert markdown(BAD) == escaped + r"\\x1b\[2J &amp; g"
+    assert markdown("**local SGD**,\n8 < 9") == "**local SGD**, 8 &lt; 9"
+    assert str(SettingError("study", BAD)) == "study: " + BAD.replace("\x1b", r"\x1b")
+
+
+def test_no_text_of_a_record_becomes_markup_of_a_page_or_commands_of_a_terminal(tmp_path, capsys):
+    """In the question, in the name of the study, and in texts of its records."""
+    texts = {"reason": BAD, "hardware.cpu": BAD, "model": BAD, "evaluated": BAD}
+    runs = [run | texts for run in made_two_schemes(spread=30)]
+    folder = write_reports(tmp_path / "made", runs, question=BAD, study=BAD)
+    analyse(folder)
+    page = report(folder).read_text()
+    readme = (folder / "README.md").read_text()
+    assert "<script>alert" not in page
+    assert "<script>alert" not in readme
+    assert readme.count(markdown(BAD)) >= 3
+    assert "\x1b" not in readme
+    show([BAD, plain_table(["x"], [[BAD]])])
+    assert "\x1b" not in capsys.readouterr().out

@@ -94,6 +94,7 @@ class ServerReport:
     diverged: bool = False
     lost: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     peak_rss_bytes: int = 0
+    stopped_seconds: float = 0.0
 
     @property
     def applied(self) -> list[tuple[int, int]]:

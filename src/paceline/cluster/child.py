@@ -18,10 +18,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paceline.errors import SettingError
-from paceline.exchange.liveness import LostPeerError, seconds_of_work
+from paceline.errors import SettingError, printable
+from paceline.exchange.liveness import PERIOD, LostPeerError, Stillness, seconds_of_work
 
-PERIOD = 1.0  # s between two signs of life
 _CLONE_NEWNET = 0x40000000  # linux/sched.h
 _OF_TORCH = re.compile(r"^Dist\w*Error|gloo|NCCL|out of memory", re.IGNORECASE)
 _LOST_PEER = ("closed by peer", "reset by peer")  # gloo, when the process at the other end is gone
@@ -74,6 +73,7 @@ class Place(NamedTuple):
 Report = Returned | Raised | Tolerated | Alive
 _reports: Connection | None = None  # to this process's launcher
 _reporting = threading.Lock()
+_stillness: Stillness | None = None  # of this process
 
 
 def tolerate(workers: Iterable[int]) -> None:
@@ -124,7 +124,7 @@ def _raised(error: BaseException) -> Raised:
     for cause in (error, error.__cause__):  # Hydra wraps errors of the constructors it calls
         if isinstance(cause, SettingError):
             return Raised(cause.message, cause.setting, lost, time.monotonic())
-    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    reason = printable(" ".join(f"{type(error).__name__}: {error}".split()))
     of_torch = isinstance(error, RuntimeError) and _OF_TORCH.search(reason) is not None
     environment = lost or of_torch or isinstance(error, OSError | MemoryError)
     return Raised(reason, None, lost, time.monotonic(), environment)
@@ -142,8 +142,16 @@ def die_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
+def stopped_seconds() -> float:
+    """Return how long this process has stood still; 0 in the launcher's own process."""
+    return _stillness.seconds if _stillness else 0.0
+
+
 def _give_signs_of_life() -> None:
+    global _stillness
+    _stillness = Stillness()
     while _reports is not None:
+        _stillness.look()
         with _reporting:
             ready = select.select([], [_reports], [], 0)[1]  # else the launcher reads nothing
             if ready:

@@ -59,7 +59,7 @@ def _strike_at_half_time(progress: Path, strike: Callable[[], None], over: Event
     while not over.wait(_PERIOD):
         samples, share = _latest(progress)
         if share >= _HALF:
-            struck = {"samples": samples, "at": time.time()}
+            struck = {"samples": samples, "at": time.monotonic()}
             strike()
             (progress.parent / RECORD).write_text(json.dumps(struck) + "\n")
             return True

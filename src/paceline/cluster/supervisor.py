@@ -10,8 +10,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from paceline.cluster.child import PERIOD, Alive, Report, Returned, Tolerated
+from paceline.cluster.child import Alive, Report, Returned, Tolerated
 from paceline.errors import SettingError
+from paceline.exchange.liveness import PERIOD
 
 _KILLED = "killed by"
 _LEAST = 5 * PERIOD  # of silence; a busy machine may hold up a sign

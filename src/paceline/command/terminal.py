@@ -8,6 +8,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from paceline.errors import printable
+
 _WIDTH = 200  # of tables where there is no terminal
 
 
@@ -18,7 +20,7 @@ def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
         side = "right" if heading.startswith(">") else "left"
         table.add_column(Text(heading.lstrip(">")), justify=side, overflow="fold")
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(printable(text)) for text in row))
     return table
 
 
@@ -27,7 +29,7 @@ def show(parts: Iterable[RenderableType]) -> None:
     width = None if sys.stdout.isatty() else _WIDTH
     console = Console(highlight=False, soft_wrap=True, width=width)
     for part in parts:
-        console.print(part, markup=not isinstance(part, str))
+        console.print(printable(part) if isinstance(part, str) else part, markup=False)
 
 
 def show_rows(rows: Sequence[Mapping[str, str]]) -> None:

@@ -104,8 +104,9 @@ def _steps_spread(o: Observed) -> Value:
     return int(np.ptp([worker.steps for worker in o.workers]))
 
 
-def _peak_rss_bytes(o: Observed) -> Value:
-    return max(each.peak_rss_bytes for each in (*o.training, *o.shards, *o.servers))
+def _most(name: str) -> Callable[[Observed], Value]:
+    """Return a function that finds the largest value among all processes of a run."""
+    return lambda o: max(getattr(each, name) for each in (*o.training, *o.shards, *o.servers))
 
 
 _SUMMARY, _TIMES = get_args(Section)
@@ -183,7 +184,8 @@ NUMBERS = [  # listed in the order of result.json
     Number("checkpoints", "", _of_first("checkpoints")),
     Number("resumes", "", _of_first("resumes")),
     Number("lost_workers", "text", lambda o: [asdict(lost) for lost in o.lost]),
-    Number("peak_rss_bytes", "bytes", _peak_rss_bytes),
+    Number("peak_rss_bytes", "bytes", _most("peak_rss_bytes")),
+    Number("stopped_seconds", "s", _most("stopped_seconds")),
 ]
 
 

@@ -74,6 +74,7 @@ class TrainingReport:
     built: float
     training_started: float
     peak_rss_bytes: int = 0
+    stopped_seconds: float = 0.0
     moved: DataMoved = field(default_factory=DataMoved)
     shard: int = 0
     checkpoints: int = 0

@@ -65,7 +65,7 @@ class _Training(_AnyRecord):
     servers: _Count
     batch_size: _Whole
     seed: _Count
-    wall_seconds: _Finite  # negative if the machine's clock was set back
+    wall_seconds: _Finite  # negative in records of earlier code, if the clock was set back
     launch_seconds: _Finite | None = None
     jobs: _Whole | None = None
     accelerator: str | None = None

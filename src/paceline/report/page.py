@@ -1,6 +1,7 @@
 """Writes the figures, the page (index.html) and the README.md of a study from its tables."""
 
 import json
+import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,7 @@ from markupsafe import Markup
 
 from paceline.analysis.analyse import CONCLUSIONS, FOLDER, table_path, tie_tables
 from paceline.analysis.frames import Row, write_table
+from paceline.errors import printable
 from paceline.record.archive import ARCHIVE
 from paceline.record.tied_files import digest_of, replaced
 from paceline.report.answer import Answer, answers
@@ -43,6 +45,7 @@ CHARTS = (  # in the reader's order, after those of predictions
 _BESIDE_PREDICTIONS = (decision_chart, phase_chart, staleness_chart)
 LIBRARY = "vega.js"  # Vega, Vega-Lite and Vega-Embed, beside the folders of all pages
 _LOADED = f'<script src="../{LIBRARY}"></script>'
+_MARKUP = re.compile(r"[\\`\[\]|]")  # of code, links and tables; emphasis is harmless
 _MOST_ROWS = 60  # longer tables are built only when the reader opens them
 
 
@@ -118,7 +121,7 @@ def render(template: str, content: Mapping[str, Any]) -> str:
         keep_trailing_newline=True,
     )
     environment.filters |= {
-        "cell": _markdown_cell,
+        "cell": markdown,
         "folded": folded,
         "json_table": lambda table: _json({"columns": table.columns, "rows": table.rows}),
     }
@@ -133,8 +136,10 @@ def folded(text: str) -> Markup:
     return Markup('{}<br><small class="spread">({}</small>').format(mean, spread)
 
 
-def _markdown_cell(text: str) -> str:
-    return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
+def markdown(text: str) -> str:
+    """Return a text as one line of Markdown in which no markup and no control character is left."""
+    line = printable(" ".join(str(text).split()))
+    return _MARKUP.sub(r"\\\g<0>", line.replace("&", "&amp;").replace("<", "&lt;"))
 
 
 def _content(findings: StudyFindings) -> Row:

@@ -10,6 +10,7 @@ from paceline.analysis.frames import Frame, Row
 from paceline.report.answer import Choice, answered, choice
 from paceline.report.findings import StudyFindings, read_findings
 from paceline.report.number_format import times, with_interval
+from paceline.report.page import markdown
 from paceline.report.words import read, say, scheme_words
 
 STUDIES = ("schemes", "example")
@@ -51,7 +52,8 @@ def _rows(study: str, findings: StudyFindings) -> Iterator[tuple[str, ...]]:
     page = f"[{study}](reports/{study}/README.md)"
     for situation in answered(findings):
         chosen = choice(situation.of(findings.concluded["decision"]))
-        yield situation.title, *_use(chosen), situation.values["kind"], page
+        texts = (situation.title, *_use(chosen), situation.values["kind"])
+        yield *map(markdown, texts), page
 
 
 def _use(chosen: Choice) -> list[str]:

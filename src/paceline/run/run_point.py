@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from paceline.clock.reports import ServerReport
 from paceline.cluster.shaped_nodes import RECORD as FAULT
@@ -29,6 +29,7 @@ from paceline.record.tracking.log import ProgressFollower, log, prepare_log
 from paceline.run.asked import asked_by_signals
 
 PROCESS = "paceline.run.training_process:run"  # not imported here: Lightning takes seconds
+_SET_SECONDS = 1.0  # by which a clock was set; less may be how it is kept right
 _SWEEP_SECONDS = 8  # how long a point of a sweep tries to log; the sweep logs the rest at its end
 
 
@@ -110,7 +111,7 @@ def prepare_data(data: Target) -> AbstractImageData | None:
 def _train(
     point: Point, partial: PartialRecord, follower: ProgressFollower, in_sweep: bool
 ) -> Result:
-    started = time.time()
+    started = _Moment(time.time(), time.monotonic())
     task = Task(
         PROCESS,
         (point, partial.folder),
@@ -174,11 +175,15 @@ def _environment() -> Generator[None]:
 
 
 def _fault(folder: Path) -> Result:
-    """Return the samples before an injected fault and the seconds after it; {} without one."""
+    """Return the samples before an injected fault and the seconds after it; {} without one.
+
+    The seconds are None if the machine was started anew since.
+    """
     if not (folder / FAULT).is_file():
         return {}
     struck = json.loads((folder / FAULT).read_text())
-    return {"fault_samples": struck["samples"], "fault_seconds": time.time() - struck["at"]}
+    seconds = time.monotonic() - struck["at"]
+    return {"fault_samples": struck["samples"], "fault_seconds": seconds if seconds >= 0 else None}
 
 
 def observed_by(point: Point, returned: list[Any]) -> Observed:
@@ -192,8 +197,22 @@ def observed_by(point: Point, returned: list[Any]) -> Observed:
     )
 
 
-def _about(point: Point, started: float, training_started: float | None) -> Result:
-    """Return the fields that all results have, also those of failed points."""
+class _Moment(NamedTuple):
+    """Moment on the clock of the machine [seconds since 1970], and on one that nobody sets."""
+
+    clock: float
+    steady: float
+
+
+def _about(point: Point, started: _Moment, training_started: float | None) -> Result:
+    """Return the fields that all results have, also those of failed points.
+
+    `training_started`: on the clock of the worker's machine, or None. The seconds until then are
+    unknown if the clock of this machine was set meanwhile.
+    """
+    wall_seconds = time.monotonic() - started.steady
+    is_set = abs(time.time() - started.clock - wall_seconds) > _SET_SECONDS
+    launched = None if is_set or training_started is None else training_started - started.clock
     return {
         "status": "",
         "reason": "",
@@ -205,9 +224,9 @@ def _about(point: Point, started: float, training_started: float | None) -> Resu
         "servers": point.scheme.servers,
         "batch_size": point.batch_size,
         "seed": point.seed,
-        "started": datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds"),
-        "wall_seconds": time.time() - started,
-        "launch_seconds": training_started - started if training_started else None,
+        "started": datetime.fromtimestamp(started.clock, UTC).isoformat(timespec="seconds"),
+        "wall_seconds": wall_seconds,
+        "launch_seconds": launched,
         "jobs": point.sweep.jobs,
         "accelerator": point.device,
         **provenance.job(),

@@ -19,7 +19,7 @@ from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot, evaluated_weights
 from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.wall.server import serve
-from paceline.cluster.child import tolerate
+from paceline.cluster.child import stopped_seconds, tolerate
 from paceline.cluster.cluster import device
 from paceline.exchange.liveness import rest
 from paceline.exchange.process_group import (
@@ -70,6 +70,7 @@ def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
         kept = ServerCheckpoints(folder, server, num_training + num_servers)
         report = serve(point.scheme, tolerate, kept)
     leave()  # not after an error, because peers would then report a closed connection
+    report.stopped_seconds = stopped_seconds()
     report.peak_rss_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return report
 

@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from paceline.cluster.processes import preload
-from paceline.errors import SettingError
+from paceline.errors import SettingError, printable
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of, read_result
@@ -103,6 +103,10 @@ def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
     """
     result, mlflow = read_result(config.folder), config.measurement.mlflow
     if result is not None and not config.sweep.needs_run(result, source_digest()):
+        if number is None:  # a setting that is no part of the key may be wrong
+            from paceline.record.point import Point
+
+            Point.of_plain(config.values)
         print(result_line(number, config, result, f"already there{_again(result)}"), flush=True)
         unlogged = log(config.folder, mlflow) if number is None else None  # a sweep logs the rest
     else:
@@ -156,5 +160,5 @@ def _watch(point: "Point") -> StatusLine:
 
 
 def _leave(message: str, code: int) -> NoReturn:
-    print(f"paceline: {message}", file=sys.stderr, flush=True)
+    print(f"paceline: {printable(message)}", file=sys.stderr, flush=True)
     sys.exit(code)

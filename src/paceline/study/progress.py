@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, TextIO
 
+from paceline.errors import printable
 from paceline.record.point_config import PointConfig
 from paceline.record.reading import read_result, record_version
 from paceline.record.record import Result, partial_records
@@ -90,7 +91,7 @@ class RunWatch:
         left, done, rate = "", now.share - first.share, now.images_per_second
         if now.share >= 1:
             left = "evaluating"
-        elif done > 0:
+        elif done > 0 and now.time > first.time:  # else the clock of the machine was set back
             left = f"{duration((1 - now.share) * (now.time - first.time) / done)} left"
         speed = f"{rate:,.0f} images/s {self._kind}" if rate is not None else ""
         parts = [left, f"training loss {now.train_loss:.4g}", speed]
@@ -325,7 +326,7 @@ def result_line(number: int | None, config: PointConfig, result: Result, note: s
     settings = f"workers={workers} batch_size={batch_size} lr={config.lr} seed={config.seed}"
     outcome = result["status"]
     if result["reason"]:  # also of a finished run: a worker was lost
-        outcome += f" ({result['reason']})"
+        outcome += f" ({printable(result['reason'])})"
     if result["images_per_second"]:
         outcome += f", {result['images_per_second']:,.0f} images/s {result['kind']}"
     if result["top1"] is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from filelock import Timeout
 
-from paceline.errors import SettingError
+from paceline.errors import SettingError, printable
 from paceline.record.archive import ARCHIVE, copy_record, record_elsewhere, unpack_archive
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.reading import fault_of
@@ -270,4 +270,4 @@ def _tell_unlogged(reason: str | None) -> None:
 
 
 def _tell(message: str) -> None:
-    print(f"paceline: {message}", file=sys.stderr, flush=True)
+    print(f"paceline: {printable(message)}", file=sys.stderr, flush=True)
