@@ -181,3 +181,14 @@ def test_dates_are_days():
     assert dates(pd.DataFrame({"started": [late, early]})) == "2026-01-31 to 2026-02-02"
     assert dates(pd.DataFrame({"started": [late, ""]})) == "2026-02-02"
     assert dates(pd.DataFrame({"key": ["a"]})) == ""
+
+
+def test_a_study_whose_table_was_changed_has_no_card_and_is_named(tmp_path, capsys):
+    folder = write_reports(tmp_path / "made", two())
+    analyse(folder)
+    runs = folder / "runs.csv"
+    runs.write_text(runs.read_text().replace("0.9", "0.99", 1))
+    page = write_front_page(tmp_path).read_text()
+    assert "Not shown: made: made/runs.csv" in page
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("paceline: made: made/runs.csv")

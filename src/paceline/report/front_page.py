@@ -5,14 +5,15 @@ says how its time to the target compares with that of the best scheme.
 """
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from paceline.analysis.analyse import read_conclusion
 from paceline.analysis.exchanges import NAME, read_exchanges, recommendation
 from paceline.analysis.frames import Frame, Row, read_tied
-from paceline.errors import SettingError
-from paceline.record.tied_files import replaced, sums_of_predictions
+from paceline.errors import SettingError, printable
+from paceline.record.tied_files import ChangedFileError, replaced, sums_of_predictions
 from paceline.report.answer import MEANINGS, Answer, answers, tier_of
 from paceline.report.chart.chart_style import TIER_COLOURS
 from paceline.report.exchange_page import recommended
@@ -35,8 +36,9 @@ _MOST = 2  # situations with a sentence on a card, if it says nothing else
 def write_front_page(reports: Path) -> Path:
     """Write index.html into `reports` from the tables of its studies; return its path.
 
-    Studies that were not analysed are listed on the page, each with the command to run. Equal
-    tables result in files of equal bytes.
+    Studies that were not analysed are listed on the page, each with the command to run. Those whose
+    files were changed by hand are also named on standard error. Equal tables result in files of
+    equal bytes.
     """
     cards: list[Row] = []
     missing: list[str] = []
@@ -45,6 +47,8 @@ def write_front_page(reports: Path) -> Path:
             cards.append(_exchange_card(folder) if is_of_exchanges(folder) else _card(folder))
         except SettingError as error:
             missing.append(f"{folder.name}: {error.message.replace(f'{reports}/', '')}")
+            if isinstance(error, ChangedFileError):
+                print(f"paceline: {printable(missing[-1])}", file=sys.stderr)
     try:
         published = _published(reports)
     except SettingError as error:
