@@ -1,5 +1,7 @@
 import hashlib
 import io
+import pickle
+import subprocess
 import tarfile
 
 import numpy as np
@@ -65,6 +67,16 @@ def test_missing_file_is_named(tiny):
 def test_corrupt_file_is_named(tiny):
     (tiny / FOLDER / "data_batch_3").write_bytes(b"nonsense")
     with pytest.raises(SettingError, match=r"data\.root: .*/data_batch_3 is corrupt"):
+        Cifar(**settings(tiny, **SIZES)).load()
+
+
+def test_a_file_that_would_run_code_is_named(tiny, monkeypatch):
+    """Even if it had the right checksum, which is MD5."""
+    content = pickle.dumps({"data": subprocess.Popen})
+    (tiny / FOLDER / "test_batch").write_bytes(content)
+    files = [["test_batch", hashlib.md5(content).hexdigest()]]
+    monkeypatch.setattr(CIFAR10, "test_list", files)
+    with pytest.raises(SettingError, match=r"data\.root: .* names subprocess\.Popen"):
         Cifar(**settings(tiny, **SIZES)).load()
 
 
