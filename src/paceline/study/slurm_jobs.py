@@ -86,6 +86,21 @@ def log_folder(folder: Path) -> Path:
     return folder / ".jobs"
 
 
+def private_folder(folder: Path) -> Path:
+    """Return `log_folder`, which now exists and is this user's alone; jobs run code from its files.
+
+    Raises SettingError("cluster") if another user made the folder or a file in it.
+    """
+    made = log_folder(folder)
+    made.mkdir(mode=0o700, exist_ok=True)
+    for path in (made, *made.iterdir()):
+        if path.lstat().st_uid != os.geteuid() or made.is_symlink():
+            message = f"{path} belongs to another user, and jobs run code from there; remove {made}"
+            raise SettingError("cluster", message)
+    made.chmod(0o700)
+    return made
+
+
 def last_words(path: Path) -> str:
     """Return the last line of a log that is not empty, or ""."""
     try:

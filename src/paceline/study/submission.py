@@ -18,7 +18,7 @@ from paceline.record.tracking.log import log
 from paceline.run.run_point import prepare_data
 from paceline.study import slurm_jobs
 from paceline.study.progress import result_line
-from paceline.study.slurm_jobs import PointJob, log_folder
+from paceline.study.slurm_jobs import PointJob, log_folder, private_folder
 
 _SIGNAL_SECONDS = 90  # before the time limit, so that a point can write a checkpoint
 _IMMEDIATE_SECONDS = 5  # for a free node to check; without one, the jobs themselves will fail
@@ -141,7 +141,7 @@ def _executor(study: str, folder: Path, needs: Mapping[str, Any]) -> Any:
     import submitit
 
     # exec, so that the signal before the limit reaches Python in place of the batch shell
-    executor = submitit.SlurmExecutor(log_folder(folder), python=f"exec {sys.executable}")
+    executor = submitit.SlurmExecutor(private_folder(folder), python=f"exec {sys.executable}")
     arguments = {"signal": f"B:USR2@{_SIGNAL_SECONDS}", **needs["additional_parameters"]}
     own = {"job_name": slurm_jobs.name_of(study), "use_srun": False, "stderr_to_stdout": True}
     executor.update_parameters(**{**needs, **own, "additional_parameters": arguments})
