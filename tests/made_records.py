@@ -4,6 +4,7 @@ import json
 
 import yaml
 
+from paceline.record.agreement import kind_of
 from paceline.record.point_config import PointConfig
 from paceline.record.rows import POINT_TABLES
 
@@ -23,20 +24,28 @@ def make_record(folder, config, *, key=None, rows=2, **changes):
     """Write a record of `config` with `rows` rows of curve; `changes` go into result.json."""
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(yaml.safe_dump(dict(config.values)))
-    curve = [f"{64 * n},{2 * n},{n / 2},{1 / n},,0.5,1\n" for n in range(1, rows + 1)]
-    (folder / "curve.csv").write_text(CURVE + "".join(curve))
-    (folder / "staleness.csv").write_text(TABLES["staleness"] + "0,1,12\n")
-    (folder / "phases.csv").write_text(TABLES["phases"] + "0,2,64,0.1,0.2,0.3,1000,2000,0,0\n")
     result = made_result(config, key or folder.name, rows) | changes
-    (folder / "result.json").write_text(json.dumps(result, indent=1))
+    found = [usual if result.get(name) is None else result[name] for name, usual in SCORES.items()]
+    scores = ["" if value is None else str(value) for value in found]
+    times = [f"{64 * n},{2 * n},{n / 2}," for n in range(1, rows + 1)]
+    (folder / "curve.csv").write_text(CURVE + "".join(f"{t}{','.join(scores)}\n" for t in times))
+    served = "".join(f"{server},1,12\n" for server in range(result["servers"]))
+    (folder / "staleness.csv").write_text(TABLES["staleness"] + served)
+    step = f"2,{2 * result['batch_size']},0.1,0.2,0.3,1000,2000,0,0"
+    phases = "".join(f"{worker},{step}\n" for worker in range(result["workers"]))
+    (folder / "phases.csv").write_text(TABLES["phases"] + phases)
+    (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
     return result
+
+
+SCORES = {"train_loss": 0.5, "validation_loss": None, "top1": 0.5, "top5": 1.0}
 
 
 def made_result(config, key, rows=2):
     return {
         "status": "finished",
         "reason": "",
-        "kind": "measured",
+        "kind": kind_of(config.values.get("cluster")) or "measured",
         "study": config.study,
         "key": key,
         **config.names,

@@ -5,6 +5,7 @@ from torchvision.transforms.v2.functional import resized_crop
 
 from paceline.data.random_resized_crop import RandomResizedCrop
 from paceline.errors import SettingError
+from paceline.record.target import Target
 from paceline.study.compose import composed
 from tests.tiny import REPOSITORY
 
@@ -84,6 +85,6 @@ def test_a_wrong_setting_is_named(name, value):
 @pytest.mark.parametrize("name", ["random_resized_crop", "crop_and_flip"])
 def test_it_is_chosen_on_the_command_line(name):
     config = composed(("data=image_folder", f"+data/augmentation={name}"), REPOSITORY)
-    augmentation = config.target("data").part("augmentation").build()
+    augmentation = Target("data", config.values["data"]["augmentation"]).build()
     assert type(augmentation).__module__.startswith("paceline.data.")
     assert augmentation.flip

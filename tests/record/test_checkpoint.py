@@ -3,16 +3,20 @@
 import io
 import json
 import os
+import shutil
+from functools import partial
 
 import pytest
 import torch
 
 from paceline.errors import SettingError
 from paceline.record import checkpoint
-from paceline.record.checkpoint import CHECKPOINTS, begin, complete, folder_of, has_checkpoint
+from paceline.record.checkpoint import CHECKPOINTS, complete, folder_of, has_checkpoint
 from paceline.record.record import PartialRecord, partial_folder
+from paceline.run.run_point import require_plain
 
 KEY = "0123456789ab"
+begin = partial(checkpoint.begin, check=require_plain)
 
 
 def saved(state):
@@ -52,6 +56,11 @@ def test_a_complete_one_takes_the_place_of_those_before(record):
     assert begin(record, KEY).samples == 960
 
 
+def test_a_folder_without_a_number_does_not_count(record):
+    shutil.copytree(folder_of(record, 1), folder_of(record, 1).with_name("last"))
+    assert begin(record, KEY).number == 1
+
+
 def cut_a_file(record):
     (folder_of(record, 1) / "server_0.ckpt").write_bytes(b"st")
 
@@ -64,6 +73,16 @@ def garble(record):
     (folder_of(record, 1) / "complete.json").write_text('{"number"')
 
 
+def list_no_file(record):
+    said = '{"number": 1, "samples": 640, "resumes": 2, "sizes": 5}'
+    (folder_of(record, 1) / "complete.json").write_text(said)
+
+
+def name_another(record):
+    said = '{"number": 2, "samples": 640, "resumes": 2, "sizes": {}}'
+    (folder_of(record, 1) / "complete.json").write_text(said)
+
+
 def never_complete(record):
     (folder_of(record, 1) / "complete.json").unlink()
 
@@ -73,7 +92,9 @@ def never_complete(record):
     [
         (cut_a_file, "server_0.ckpt is incomplete"),
         (lose_a_file, "server_0.ckpt is incomplete"),
-        (garble, "delimiter"),
+        (garble, "complete.json is damaged"),
+        (list_no_file, "complete.json is damaged"),
+        (name_another, "complete.json is that of another checkpoint, 2"),
         (never_complete, "it is incomplete"),
     ],
 )

@@ -17,14 +17,27 @@ from tests.made_records import made_config, make_record
 RANGED = ("images", "1/s", "s", "share", "updates", "bytes", "images/s", "")
 TIMELINE = "worker,phase,start,end\n0,compute,0.0,0.5\n0,wait,0.5,1.0\n"
 
+AGREED = {  # with the tables
+    "samples": 128,
+    "updates_per_second": 1.0,
+    "staleness_mean": 1.0,
+    "staleness_max": 1,
+    "stale_share": 1.0,
+    "bytes_sent": 1000,
+    "bytes_received": 2000,
+    "activation_bytes_sent": 0,
+    "test_images": 9,
+    "test_top1": 0.0,
+}
+
 
 @pytest.fixture
 def record(tmp_path):
     """The folder of a whole record with every number and every table."""
     config = made_config()
     folder = tmp_path / config.folder
-    numbers = {each.name: 0.5 for each in NUMBERS if each.unit != "text"}
-    make_record(folder, config, **numbers)
+    numbers = {each.name: 0.5 for each in NUMBERS if each.unit != "text"} | AGREED
+    make_record(folder, config, servers=1, **numbers)
     (folder / "timeline.csv").write_text(TIMELINE)
     (folder / "test.csv").write_text(f"images,right\n9,{text_of(bytes(2))}\n")
     return folder
@@ -64,8 +77,8 @@ def test_where_no_record_is_there_is_no_fault(tmp_path):
 def test_a_record_that_is_mended_or_damaged_is_read_anew(record):
     change(record, top1=7)
     refused(record, "top1")
-    change(record, top1=0.25)
-    assert read_result(record)["top1"] == 0.25
+    change(record, top1=0.5, lr=0.25)
+    assert read_result(record)["lr"] == 0.25
     (record / "curve.csv").write_text("")
     refused(record, "curve.csv")
 
@@ -164,7 +177,9 @@ def test_a_share_is_at_most_one(record, name):
 
 @pytest.mark.parametrize("name", [each.name for each in NUMBERS if each.unit == "nats"])
 def test_a_loss_is_a_number_below_zero_too(record, name):
-    change(record, **{name: -0.5})
+    curve = record / "curve.csv"
+    curve.write_text(curve.read_text().replace(",0.5,0.5,0.5,0.5\n", ",-0.5,-0.5,0.5,0.5\n"))
+    change(record, **{"train_loss": -0.5, "validation_loss": -0.5, name: -0.5})
     assert fault_of(record) is None
     change(record, **{name: "low"})
     refused(record, name)

@@ -58,8 +58,14 @@ def test_a_sweep_of_a_clone_runs_what_the_archive_lacks(collected, capsys):
 
 
 def test_a_dry_run_counts_what_the_archive_has(collected, capsys):
-    print_plan(checked_study("made", collected))
-    assert "4 points: 3 finished, 1 to do; 1 to run\n" in capsys.readouterr().out
+    """It writes nothing."""
+    before = sorted(collected.rglob("*"))
+    print_plan(checked_study("made", collected, unpack=False))
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"3 records to unpack from reports/made/{ARCHIVE}\n")
+    assert "4 points: 3 finished, 1 to do; 1 to run\n" in printed
+    assert "2.0 GiB of memory in 2 processes" in printed  # as those of the archive needed
+    assert sorted(collected.rglob("*")) == before
 
 
 def test_a_broken_archive_stops_the_sweep_by_its_name(collected):

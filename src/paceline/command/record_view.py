@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import RenderableType
 
 from paceline.command.terminal import plain_table
@@ -16,7 +15,7 @@ from paceline.errors import SettingError, did_you_mean
 from paceline.record.key import deciding
 from paceline.record.numbers import NUMBERS
 from paceline.record.point_config import PointConfig
-from paceline.record.reading import require_fit
+from paceline.record.reading import read_config, require_fit
 from paceline.record.tracking.mlflow_log import flat_params
 from paceline.report.number_format import form_of
 from paceline.study.compose import composed
@@ -55,7 +54,7 @@ def record_view(folder: Path, root: Path) -> Iterator[RenderableType]:
     Raises SettingError("key") for an invalid record.
     """
     result = require_fit(folder)
-    config = PointConfig(yaml.safe_load((folder / "config.yaml").read_text()))
+    config = read_config(folder)
     yield str(folder.relative_to(root))
     changes = different(config, root)
     yield plain_table(["setting", "value"], changes.items())

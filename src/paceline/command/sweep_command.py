@@ -41,7 +41,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
             print(prepare(study, root, overrides))
             return 0
         if options.dry_run:
-            print_plan(checked_study(study, root, overrides))
+            print_plan(checked_study(study, root, overrides, unpack=False))
             return 0
         return 0 if multirun([f"experiments={study}", *overrides], root) else 1
 
@@ -62,7 +62,8 @@ def print_plan(study: "Study") -> None:
         print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
     if not points[0].is_exchange:
         left = [point for point in needed if point.key not in others]
-        print(estimate(left, finished_results(study.root / "runs"), points[0].config.sweep.jobs))
+        results = finished_results(study.root / "runs", study.archived.values())
+        print(estimate(left, results, points[0].config.sweep.jobs))
 
 
 def _print_points(name: str, points: "Points", others: "Mapping[str, Path]") -> None:

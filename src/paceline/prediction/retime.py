@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
-import yaml
-
 from paceline.clock.reports import StrategyReport
 from paceline.clock.virtual.clock import VirtualClock
 from paceline.cluster.virtual import VirtualCluster
@@ -23,7 +21,7 @@ from paceline.record.observed import Observed, TrainingReport
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
-from paceline.record.reading import read_result, require_fit
+from paceline.record.reading import read_config, read_result
 from paceline.record.record import PartialRecord
 from paceline.record.rows import POINT_TABLES
 from paceline.record.tracking.log import MARKER
@@ -77,8 +75,7 @@ def retime(key: str, overrides: Sequence[str], root: Path) -> list[Retimed]:
     if path is None:
         raise SettingError("record", f"there is no record {key} in runs/")
     folder = path.parent
-    require_fit(folder)
-    old = Point.of(_config_of(folder))
+    old = Point.of(read_config(folder))
     config = composed(overrides, root)
     for name in (each.split("=")[0] for each in overrides):
         if name.split(".")[0] not in _TIMING:
@@ -90,10 +87,6 @@ def retime(key: str, overrides: Sequence[str], root: Path) -> list[Retimed]:
         Retimed(int(row["samples"]), float(row["top1"]), float(row["seconds"]), snapshot.seconds)
         for row, snapshot in zip(rows, clock.holder.snapshots, strict=True)
     ]
-
-
-def _config_of(folder: Path) -> PointConfig:
-    return PointConfig(yaml.safe_load((folder / "config.yaml").read_text()))
 
 
 def _check(old: Point, new: Point) -> None:
@@ -193,5 +186,5 @@ def _trained_records(runs: Path) -> dict[str, Path]:
             continue
         ended = result["status"] == "finished" and result["kind"] == "virtual"
         if ended and result["source_digest"] == digest:
-            found.setdefault(key_of_weights(_config_of(path.parent)), path.parent)
+            found.setdefault(key_of_weights(read_config(path.parent)), path.parent)
     return found

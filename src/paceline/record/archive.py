@@ -3,30 +3,38 @@
 Only the archive of a study, `records.tar.xz`, is committed to the repository. It has the settings,
 the result and the tables of each record, without weights. Files of the same name are stored next to
 each other, which makes the archive a third of the size of a zip file.
+
+An archive may come from anybody. It is read forward, one entry after the other, in bounded memory,
+and refused as a whole unless each entry is a regular file of a record, and occurs once. A record is
+unpacked only if it passes the check of `reading.py`.
 """
 
 import io
-import json
 import lzma
 import re
+import stat
 import tarfile
-from collections.abc import Collection, Generator, Iterable, Mapping
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
-from paceline.record.reading import read_result
-from paceline.record.record import PartialRecord
+from paceline.record.reading import MOST_BYTES, checked_result, read_result
+from paceline.record.record import PartialRecord, Result
 from paceline.record.rows import POINT_TABLES
 
 ARCHIVE = "records.tar.xz"
-_NEEDED = ("config.yaml", "result.json")
-_NAMES = (*_NEEDED, *(f"{table.name}.csv" for table in POINT_TABLES))
-_KEY = re.compile(r"\w[\w.]*")  # excludes folders outside of the study's
+_NAMES = ("config.yaml", "result.json", *(f"{table.name}.csv" for table in POINT_TABLES))
+_ENTRY = re.compile(r"(\w+)/([a-z.]+)")  # so no folder outside of the study's
 _PRESET = 6  # 9 takes twice as long and saves nothing
-_MOST_BYTES = 2**30  # when unpacked; the largest committed archive has 19 MB
-_BROKEN = (tarfile.TarError, lzma.LZMAError, EOFError, ValueError, KeyError, OSError)
+# Bytes when unpacked: at most, for each byte that is packed, and beside them. The largest committed
+# archive has 19 MB, ten times its packed bytes; a smaller one has 38 times its own.
+_MOST_UNPACKED, _MOST_TIMES, _MOST_BESIDE = 2**28, 100, 2**24
+_UNPACKER_BYTES = 2**27  # of memory for its dictionary
+_CHUNK = 2**16
+_BROKEN = (tarfile.TarError, lzma.LZMAError, ValueError, OSError)
 
 Files = Mapping[str, Mapping[str, bytes]]  # content of files by name, then by the record's key
 
@@ -58,63 +66,119 @@ def write_files(path: Path, files: Files) -> None:
 
 
 def read_archive(path: Path) -> Files:
-    """Read all files of an archive. Raises SettingError("study") if it is damaged."""
+    """Read all files of an archive.
+
+    Raises SettingError("study") if it is damaged, or if anything but files of records is in it.
+    """
     files: dict[str, dict[str, bytes]] = {name: {} for name in _NAMES}
     with _readable(path):
-        with lzma.open(path) as packed:
-            content = packed.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise ValueError(f"it holds more than {_MOST_BYTES} bytes")
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
-            for member in archive:
-                key, _, name = member.name.partition("/")
-                file = archive.extractfile(member) if member.isreg() else None
-                if file is None or name not in files or not _KEY.fullmatch(key):
-                    raise ValueError(f"{member.name} is not a file of a record")
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise ValueError("it is not a regular file")
+        with path.open("rb") as file:
+            for key, name, content in _entries(_Unpacked(file)):
                 if key in files[name]:
-                    raise ValueError(f"{member.name} occurs twice")
-                files[name][key] = file.read()
+                    raise ValueError(f"{key}/{name} occurs twice")
+                files[name][key] = content
     return files
+
+
+def archived_results(path: Path, runs: Path) -> dict[str, Result]:
+    """Return the results of those records of an archive that are missing in `runs`, by key.
+
+    `runs`: folder of the study's records. Raises SettingError("study"), which names a record, if
+    the archive cannot be read, or if one of these records is invalid.
+    """
+    return {key: result for key, (_, result) in _missing(path, runs).items()}
 
 
 def unpack_archive(path: Path, runs: Path) -> int:
     """Unpack the records that are missing in the folder `runs`; return their number.
 
-    Raises SettingError("study") if the archive is damaged, before anything is unpacked.
+    Raises SettingError("study") as `archived_results` does, before anything is unpacked.
     """
-    files = read_archive(path)
-    keys = {key for by_key in files.values() for key in by_key}
-    lacking = sorted(key for key in keys if read_result(runs / key) is None)
-    with _readable(path):
-        results = {key: _result(key, files) for key in lacking}
-    for key in lacking:
+    missing = _missing(path, runs)
+    for key, (files, result) in missing.items():
         partial = PartialRecord(runs / key)
-        for name, by_key in files.items():
-            if key in by_key:
-                partial.write_file(name, by_key[key])
-        partial.complete(results[key])
-    return len(lacking)
+        try:
+            for name, content in files.items():
+                partial.write_file(name, content)
+            partial.complete(result)
+        except BaseException:
+            partial.discard()
+            raise
+    return len(missing)
+
+
+def _missing(path: Path, runs: Path) -> dict[str, tuple[Mapping[str, bytes], Result]]:
+    """Return the files and the result of each record that is in the archive and not in `runs`."""
+    records: dict[str, dict[str, bytes]] = {}
+    for name, by_key in read_archive(path).items():
+        for key, content in by_key.items():
+            records.setdefault(key, {})[name] = content
+    found: dict[str, tuple[Mapping[str, bytes], Result]] = {}
+    for key, files in sorted(records.items()):
+        if read_result(runs / key) is None:
+            with _readable(path, f"record {key}: "):
+                found[key] = files, checked_result(files, runs.name, key)
+    return found
 
 
 @contextmanager
-def _readable(path: Path) -> Generator[None]:
+def _readable(path: Path, where: str = "") -> Generator[None]:
     """Turn any error inside that a damaged archive causes into SettingError("study")."""
     try:
         yield
     except _BROKEN as error:
-        message = f"{path} cannot be read: {' '.join(str(error).split())}; remove or restore it"
-        raise SettingError("study", message) from error
+        message = f"{path} cannot be read: {where}{' '.join(str(error).split())}"
+        raise SettingError("study", f"{message}; remove or restore it") from error
 
 
-def _result(key: str, files: Files) -> Mapping[str, object]:
-    """Return the result of a record. Raises ValueError or KeyError if the record is incomplete."""
-    for name in _NEEDED:
-        if key not in files[name]:
-            raise ValueError(f"the record {key} has no {name}")
-    result = json.loads(files["result.json"][key])
-    if result["key"] != key:
-        raise ValueError(f"the record {key} names the key {result['key']}")
-    return result
+class _Unpacked:
+    """Content of an xz file, which is read forward; `total` bytes of it were read so far."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.total = file, 0
+        self._unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, _UNPACKER_BYTES)
+
+    def read(self, size: int) -> bytes:
+        """Return the next `size` bytes, or fewer at the end. Raises ValueError for too many."""
+        content = bytearray()
+        while len(content) < size and not self._unpacker.eof:
+            packed = self._file.read(_CHUNK) if self._unpacker.needs_input else b""
+            if not packed and self._unpacker.needs_input:
+                raise ValueError("it is cut off")
+            content += self._unpacker.decompress(packed, size - len(content))
+        if self._unpacker.unused_data or (self._unpacker.eof and self._file.read(1)):
+            raise ValueError("there are data behind its end")
+        self.total += len(content)
+        if self.total > min(_MOST_UNPACKED, _MOST_BESIDE + _MOST_TIMES * self._file.tell()):
+            raise ValueError(f"{self.total:,} bytes are too many when they are unpacked")
+        return bytes(content)
+
+
+def _entries(packed: _Unpacked) -> Iterator[tuple[str, str, bytes]]:
+    """Yield key, name and content of each file in a tar file as `write_files` makes it.
+
+    The module tarfile would end silently at a damaged header, and would follow what archives of
+    other kinds have: long names, files with holes, links.
+    """
+    while any(header := packed.read(tarfile.BLOCKSIZE)):
+        member = tarfile.TarInfo.frombuf(header, "utf-8", "strict")
+        entry = _ENTRY.fullmatch(member.name)
+        if member.type != tarfile.REGTYPE or entry is None or entry[2] not in _NAMES:
+            raise ValueError(f"{member.name[:99]!r} is not a file of a record")
+        if not 0 <= member.size <= MOST_BYTES[entry[2]]:
+            raise ValueError(f"{member.name} has {member.size} bytes, which are too many")
+        content = packed.read(member.size)
+        padding = packed.read(-member.size % tarfile.BLOCKSIZE)
+        if len(content) < member.size or any(padding):
+            raise ValueError(f"{member.name} is cut off")
+        yield entry[1], entry[2], content
+    if len(header) < tarfile.BLOCKSIZE:
+        raise ValueError("it is cut off")
+    while block := packed.read(_CHUNK):
+        if any(block):
+            raise ValueError("there are data behind its last file")
 
 
 def record_elsewhere(folder: Path, digest: str) -> Path | None:

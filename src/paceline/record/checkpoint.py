@@ -9,10 +9,12 @@ only tensors and plain values, so that loading them runs no code.
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from paceline.errors import SettingError
 from paceline.record.provenance import source_digest, versions
@@ -38,9 +40,20 @@ class Checkpoint:
 
 
 def latest(record: Path) -> Checkpoint | None:
-    """Return the latest complete checkpoint in the folder of a record, or None."""
+    """Return the latest complete checkpoint in the folder of a record, or None.
+
+    Raises ValueError if its list of files is damaged.
+    """
     folders = _complete_folders(record)
-    return Checkpoint(**json.loads((folders[-1] / _COMPLETE).read_text())) if folders else None
+    if not folders:
+        return None
+    try:
+        found = TypeAdapter(Checkpoint).validate_json((folders[-1] / _COMPLETE).read_bytes())
+    except ValidationError as error:
+        raise ValueError(f"{_COMPLETE} is damaged") from error
+    if folder_of(record, found.number) != folders[-1]:
+        raise ValueError(f"{_COMPLETE} is that of another checkpoint, {found.number}")
+    return found
 
 
 def has_checkpoint(record: Path) -> bool:
@@ -52,17 +65,18 @@ def folder_of(record: Path, number: int) -> Path:
     return record / CHECKPOINTS / str(number)
 
 
-def begin(record: Path, key: str) -> Checkpoint | None:
+def begin(record: Path, key: str, check: Callable[[Path], None]) -> Checkpoint | None:
     """Prepare the folder for checkpoints of the point with this key.
 
     Returns the latest checkpoint of an earlier start, or None. If there are checkpoints that cannot
     be used, removes them and raises ValueError with the reason. Raises SettingError, and removes
-    nothing, if they belong to another user.
+    nothing, if they belong to another user. `check(path)` raises ValueError for a file of a
+    checkpoint that must not be loaded.
     """
     folder, origin = record / CHECKPOINTS, _origin(key)
     _require_own(folder)
     try:
-        found = _checked(record, origin)
+        found = _checked(record, origin, check)
     except (OSError, ValueError, TypeError, KeyError):
         discard_checkpoints(record)
         raise
@@ -94,7 +108,9 @@ def discard_checkpoints(record: Path) -> None:
     shutil.rmtree(record / CHECKPOINTS, ignore_errors=True)
 
 
-def _checked(record: Path, origin: Mapping[str, Any]) -> Checkpoint | None:
+def _checked(
+    record: Path, origin: Mapping[str, Any], check: Callable[[Path], None]
+) -> Checkpoint | None:
     folder = record / CHECKPOINTS
     if not has_checkpoint(record):
         if any(folder.glob("*/*.ckpt")):
@@ -112,7 +128,7 @@ def _checked(record: Path, origin: Mapping[str, Any]) -> Checkpoint | None:
         path = folder_of(record, found.number) / name
         if not path.exists() or path.stat().st_size != size:
             raise ValueError(f"{name} is incomplete")
-        _require_plain(path)
+        check(path)
     return found
 
 
@@ -124,25 +140,14 @@ def _require_own(folder: Path) -> None:
             raise SettingError("training.checkpoint_seconds", f"{message} it")
 
 
-def _require_plain(path: Path) -> None:
-    """Raise ValueError for a file that holds anything but tensors and plain values."""
-    from torch.serialization import get_unsafe_globals_in_checkpoint
-
-    try:
-        others = get_unsafe_globals_in_checkpoint(path)
-    except Exception as error:  # on arbitrary bytes torch raises whatever it stumbles over
-        raise ValueError(f"{path.name} is not a file of torch") from error
-    if others:
-        raise ValueError(f"{path.name} holds {others[0]}, and not only tensors and plain values")
-
-
 def _origin(key: str) -> dict[str, Any]:
     return {"key": key, "code": source_digest(), "set of package versions": versions()}
 
 
 def _complete_folders(record: Path) -> list[Path]:
     folders = [path.parent for path in (record / CHECKPOINTS).glob(f"*/{_COMPLETE}")]
-    return sorted(folders, key=lambda folder: int(folder.name))
+    numbered = [folder for folder in folders if folder.name.isdecimal()]
+    return sorted(numbered, key=lambda folder: int(folder.name))
 
 
 def sync(path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypedDict, Union, cast, get_args, get_origin,
 from paceline.data.placement import Placement
 from paceline.model.network_size import Sharding
 from paceline.record.measurement import Measurement
-from paceline.record.target import Target
+from paceline.record.target import GROUPS, Target, own_classes
 from paceline.settings import Neutral, Unkeyed
 
 
@@ -138,10 +138,13 @@ def _classes(hint: Any, target: object) -> Iterator[type]:
 
 @cache
 def _named_class(target: object) -> tuple[type, ...]:
-    """Return the class that a `_target_` names, or () if it is not part of this project."""
-    module, _, name = str(target).rpartition(".")
-    if not module.startswith("paceline."):
+    """Return the class that a `_target_` names, or () if it is not part of this project.
+
+    Records name targets as well, so nothing else is imported.
+    """
+    if not any(target in own_classes(group) for group in GROUPS):
         return ()
+    module, _, name = str(target).rpartition(".")
     try:
         found = getattr(import_module(module), name, None)
     except ImportError:

@@ -67,7 +67,7 @@ class Point:
         if config.values.get("exchange"):
             message = "a study of exchanges trains nothing; paceline sweep STUDY measures them"
             raise SettingError("exchange", message)
-        point = cls.of_plain(config.values)
+        point = cls._built(config)
         point._check()
         return point
 
@@ -79,7 +79,11 @@ class Point:
     @classmethod
     def of_plain(cls, plain: Mapping[str, Any]) -> "Point":
         """Build a point whose parts were checked together where it comes from."""
-        config, values = PointConfig(plain), plain
+        return cls._built(PointConfig(plain))
+
+    @classmethod
+    def _built(cls, config: PointConfig) -> "Point":
+        values = config.values
         return cls(
             scheme=config.target("scheme").build_as(AbstractScheme),
             cluster=config.target("cluster").build_as(AbstractCluster),

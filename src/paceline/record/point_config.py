@@ -6,7 +6,7 @@ The class Point, whose parts are typed and checked objects, is built from them.
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -30,9 +30,13 @@ _OF_THE_RUN: dict[str, type] = {"model": Sharding, "data": Placement}
 
 @dataclass(frozen=True)
 class PointConfig:
-    """Plain settings of a point, from which `record/point.py` builds the typed point."""
+    """Plain settings of a point, from which `record/point.py` builds the typed point.
+
+    `of_record`: True if they were read from a record; see Target.
+    """
 
     values: Mapping[str, Any]
+    of_record: bool = field(default=False, compare=False)
 
     @classmethod
     def of(cls, cfg: DictConfig) -> "PointConfig":
@@ -115,7 +119,8 @@ class PointConfig:
         """Return the settings of a group of conf/ from which an object of a class is built."""
         of_the_run = neutral_values(_OF_THE_RUN[group]) if group in _OF_THE_RUN else ()
         values = self.values[group]
-        return Target(group, {name: values[name] for name in values if name not in of_the_run})
+        own = {name: values[name] for name in values if name not in of_the_run}
+        return Target(group, own, self.of_record)
 
     def of_the_run(self, group: str) -> dict[str, Any]:
         """Return those settings of the group `model` or `data` that its class does not get.
@@ -128,7 +133,7 @@ class PointConfig:
 
     def replaced(self, **values: Any) -> "PointConfig":
         """Return a copy in which these top-level settings have other values."""
-        return PointConfig({**self.values, **values})
+        return replace(self, values={**self.values, **values})
 
 
 def flat_settings(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,31 +2,40 @@
 
 The files of a record must be regular, complete and not too large. `result.json` and the tables must
 follow `schema.py`. The names of the folders, the key in the result, and the key of the settings
-must agree.
+must agree. Records in an archive pass the same check. Reading imports and builds nothing that a
+record names, except the classes of Paceline's settings.
 """
 
-import json
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import yaml
-
-from paceline.errors import SettingError
+from paceline.errors import SettingError, printable
+from paceline.record.agreement import disagreement
+from paceline.record.plain import read_json, read_yaml
 from paceline.record.point_config import PointConfig
 from paceline.record.record import Result
 from paceline.record.rows import POINT_TABLES
-from paceline.record.schema import fault_of_result, fault_of_tables
+from paceline.record.schema import extra_fields, fault_of_result, fault_of_tables
+from paceline.record.target import foreign_target
 
-_MOST_BYTES = 2**26  # of a file of a record
 _SAME = ("workers", "batch_size", "seed", "study")  # in the result as in the settings
 _NEEDED = ("config.yaml", "result.json")
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_LONGEST = 300  # characters of a reason
+# Bytes of each file of a record; the largest one in a committed archive has 40 kB.
+MOST_BYTES: Mapping[str, int] = {
+    **dict.fromkeys(_NEEDED, 2**20),
+    **{f"{table.name}.csv": 2**23 for table in POINT_TABLES},
+}
 
 
-class _UnfitError(Exception):
-    """Reason why a record is invalid."""
+class _UnfitError(ValueError):
+    """Reason why a record is invalid, on one line that is not too long."""
+
+    def __init__(self, reason: str) -> None:
+        line = printable(" ".join(reason.split()))
+        super().__init__(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}...")
 
 
 _Version = tuple[str, int, int, int]  # name, time, size and inode of a file
@@ -55,6 +64,37 @@ def require_fit(folder: Path) -> Result:
     return found
 
 
+def read_config(folder: Path) -> PointConfig:
+    """Read the settings of a record. Raises SettingError("key") if the record is invalid."""
+    require_fit(folder)
+    return PointConfig(_settings((folder / "config.yaml").read_bytes()), of_record=True)
+
+
+def checked_result(files: Mapping[str, bytes], study: str, key: str) -> Result:
+    """Return the result of a record, whose `files` are given by name.
+
+    `study`, `key`: names of the folders in which the record is. Raises ValueError with the reason,
+    on one line, if the record is invalid.
+    """
+    for name in _NEEDED:
+        if name not in files:
+            raise _UnfitError(f"{name}: there is no such file")
+    result = _object("result.json", files["result.json"])
+    config = PointConfig(_settings(files["config.yaml"]), of_record=True)
+    exchange = bool(config.values.get("exchange"))
+    if fault := fault_of_result(result, exchange=exchange):
+        raise _UnfitError(f"result.json: {fault}")
+    _check_place(study, key, result, config, exchange=exchange)
+    if exchange:
+        return result
+    texts = {name: _text(name, files[name]) for name in files if name not in _NEEDED}
+    tables = {name.removesuffix(".csv"): text for name, text in texts.items()}
+    fault = fault_of_tables(tables, result["status"]) or disagreement(result, config, tables)
+    if fault:
+        raise _UnfitError(fault)
+    return result
+
+
 def record_version(folder: Path) -> int | None:
     """Return a number that changes when the record is replaced; None if it is missing."""
     try:
@@ -75,7 +115,7 @@ def _found(folder: Path) -> Result | str | None:
         versions = [_version(folder, name) for name in _names(folder)]
         known = _read.get(folder)
         if known is None or known[0] != versions:
-            known = _read[folder] = (versions, _result(folder))
+            known = _read[folder] = (versions, _result_in(folder))
         return known[1]
     except _UnfitError as unfit:
         return str(unfit)
@@ -94,88 +134,67 @@ def _version(folder: Path, name: str) -> _Version:
         raise _UnfitError(f"{name}: {error.strerror}") from error
     if not stat.S_ISREG(found.st_mode):
         raise _UnfitError(f"{name}: it is not a regular file")
-    if found.st_size > _MOST_BYTES:
+    if found.st_size > MOST_BYTES[name]:
         raise _UnfitError(f"{name}: {found.st_size} bytes are too many")
     return name, found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _result(folder: Path) -> Result | str:
+def _result_in(folder: Path) -> Result | str:
     """Return the result of a record, or why it is invalid."""
     try:
-        texts = {name: _text(folder / name) for name in _names(folder)}
-        result, config = _json(texts["result.json"]), _config(texts["config.yaml"])
-        exchange = bool(config.values.get("exchange"))
-        if fault := fault_of_result(result, exchange=exchange):
-            return f"result.json: {fault}"
-        _check_place(folder, result, config, exchange=exchange)
+        files = {name: (folder / name).read_bytes() for name in _names(folder)}
+        return checked_result(files, folder.parent.name, folder.name)
+    except OSError as error:
+        return f"{Path(error.filename or folder).name}: {error.strerror}"
     except _UnfitError as unfit:
         return str(unfit)
-    if exchange:
-        return result
-    tables = {name.removesuffix(".csv"): texts[name] for name in texts if name not in _NEEDED}
-    return fault_of_tables(tables, result["status"]) or result
 
 
 def _check_place(
-    folder: Path, result: Mapping[str, Any], config: PointConfig, *, exchange: bool
+    study: str, key: str, result: Result, config: PointConfig, *, exchange: bool
 ) -> None:
-    """Raise _UnfitError unless folder, key and settings agree."""
-    if result["key"] != folder.name:
-        raise _UnfitError(f"result.json: its key is {result['key']}, not {folder.name}")
+    """Raise _UnfitError unless folder, key and settings agree, and for a class of another room."""
+    if result["key"] != key:
+        raise _UnfitError(f"result.json: its key is {result['key']}, not {key}")
+    if foreign := foreign_target(config.values, any_package=True):
+        raise _UnfitError(f"config.yaml: {foreign}")
     try:
-        key, values = config.key, config.values
+        own, values = config.key, config.values
         same = {name: values[name] for name in (["study"] if exchange else _SAME)}
         same |= {} if exchange else config.names
     except Exception as error:  # settings of any shape
         what = " ".join(str(error).split()) or type(error).__name__
         raise _UnfitError(f"config.yaml: these are not the settings of a point: {what}") from error
-    if key != folder.name:
-        raise _UnfitError(f"config.yaml: its settings have the key {key}, not {folder.name}")
-    if same["study"] != folder.parent.name:
+    if own != key:
+        raise _UnfitError(f"config.yaml: its settings have the key {own}, not {key}")
+    if same["study"] != study:
         raise _UnfitError(f"config.yaml: it belongs to the study {same['study']!r}")
+    same |= {name: values[name] for name in extra_fields(result) & {*values} - {*same}}
     for name, value in same.items():
         if name in result and result[name] != value:
             raise _UnfitError(f"result.json: {name} is {result[name]!r}, not {value!r}")
 
 
-def _text(path: Path) -> str:
+def _settings(content: bytes) -> dict[str, Any]:
+    if b"${" in content:  # OmegaConf would replace it when an object is built
+        raise _UnfitError("config.yaml: it has an interpolation, ${...}")
+    return _object("config.yaml", content)
+
+
+def _object(name: str, content: bytes) -> dict[str, Any]:
+    """Return what a JSON or YAML file holds. Raises _UnfitError unless it has values by name."""
+    text = _text(name, content)
     try:
-        return path.read_bytes().decode()
-    except OSError as error:
-        raise _UnfitError(f"{path.name}: {error.strerror}") from error
+        found = read_json(text) if name.endswith(".json") else read_yaml(text)
+    except ValueError as error:
+        raise _UnfitError(f"{name}: {error}") from error
+    if not isinstance(found, dict):
+        raise _UnfitError(f"{name}: it has no values by name")
+    return cast("dict[str, Any]", found)
+
+
+def _text(name: str, content: bytes) -> str:
+    try:
+        return content.decode()
     except UnicodeDecodeError as error:
-        raise _UnfitError(f"{path.name}: it is not text") from error
-
-
-def _json(text: str) -> dict[str, Any]:
-    try:
-        result = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
-        raise _UnfitError(f"result.json: {error}") from error
-    if not isinstance(result, dict):
-        raise _UnfitError("result.json: it is not an object")
-    return cast("dict[str, Any]", result)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ValueError(f"{name} occurs twice")
-        found[name] = value
-    return found
-
-
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is not a JSON number")
-
-
-def _config(text: str) -> PointConfig:
-    try:
-        values = yaml.load(text, _Loader)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        what = " ".join(str(error).split())
-        raise _UnfitError(f"config.yaml: {what}") from error
-    if not isinstance(values, dict):
-        raise _UnfitError("config.yaml: these are not settings")
-    return PointConfig(cast("dict[str, Any]", values))
+        raise _UnfitError(f"{name}: it is not text") from error

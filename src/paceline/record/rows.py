@@ -11,6 +11,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
@@ -97,20 +98,26 @@ TableRow = CurveRow | StalenessRow | PhasesRow | TimelineRow | ScoredRow
 
 
 def curve(observed: Observed) -> list[CurveRow]:
-    """Return one row per snapshot, in the order of samples."""
+    """Return one row per snapshot, in the order of samples.
+
+    Times never fall: the clocks of two workers that scored them may be some milliseconds apart.
+    """
+    scores = observed.scores
+    seconds = accumulate((score.seconds for score in scores), max)
+    real_seconds = accumulate((score.real_seconds for score in scores), max)
     return [
         CurveRow(
             samples=score.samples,
             updates=score.updates,
-            seconds=round(score.seconds, 4),
+            seconds=round(at, 4),
             train_loss=finite(observed.train_losses.get(score.samples)),
             validation_loss=finite(score.loss),
             top1=score.top1,
             top5=score.top5,
-            real_seconds=round(score.real_seconds, 4),
+            real_seconds=round(really_at, 4),
             averaged_top1=score.averaged_top1,
         )
-        for score in observed.scores
+        for score, at, really_at in zip(scores, seconds, real_seconds, strict=True)
     ]
 
 
@@ -232,9 +239,10 @@ def bits_of(text: str, count: int) -> np.ndarray:
     Raises ValueError if the text has another number of bits.
     """
     try:
-        packed = zlib.decompress(base64.b64decode(text, validate=True))
+        unpacker = zlib.decompressobj()
+        packed = unpacker.decompress(base64.b64decode(text, validate=True), max(count, 1) // 8 + 2)
     except zlib.error as error:
         raise ValueError(f"it has no packed bits: {error}") from error
-    if count < 1 or len(packed) != (count + 7) // 8:
+    if count < 1 or len(packed) != (count + 7) // 8 or not unpacker.eof:
         raise ValueError(f"it has {len(packed)} bytes, which are not those of {count} bits")
     return np.unpackbits(np.frombuffer(packed, np.uint8), count=count).astype(bool)

@@ -8,15 +8,17 @@ checked, and so are the columns of collected tables that have a type here.
 import csv
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cache
+from functools import cache, partial
 from types import GenericAlias
 from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     TypeAdapter,
@@ -28,17 +30,40 @@ from paceline.record.numbers import NUMBERS
 from paceline.record.rows import POINT_TABLES, TUNING, PointTable, bits_of
 
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
-_NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+_NotNegative = Annotated[float, Field(ge=0, le=2**63)]
+_Rate = Annotated[float, Field(ge=1e-9, le=1e15)]  # of images per second, of any cluster
+_Seconds = Annotated[float, Field(ge=0, le=1e12)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Count = Annotated[int, Field(ge=0)]
 _Whole = Annotated[int, Field(ge=1)]
 _Key = Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
-_RANGES: dict[str, Any] = {"nats": _Finite, "share": _Share, "text": str | list[Any]}
-_NOISE = {"float", "int", "str", "constrained-float", "list[any]", "function-after"}  # of pydantic
+_Name = Annotated[str, Field(pattern=r"^[\w./-]{1,99}$")]  # of a file of conf/
+_RANGES: dict[str, Any] = {
+    "nats": _Finite,
+    "share": _Share,
+    "images/s": _Rate,
+    "s": _Seconds,
+    "text": str | list[dict[str, Any]],
+}
+_NOISE = {  # of pydantic
+    *("float", "int", "str", "constrained-float", "list[dict[str,any]]", "function-after"),
+    *("constrained-str",),
+}
+_INTEGER = re.compile(r"-?[0-9]+")
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?")  # as Python writes it
+_EXTRA = re.compile("[a-z][a-z0-9_]*")  # a name of a field; a column of a setting has dots
 _UNIT = {number.name: number.unit for number in NUMBERS}
+_MOST_ROWS = 2**17  # of a table; a curve has dozens, phases have one for each worker
 _NEEDED = ("samples", "seconds", "top1")  # numbers that every finished training has
 _NEEDED_TABLES = ("curve", "staleness", "phases")  # of every training that did not fail
 _WITH_ROWS = ("curve", "phases")  # of every finished training
+
+
+class _Hardware(BaseModel):
+    cpu: str | None = None
+    cores: _Whole | None = None
+    memory_bytes: _Count | None = None
+    gpus: list[str] | None = None
 
 
 class _AnyRecord(BaseModel):
@@ -49,18 +74,18 @@ class _AnyRecord(BaseModel):
     kind: Literal["measured", "paced", "virtual"]
     key: _Key
     started: Annotated[str, AfterValidator(datetime.fromisoformat)]
-    hardware: dict[str, Any]
-    versions: dict[str, str]
+    hardware: _Hardware
+    versions: dict[Annotated[str, Field(pattern=r"^[\w.-]+$")], str]
     commit: str
     source_digest: str
 
 
 class _Training(_AnyRecord):
     study: str
-    data: str
-    model: str
-    scheme: str
-    cluster: str
+    data: _Name
+    model: _Name
+    scheme: _Name
+    cluster: _Name
     workers: _Whole
     servers: _Count
     batch_size: _Whole
@@ -132,11 +157,19 @@ def fault_of_result(result: Mapping[str, Any], *, exchange: bool) -> str | None:
         (_Exchange if exchange else _training()).model_validate(dict(result), strict=True)
     except ValidationError as error:
         return _first(error)
+    for name in extra_fields(result) if not exchange else ():
+        if not _EXTRA.fullmatch(name):
+            return f"{name}: there is no such field"
     if not exchange and result["status"] == "finished":
         for name in _NEEDED:
             if result.get(name) is None:
                 return f"{name}: a finished record needs it"
     return None
+
+
+def extra_fields(result: Mapping[str, Any]) -> set[str]:
+    """Return the fields that are not declared, such as numbers of other versions of the code."""
+    return {*result} - {*_training().model_fields}
 
 
 def fault_of_tables(texts: Mapping[str, str], status: str) -> str | None:
@@ -162,6 +195,8 @@ def _fault_of_table(table: PointTable, text: str) -> tuple[str | None, int]:
     """Return why a table is invalid, or None, and the number of its rows."""
     if not text.endswith("\n"):
         return "it is empty or cut off", 0
+    if text.count("\n") > _MOST_ROWS:
+        return f"it has more than {_MOST_ROWS} rows", 0
     try:
         header, *rows = list(csv.reader(text.splitlines(), strict=True))
     except csv.Error as error:
@@ -284,7 +319,13 @@ def _training() -> type[BaseModel]:
 def _rows(name: str, header: Sequence[str]) -> TypeAdapter[Any]:
     """Return a validator for rows of a table with these columns; cells are text or None."""
     hints = next(get_type_hints(table.row) for table in POINT_TABLES if table.name == name)
-    columns: dict[str, Any] = {column: (_cell(column, hints[column]), ...) for column in header}
+    columns: dict[str, Any] = {}
+    for column in header:
+        kind = _cell(column, hints[column])
+        if hints[column] is not str:
+            pattern = _INTEGER if hints[column] is int else _NUMBER
+            kind = Annotated[kind, BeforeValidator(partial(_as_written, pattern))]
+        columns[column] = (kind, ...)
     row: Any = create_model(f"_{name}", **columns)
     rows: Any = GenericAlias(list, (row,))
     return TypeAdapter(rows)
@@ -298,6 +339,13 @@ def _cell(column: str, hint: Any) -> Any:
         return Annotated[str, Field(min_length=1)]
     number: Any = _RANGES.get(_UNIT.get(column, ""), _NotNegative)
     return number if hint is float else number | None
+
+
+def _as_written(pattern: re.Pattern[str], cell: str | None) -> str | None:
+    """Refuse a number that only some readers take, such as 6_4, or with digits of other scripts."""
+    if cell is not None and not pattern.fullmatch(cell):
+        raise ValueError("it is not written as a number")
+    return cell
 
 
 def _first(error: ValidationError) -> str:

@@ -1,7 +1,10 @@
 """Settings from which Hydra builds an object of the class that they name."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from importlib.util import find_spec
 from typing import Any, TypeVar, cast
 
@@ -16,25 +19,57 @@ T = TypeVar("T")
 # Classes that have moved. Settings name them as before, since the names are part of keys.
 _MOVED = {"paceline.measurement.measurement.Measurement": "paceline.record.measurement.Measurement"}
 
+GROUPS = ("model", "data", "scheme", "cluster", "workload", "training", "measurement", "sweep")
+_OWN = "paceline."
+_NAMED = re.compile(r"^ *_target_: *([\w.]+)", re.MULTILINE)
+
+
+@cache
+def own_classes(group: str) -> frozenset[str]:
+    """Return the classes that Paceline's own files of a group of settings name as `_target_`."""
+    if group not in GROUPS:
+        return frozenset()
+    folders, texts = [files("paceline") / "conf" / group], list[str]()
+    for folder in folders:
+        for each in folder.iterdir():
+            if each.is_dir():
+                folders.append(each)
+            elif each.name.endswith(".yaml"):
+                texts.append(each.read_text())
+    return frozenset(name for text in texts for name in _NAMED.findall(text))
+
+
+def foreign_target(values: Mapping[str, Any], *, any_package: bool) -> str | None:
+    """Return why a `_target_` in the settings of a record is refused; None if there is none.
+
+    Only the classes of `own_classes` of the group are allowed, and with `any_package` also classes
+    that are not part of this project; those are named in records, but must not be built from them.
+    """
+    for group, settings in values.items():
+        for where, target in _targets(group, settings):
+            is_foreign = any_package and not str(target).startswith(_OWN)
+            if not is_foreign and str(target) not in own_classes(group):
+                return f"{where}: {target} is not a class of conf/{group}"
+    return None
+
 
 @dataclass(frozen=True)
 class Target:
     """A group of settings: `_target_` names a class or function, all other settings are arguments.
 
     `group`: name of the group on the command line. `values`: the settings of the group, by name.
+    `of_record`: True if they were read from a record, from which only classes of Paceline's own
+    files of the group are built.
     """
 
     group: str
     values: Mapping[str, Any]
+    of_record: bool = False
 
     @property
     def is_ours(self) -> bool:
         """True if the class belongs to this project."""
-        return str(self.values.get("_target_", "")).startswith("paceline.")
-
-    def part(self, name: str) -> "Target":
-        """Return an argument that is itself a target."""
-        return Target(f"{self.group}.{name}", self.values[name])
+        return str(self.values.get("_target_", "")).startswith(_OWN)
 
     def check(self) -> None:
         """Raise SettingError if a `_target_`, also of an inner group, is in no installed package.
@@ -49,9 +84,17 @@ class Target:
                 raise SettingError(where, f"the package {package} is not installed")
 
     def build(self) -> Any:
-        """Build the object. Raises SettingError for arguments that its constructor refuses."""
+        """Build the object.
+
+        Raises SettingError for arguments that its constructor refuses, and for another class than
+        a record may name.
+        """
         if not isinstance(self.values.get("_target_"), str):
             raise SettingError(f"{self.group}._target_", "a class is needed, package.module.Class")
+        if self.of_record:
+            foreign = foreign_target({self.group: self.values}, any_package=False)
+            if foreign is not None:
+                raise SettingError(*foreign.split(": ", 1))
         use_one_lightning()
         try:
             target = self.values["_target_"]
@@ -77,3 +120,6 @@ def _targets(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         for part, inner in cast("Mapping[str, Any]", value).items():
             where = f"{name}.{part}"
             yield from [(where, inner)] if part == "_target_" else _targets(where, inner)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from _targets(name, inner)

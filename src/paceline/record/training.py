@@ -118,7 +118,7 @@ class Training:
         optimizer = model.values["optimizer"]
         momentum = corrected_momentum(optimizer["momentum"], staleness)
         changed = {**optimizer, "momentum": momentum}
-        return Target(model.group, {**model.values, "optimizer": changed})
+        return replace(model, values={**model.values, "optimizer": changed})
 
     def check(self, accounting: Accounting, model: Target) -> None:
         """Raise SettingError for a model without optimizer, or for an impossible correction.

@@ -15,7 +15,7 @@ from paceline.clock.reports import ServerReport
 from paceline.cluster.shaped_nodes import RECORD as FAULT
 from paceline.cluster.supervisor import LostWorker, ProcessFailure, Task
 from paceline.data.image_set import AbstractImageData
-from paceline.errors import SettingError, said_of_environment
+from paceline.errors import SettingError, printable, said_of_environment
 from paceline.record import provenance
 from paceline.record.checkpoint import begin, has_checkpoint, latest
 from paceline.record.numbers import result as result_of
@@ -89,11 +89,23 @@ def _begin_checkpoints(point: Point, folder: Path) -> None:
     if point.training.checkpoint_seconds is None and not has_checkpoint(folder):
         return
     try:
-        if checkpoint := begin(folder, key):
+        if checkpoint := begin(folder, key, require_plain):
             print(f"{key}: resumed at {checkpoint.samples:,} images", flush=True)
     except (ValueError, OSError, TypeError, KeyError) as reason:
         message = f"paceline: the checkpoint of {key} is ignored: {reason}"
         print(message, file=sys.stderr, flush=True)
+
+
+def require_plain(path: Path) -> None:
+    """Raise ValueError for a file that holds anything but tensors and plain values."""
+    from torch.serialization import get_unsafe_globals_in_checkpoint
+
+    try:
+        others = get_unsafe_globals_in_checkpoint(path)
+    except Exception as error:  # on arbitrary bytes torch raises whatever it stumbles over
+        raise ValueError(f"{path.name} is not a file of torch") from error
+    if others:
+        raise ValueError(f"{path.name} holds {others[0]}, and not only tensors and plain values")
 
 
 def prepare_data(data: Target) -> AbstractImageData | None:
@@ -132,7 +144,7 @@ def _train(
         for table in POINT_TABLES:
             partial.write_table(table.name, table.columns, [])
         environment = isinstance(failure, ProcessFailure) and failure.environment and not fault
-        failed = {"status": "failed", "reason": str(failure), "environment": environment}
+        failed = {"status": "failed", "reason": printable(str(failure)), "environment": environment}
         return {**_about(point, started, None), **failed, **unmeasured(), **fault}
     fault = _fault(partial.folder)
     shutil.rmtree(task.log_folder, ignore_errors=True)  # of a failure they are kept

@@ -222,11 +222,12 @@ def _names(of: Mapping[str, Any]) -> tuple[str | None, ...]:
     return tuple(of.get(name) for name in ("scheme", "model", "data", "cluster"))
 
 
-def finished_results(runs: Path) -> list[Result]:
-    """Read the result of every finished training of all studies in `runs`."""
+def finished_results(runs: Path, others: Iterable[Result] = ()) -> list[Result]:
+    """Return the result of every finished training of all studies in `runs`, and of `others`."""
     paths = sorted(runs.glob("[!.]*/[!.]*/result.json"))
     results = [result for path in paths if (result := read_result(path.parent))]
-    return [each for each in results if each["status"] == "finished" and each.get("samples")]
+    found = [*results, *others]
+    return [each for each in found if each["status"] == "finished" and each.get("samples")]
 
 
 def duration(seconds: float) -> str:

@@ -44,7 +44,7 @@ class StudyPoint:
     line, by which the study names the point. `root`: folder that has runs/. `result`: content of
     result.json when it was last read; None if the point had no record then. A tuned point has no
     learning rate until the search has found one; until then, `has_rate` is False, and the key is
-    UNTUNED.
+    UNTUNED. `archived`: results of records that are in the study's archive alone, by key.
     """
 
     config: PointConfig
@@ -53,6 +53,7 @@ class StudyPoint:
     overrides: tuple[str, ...]
     root: Path
     has_rate: bool = True
+    archived: Mapping[str, Result] = field(default_factory=dict[str, Result])
     result: Result | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -118,7 +119,7 @@ class StudyPoint:
         return self.result is None or failed_by_environment(self.result)
 
     def refresh(self) -> None:
-        self.result = read_result(self.folder)
+        self.result = read_result(self.folder) or self.archived.get(self.key)
 
 
 Points = Sequence[StudyPoint]

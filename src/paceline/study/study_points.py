@@ -6,6 +6,7 @@ This happens before any point runs.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from paceline.errors import SettingError, did_you_mean
 from paceline.record.point_config import PointConfig
+from paceline.record.record import Result
 from paceline.study.compose import Composed, composer, hydra_errors, jobs_of, parsed
 from paceline.study.study_point import StudyPoint, in_blocks
 from paceline.study.trials import AbstractTuning
@@ -30,8 +32,8 @@ class Study:
     `name`: name of the study's file in experiments/; None if the points follow from `overrides`
     alone (settings as on the command line). `root`: folder that has conf/, experiments/ and runs/.
     `params`: axes (settings and their values) that replace the sweeper's in the file. `grids`: the
-    points of each grid of the file. Raises SettingError for an unknown study, for invalid settings,
-    and for two equal points. Takes about 15 ms for each point.
+    points of each grid of the file. `archived`: see StudyPoint. Raises SettingError for an unknown
+    study, for invalid settings, and for two equal points. Takes about 15 ms for each point.
     """
 
     def __init__(
@@ -40,8 +42,9 @@ class Study:
         root: Path,
         overrides: Sequence[str] = (),
         params: Mapping[str, Any] | None = None,
+        archived: Mapping[str, Result] | None = None,
     ) -> None:
-        self.root = root
+        self.root, self.archived = root, archived or {}
         self._read: AbstractTuning | None = None
         self._configurations = dict[str, Configuration]()  # by key
         self._known = dict[str, Configuration]()  # by the axes that its points have in common
@@ -145,7 +148,8 @@ class Study:
             axes[STRONG] = cfg[STRONG]
         if is_tuned := needs_tuning(cfg):
             put_best(cfg, self._tuning(cfg), None)
-        point = StudyPoint(PointConfig.of(cfg), cfg, axes, tuple(job), self.root, not is_tuned)
+        config = PointConfig.of(cfg)
+        point = StudyPoint(config, cfg, axes, tuple(job), self.root, not is_tuned, self.archived)
         return self._with_rate(point)
 
     def _with_rate(self, point: StudyPoint) -> StudyPoint:
@@ -155,7 +159,7 @@ class Study:
             return point
         cfg = deepcopy(point.cfg)
         put_best(cfg, self._tuning(cfg), best)
-        return StudyPoint(PointConfig.of(cfg), cfg, point.axes, point.overrides, self.root)
+        return replace(point, config=PointConfig.of(cfg), cfg=cfg, has_rate=True)
 
     def _configuration(self, point: StudyPoint) -> Configuration:
         made = Configuration(point, self._tuning(point.cfg))

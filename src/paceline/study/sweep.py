@@ -13,7 +13,13 @@ from typing import Any
 from filelock import Timeout
 
 from paceline.errors import SettingError, printable
-from paceline.record.archive import ARCHIVE, copy_record, record_elsewhere, unpack_archive
+from paceline.record.archive import (
+    ARCHIVE,
+    archived_results,
+    copy_record,
+    record_elsewhere,
+    unpack_archive,
+)
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.reading import fault_of
 from paceline.record.record import Lock, Result, adopt, clear, left_behind, partial_records
@@ -41,19 +47,28 @@ def checked_study(
     root: Path,
     overrides: Sequence[str] = (),
     params: Mapping[str, Any] | None = None,
+    *,
+    unpack: bool = True,
 ) -> Study:
     """Return the study, after its archived records are unpacked and its points are checked.
 
-    The arguments are passed to `Study`. Raises SettingError for an invalid setting of any point.
+    The arguments are passed to `Study`. Without `unpack`, the archive's records only count as those
+    of the points, and nothing is written. Raises SettingError for an invalid setting of any point.
     """
-    if name is not None:
-        archive = root / "reports" / name / ARCHIVE
-        if (archive.parent / SUMS).exists() and archive.exists():
+    archived: Mapping[str, Result] = {}
+    if name is not None and (archive := root / "reports" / name / ARCHIVE).exists():
+        if (archive.parent / SUMS).exists():
             first = f"paceline sweep {name}, without this archive"
             require_tied(archive, read_file(archive, first), first)
-        if archive.exists() and (number := unpack_archive(archive, root / "runs" / name)):
-            print(f"{number} records unpacked from {archive.relative_to(root)}", flush=True)
-    study = Study(name, root, overrides, params)
+        number, runs = 0, root / "runs" / name
+        if unpack:
+            number, verb = unpack_archive(archive, runs), "unpacked from"
+        else:
+            archived = archived_results(archive, runs)
+            number, verb = len(archived), "to unpack from"
+        if number:
+            print(f"{number} records {verb} {archive.relative_to(root)}", flush=True)
+    study = Study(name, root, overrides, params, archived)
     points = [*study.trials_of_points, *study.in_order]
     for point in points:
         point.check()

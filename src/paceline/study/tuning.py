@@ -77,7 +77,10 @@ class Configuration:
             config = trial_config(self._of.cfg, trial, self._tuning.at)
             names = (*self._of.overrides, f"trial={trial.override}")
             axes = {**self.axes, **trial.settings}
-            self._points[trial] = StudyPoint(config, self._of.cfg, axes, names, self._of.root)
+            of = self._of
+            self._points[trial] = StudyPoint(
+                config, of.cfg, axes, names, of.root, archived=of.archived
+            )
         return self._points[trial]
 
 
