@@ -70,6 +70,6 @@ def test_a_dry_run_counts_what_the_archive_has(collected, capsys):
 
 def test_a_broken_archive_stops_the_sweep_by_its_name(collected):
     (collected / "reports/made" / ARCHIVE).write_text("no archive")
-    with pytest.raises(SettingError, match=f"^study: .*reports/made/{ARCHIVE} cannot be read"):
+    with pytest.raises(SettingError, match=f"^study: .*reports/made/{ARCHIVE} is not"):
         checked_study("made", collected)
     assert not (collected / "runs").exists()
