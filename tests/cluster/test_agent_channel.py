@@ -219,6 +219,7 @@ def test_the_silent_delay_no_agent(count, head, pool):
         agent, began = pool.submit(come, head), time.monotonic()
         head.meet(1, 10)
         assert time.monotonic() - began < 1
+        assert len(head._reception._guests) <= 100
         agent.result().close()
 
 
