@@ -127,6 +127,8 @@ def test_a_map_of_two_settings_names_the_best_and_counts_who_is_tied(tmp_path):
             runs += two_arms((301, first), workers, **{slow: late})
     folder = write_decided(tmp_path / "made", runs, axes=[*AXES, slow])
     chart = map_chart(as_needed(folder))
+    coloured = chart.spec["spec"]["layer"][1]["encoding"]["color"]["legend"]["values"]
+    assert set(coloured) == {row["scheme"] for row in chart.rows}
     assert len(chart.rows) == 6
     named = {(row["across"], row["down"]): row["scheme"] for row in chart.rows}
     late = {name for place, name in named.items() if "one slow worker" in place}

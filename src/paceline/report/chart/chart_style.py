@@ -131,7 +131,7 @@ def scheme_colours(names: Sequence[str]) -> list[str]:
     return colours
 
 
-def _scheme_colour(names: Sequence[str], **legend: str) -> str:
+def _scheme_colour(names: Sequence[str], **legend: Any) -> str:
     """Return the Vega-Lite encoding of schemes as colours."""
     known = {"field": "scheme", "type": "nominal", "title": None}
     known["legend"] = {"columns": 1, "labelLimit": 220} | legend

@@ -117,7 +117,8 @@ def map_chart(findings: StudyFindings) -> Chart | None:
         "down": list(dict.fromkeys(words(down, each) for each in _ascending(several, down))),
         "across": list(dict.fromkeys(words(across, each) for each in _ascending(several, across))),
     }
-    return chart("map", rows, names, **orders)
+    drawn = [name for name in dict.fromkeys(names) if any(row["scheme"] == name for row in rows)]
+    return chart("map", rows, names, drawn=drawn, **orders)
 
 
 def _axes(several: Sequence[Situation]) -> dict[str, int]:
