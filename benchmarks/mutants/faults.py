@@ -141,7 +141,8 @@ def _calls(node: ast.Call) -> Iterator[tuple[str, ast.expr, str]]:
     plain = not any(isinstance(each, ast.Starred) for each in node.args[:2])
     if len(node.args) >= 2 and plain and not _is_even(node):
         first, second, *rest = node.args
-        yield "argument", node, _with(node, args=[second, first, *rest])
+        if ast.dump(first) != ast.dump(second):
+            yield "argument", node, _with(node, args=[second, first, *rest])
     for keyword in node.keywords:
         if keyword.arg not in (None, "strict"):
             others = [each for each in node.keywords if each is not keyword]

@@ -4,6 +4,8 @@ import pandas as pd
 import pytest
 
 from paceline.analysis.frames import DIGITS, write_table
+from paceline.analysis.tables import implied_by_scheme
+from tests.made_reports import make_run
 
 TABLE = pd.DataFrame({"name": ["one"], "value": [1 / 3], "count": [12_345_678]})
 
@@ -13,3 +15,17 @@ def test_a_table_has_nine_digits_or_all(exact, value, tmp_path):
     assert DIGITS == 9
     write_table(tmp_path / "made.csv", TABLE, exact=exact)
     assert (tmp_path / "made.csv").read_text() == f"name,value,count\none,{value!r},12345678\n"
+
+
+def test_a_setting_that_follows_from_the_scheme_is_told_per_scheme(made):
+    """Each scheme has one period, so that it is no axis by itself."""
+    periods = {"local_sgd": 8, "mixed": 3}
+    runs = [
+        make_run(scheme, workers, **{"scheme.period": period})
+        for scheme, period in periods.items()
+        for workers in (2, 4)
+    ]
+    tables = made(runs, axes=["scheme", "workers", "scheme.period"])
+    assert "scheme.period" not in tables.axes
+    told = implied_by_scheme(tables)
+    assert dict(zip(told["scheme"], told["scheme.period"], strict=True)) == periods
