@@ -17,9 +17,11 @@ says when the field is left out of the digest (UNKEYED: always; Neutral: if it h
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from functools import wraps
+from inspect import signature
 from typing import Annotated, Any, NamedTuple, TypeVar, dataclass_transform
 
-from pydantic import BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, validate_call
 from pydantic.dataclasses import dataclass
 
 from paceline.errors import SettingError
@@ -33,6 +35,7 @@ Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]  # as of NumPy
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+Flag = Annotated[bool, Field(strict=True)]
 Bandwidth = Annotated[
     float,
     Field(strict=True, gt=0),
@@ -81,6 +84,28 @@ def settings(group: str) -> Callable[[type[T]], type[T]]:
 
         checked.__init__ = __init__
         return checked
+
+    return make
+
+
+def checked_arguments(group: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make the constructor of a class that is no dataclass check its arguments by their types.
+
+    It raises the same errors as the classes of `settings`.
+    """
+
+    def make(build: Callable[..., None]) -> Callable[..., None]:
+        check = validate_call(config=ConfigDict(arbitrary_types_allowed=True))(build)
+        names = list(signature(build).parameters)
+
+        @wraps(build)
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            try:
+                check(self, *args, **kwargs)
+            except ValidationError as error:
+                raise setting_error(error, group, names) from None
+
+        return __init__
 
     return make
 

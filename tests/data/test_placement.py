@@ -51,12 +51,12 @@ def test_a_store_that_a_data_set_does_not_have(tmp_path):
     made = Synthetic(num_train=8, num_test=4, seed=0, **settings(tmp_path))
     for store in ("mapped", "decoded_each_time"):
         with pytest.raises(SettingError, match=rf"^data\.store: {store}, but Synthetic has no "):
-            made.check_store(store)
-    made.check_store("memory")
+            made.check_unread(store)
+    made.check_unread("memory")
     write_image_folder(tmp_path)
     folder = ImageFolder(**settings(tmp_path))
     for store in (None, "mapped", "decoded_each_time"):
-        folder.check_store(store)
+        folder.check_unread(store)
 
 
 def test_an_image_is_the_same_decoded_each_time(tmp_path):

@@ -1,11 +1,13 @@
 """Keys of committed records stay, and are those of the points that experiments/ names today."""
 
+import math
 from pathlib import Path
 
 import pytest
 import yaml
 
 from paceline.record.archive import ARCHIVE, read_archive
+from paceline.record.key import key_of
 from paceline.record.point_config import PointConfig
 from paceline.study.study_points import study_points
 from tests.tiny import REPOSITORY
@@ -30,6 +32,46 @@ def test_the_settings_of_a_committed_record_still_have_its_key(archive):
     found = configs(archive)
     assert found
     assert [config.key for config in found.values()] == list(found)
+
+
+EQUAL = [
+    ("cluster.step_seconds", 1, 1.0),
+    ("cluster.link.latency", 0, -0.0),
+    ("cluster.link.bandwidth", 125_000_000, 1.25e8),
+    ("cluster.link.bandwidth", 100_000_000, 1e8),
+    ("cluster.link.bandwidth", None, math.inf),
+    ("cluster.server_bandwidth", 4, 4.0),
+    ("cluster.message_bandwidth", {8: 4}, {8: 4.0}),
+    ("training.lr", 1, 1.0),
+    ("training.momentum", 0, 0.0),
+    ("training.epochs", 2, 2.0),
+    ("training.milestones", [0.5], (0.5,)),
+    ("model.width", 2, 2.0),
+]
+DIFFERENT = [
+    ("training.lr", 1, 1.0000001),
+    ("save_weights", 1, True),
+    ("model.width", 1, "1"),
+    ("cluster.link.bandwidth", 1e8, 1.25e8),
+    ("cluster.server_bandwidth", 4, None),
+]
+
+
+def key_with(setting, value):
+    values = {"workers": 1, "cluster": {"link": {}}, "training": {}, "model": {}}
+    *groups, name = setting.split(".")
+    inner = values
+    for group in groups:
+        inner = inner[group]
+    inner[name] = value
+    return key_of(values)
+
+
+def test_equal_values_have_one_key_however_they_are_written():
+    for setting, one, other in EQUAL:
+        assert key_with(setting, one) == key_with(setting, other), setting
+    for setting, one, other in DIFFERENT:
+        assert key_with(setting, one) != key_with(setting, other), setting
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,7 @@ def test_schemes_get_the_same_samples_and_steps(workers, batch_size):
 
 
 def test_samples_override_epochs_and_are_rounded_up_to_whole_updates():
-    assert budget("sync", 2, 8, epochs=9, samples=1).samples == 16
-    assert budget("sync", 2, 8, samples=16).samples == 16
+    assert budget("sync", 2, 8, epochs=9, samples=16).samples == 16
     assert budget("sync", 2, 8, samples=17).samples == 32
     assert budget("async", 2, 8, samples=17).samples == 24
 
@@ -53,6 +52,19 @@ def test_samples_override_epochs_and_are_rounded_up_to_whole_updates():
 def test_no_more_snapshots_than_rounds_and_the_last_is_the_end():
     assert budget("sync", 1, 50, evaluations=10).thresholds == [50, 100]
     assert budget("sync", 1, 10, evaluations=1).thresholds == [100]
+
+
+def test_fewer_samples_than_a_round_are_refused():
+    with pytest.raises(SettingError, match=r"training.samples: 15 is less than one round of 16 "):
+        budget("sync", 2, 8, samples=15)
+
+
+def test_a_period_longer_than_the_run_is_refused():
+    config = tiny_point("local_sgd", 2, 8, training__epochs=1, scheme__period=7)
+    point = point_of(config)
+    assert budget_of(point, num_train=112).num_steps == 14
+    with pytest.raises(SettingError, match=r"scheme.period: 7 is more than the 6 steps of each"):
+        budget_of(point, num_train=96)
 
 
 def test_a_budget_that_leaves_a_worker_without_a_step_is_refused():

@@ -16,7 +16,7 @@ from paceline.errors import SettingError
 from paceline.exchange.process_group import SECRET, worker_index
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
-from paceline.settings import UNKEYED, NotNegative, Positive, Whole, settings
+from paceline.settings import UNKEYED, Flag, NotNegative, Positive, Whole, settings
 from paceline.timing.pace import Pace
 from paceline.timing.profile import ServerPlacement
 from paceline.timing.step_times import AbstractPacing, StepTimes
@@ -62,7 +62,7 @@ class SlurmQueue:
     memory_gb: Annotated[Positive | None, UNKEYED]
     arguments: Annotated[dict[str, Any], UNKEYED]
     points_per_job: Annotated[Whole, UNKEYED]
-    wait: Annotated[bool, UNKEYED]
+    wait: Annotated[Flag, UNKEYED]
 
     def needs(self, nodes: int, cpus: int, gpus: int | None) -> dict[str, Any]:
         """Return what a point needs by submitit's names. `cpus` and `gpus` are those of each node,

@@ -12,7 +12,16 @@ from paceline.cluster.launcher import launch_task
 from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
-from paceline.settings import UNKEYED, Bandwidth, Neutral, NotNegative, Positive, Whole, settings
+from paceline.settings import (
+    UNKEYED,
+    Bandwidth,
+    Flag,
+    Neutral,
+    NotNegative,
+    Positive,
+    Whole,
+    settings,
+)
 from paceline.timing.profile import ClusterProfile, Link, ServerPlacement, SharedCores, check_places
 from paceline.timing.step_times import StepRate
 from paceline.timing.workload import OWN, AbstractWorkload
@@ -41,7 +50,7 @@ class VirtualCluster(AbstractCluster):
     link: Link
     node_link: Link
     server_placement: ServerPlacement
-    overlap: Annotated[bool, Neutral(True)]
+    overlap: Annotated[Flag, Neutral(True)]
     step_rates: Annotated[dict[str, StepRate], Neutral({})]
     fitted_to: Annotated[list[str], UNKEYED]
     assumed: Annotated[dict[str, tuple[NotNegative, Positive]], UNKEYED]

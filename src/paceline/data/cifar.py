@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from paceline.data.image_set import Known
 from paceline.data.prepared import AbstractPreparedImageData, download
 from paceline.data.source import Part, Source, whole
 from paceline.errors import SettingError
@@ -42,6 +43,10 @@ class Cifar(AbstractPreparedImageData):
         if self.num_classes not in _NUM_CLASSES:
             raise SettingError("data.num_classes", f"CIFAR has 10 or 100, not {self.num_classes}")
         self.name = f"cifar{self.num_classes}"
+
+    @property
+    def known(self) -> Known:
+        return Known(50_000, self.num_classes, (3, 32, 32))
 
     def fingerprint(self) -> str:
         return self.name

@@ -11,6 +11,7 @@ from typing import Annotated
 
 import numpy as np
 
+from paceline.data.image_set import Known
 from paceline.data.prepared import AbstractPreparedImageData, download
 from paceline.data.source import Part, Source, whole
 from paceline.errors import SettingError
@@ -37,6 +38,10 @@ class FashionMnist(AbstractPreparedImageData):
     root: Annotated[Path, UNKEYED]
 
     name = "fashion_mnist"
+
+    @property
+    def known(self) -> Known:
+        return Known(60_000, 10, (1, 28, 28))
 
     def fingerprint(self) -> list[str]:
         return list(CONTENT_MD5S.values())

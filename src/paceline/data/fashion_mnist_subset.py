@@ -11,7 +11,7 @@ from typing import Annotated
 
 import numpy as np
 
-from paceline.data.image_set import AbstractImageData, Splits, splits_in_memory
+from paceline.data.image_set import AbstractImageData, Known, Splits, splits_in_memory
 from paceline.data.source import Source, whole
 from paceline.errors import SettingError
 from paceline.settings import UNKEYED
@@ -27,6 +27,10 @@ class FashionMnistSubset(AbstractImageData):
     """
 
     root: Annotated[Path, UNKEYED]
+
+    @property
+    def known(self) -> Known:
+        return Known(12_000, 10, (1, 28, 28))
 
     def prepare(self) -> None:
         verified_subset()

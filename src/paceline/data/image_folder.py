@@ -23,6 +23,7 @@ class ImageFolder(AbstractPreparedImageData):
     """
 
     name = "image_folder"
+    has_files = True
 
     def fingerprint(self) -> list[Any]:
         """Return the names, sizes and modification times of all files, and the image shape.

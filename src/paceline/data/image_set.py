@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -12,8 +12,9 @@ from torch import Tensor
 
 from paceline.data.augmentation import AbstractAugmentation
 from paceline.data.placement import Store
-from paceline.data.source import ChannelStatistics, Part, Source
+from paceline.data.source import ChannelStatistics, Part, Source, check_held_out
 from paceline.errors import SettingError
+from paceline.settings import Count, Seed, Whole, checked_arguments
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,17 @@ class Splits:
     std: tuple[float, ...]
 
 
+class Known(NamedTuple):
+    """Content of a data set: number of images for training and validation, classes, shape.
+
+    All classes have equally many images.
+    """
+
+    num_images: int
+    num_classes: int
+    image_shape: tuple[int, ...]
+
+
 class AbstractImageData(ABC):
     """Base class of all data sets, built from the settings `data.*`.
 
@@ -67,33 +79,39 @@ class AbstractImageData(ABC):
     its images itself, declares `root` as UNKEYED (not part of a run's key), since its images are
     the same for any `root`.
 
-    Raises SettingError("data.image_shape") for a shape other than [C, H, W], and SettingErrors for
-    a wrong `split_seed` or `augmentation`. `prepare` and `load` raise SettingErrors whose messages
+    Constructors, also those of subclasses, check their arguments by their types, and raise a
+    SettingError that names the setting. `prepare` and `load` raise SettingErrors whose messages
     have one line.
     """
 
     is_mapped: ClassVar[bool] = False
+    has_files: ClassVar[bool] = False  # that `encoded` decodes each time
 
+    @property
+    def known(self) -> "Known | None":
+        """Content that is known before the data are read; None if nothing is known."""
+        return None
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "__init__" in vars(cls):
+            cls.__init__ = checked_arguments("data")(cls.__init__)
+
+    @checked_arguments("data")
     def __init__(
         self,
         root: str,
-        num_classes: int,
-        image_shape: Sequence[int],
-        num_validation: int,
-        split_seed: int,
+        num_classes: Whole,
+        image_shape: list[Whole],
+        num_validation: Count,
+        split_seed: Seed,
         augmentation: AbstractAugmentation | None,
     ) -> None:
-        if len(image_shape) != 3 or min(image_shape) < 1:
-            raise SettingError("data.image_shape", f"[C, H, W] is needed, not {list(image_shape)}")
-        if not isinstance(split_seed, int) or not 0 <= split_seed < 2**32:
-            message = f"a whole number from 0 to 2**32 - 1 is needed, not {split_seed!r}"
-            raise SettingError("data.split_seed", message)
-        if augmentation is not None and not isinstance(augmentation, AbstractAugmentation):
-            message = f"a file of conf/data/augmentation or null is needed, not {augmentation!r}"
-            raise SettingError("data.augmentation", message)
+        if len(image_shape) != 3:
+            raise SettingError("data.image_shape", f"[C, H, W] is needed, not {image_shape}")
         self.root = Path(root).expanduser()
         self.num_classes = num_classes
-        self.image_shape = tuple(int(size) for size in image_shape)
+        self.image_shape = tuple(image_shape)
         self.num_validation = num_validation
         self.split_seed = split_seed
         self.augmentation = augmentation
@@ -116,18 +134,24 @@ class AbstractImageData(ABC):
     def encoded(self) -> Part:
         """Return the training images as files; indexing decodes the files of the chosen images.
 
-        Raises SettingError("data.store") for a data set that has no files to decode.
+        Only a data set that has files can do so.
         """
-        message = f"decoded_each_time, but {type(self).__name__} has no files to decode"
-        raise SettingError("data.store", message)
+        raise NotImplementedError
 
-    def check_store(self, store: Store | None) -> None:
-        """Raise SettingError("data.store") if this data set cannot be read from `store`."""
+    def check_unread(self, store: Store | None) -> None:
+        """Raise SettingError for settings that are seen to be wrong before the data are read.
+
+        `store`: what samples are to be read from.
+        """
         if store == "mapped" and not self.is_mapped:
             message = f"mapped, but {type(self).__name__} has no prepared file: null or memory"
             raise SettingError("data.store", message)
-        if store == "decoded_each_time":
-            self.encoded()
+        if store == "decoded_each_time" and not self.has_files:
+            message = f"decoded_each_time, but {type(self).__name__} has no files to decode"
+            raise SettingError("data.store", message)
+        if (known := self.known) is not None:
+            self.check(known.num_classes, known.image_shape, type(self).__name__)
+            check_held_out(self.num_validation, known.num_images, known.num_classes)
 
     def check(self, num_classes: int, image_shape: Sequence[int], origin: object) -> None:
         """Check that a source's number of classes and image shape are those of the settings.

@@ -257,6 +257,13 @@ def order_of(
     )
 
 
+def check_share(workers: int, batch_size: int, share: int, num_samples: int) -> None:
+    """Raise SettingError("batch_size") if a batch is larger than the `share` of a worker."""
+    if batch_size > share:
+        message = f"{batch_size} is more than a worker's share of {share} images "
+        raise SettingError("batch_size", f"{message}({num_samples} over workers={workers})")
+
+
 def check_sampler(loader: Any) -> None:
     """Raise SettingError("data") for a DataLoader whose sampler would not be obeyed.
 

@@ -107,13 +107,18 @@ def stratified_split(labels: np.ndarray, num_held_out: int, seed: int) -> tuple[
     is to be held out, or if a class would have no image left to train on.
     """
     classes, class_sizes = np.unique(labels, return_counts=True)
-    largest = int(len(labels) - len(classes))
-    if not 1 <= num_held_out <= largest:
-        message = f"{num_held_out} of {len(labels)} training images of {len(classes)} classes "
-        message += f"cannot be held out: 1 to {largest} can"
-        raise SettingError("data.num_validation", message)
+    check_held_out(num_held_out, len(labels), len(classes))
     held_out = _drawn(labels, _quotas(class_sizes, class_sizes - 1, num_held_out), "split", seed)
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+
+def check_held_out(num_held_out: int, num_images: int, num_classes: int) -> None:
+    """Raise SettingError("data.num_validation") if too few or too many images are held out."""
+    largest = num_images - num_classes
+    if not 1 <= num_held_out <= largest:
+        message = f"{num_held_out} of {num_images} training images of {num_classes} classes "
+        message += f"cannot be held out: 1 to {largest} can"
+        raise SettingError("data.num_validation", message)
 
 
 def curve_images(labels: np.ndarray, number: int | None) -> np.ndarray | None:

@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from paceline.data.image_set import AbstractImageData, Splits, splits_in_memory
+from paceline.data.image_set import AbstractImageData, Known, Splits, splits_in_memory
 from paceline.data.source import Part, Source, whole
 from paceline.errors import SettingError
 from paceline.random_bits import random_bits
-from paceline.settings import UNKEYED
+from paceline.settings import UNKEYED, Seed, Whole
 
 _TILES = 4  # a class is a pattern of 4 x 4 tiles of random brightness
 
@@ -24,7 +24,7 @@ class Synthetic(AbstractImageData):
 
     root: Annotated[Path, UNKEYED]
 
-    def __init__(self, num_train: int, num_test: int, seed: int, **settings: Any) -> None:
+    def __init__(self, num_train: Whole, num_test: Whole, seed: Seed, **settings: Any) -> None:
         super().__init__(**settings)
         if self.num_classes < 2:
             raise SettingError("data.num_classes", f"{self.num_classes}: at least 2 are needed")
@@ -32,6 +32,10 @@ class Synthetic(AbstractImageData):
             if number < self.num_classes:
                 raise SettingError(f"data.{name}", f"{number} images of {self.num_classes} classes")
         self.num_train, self.num_test, self.seed = num_train, num_test, seed
+
+    @property
+    def known(self) -> Known:
+        return Known(self.num_train, self.num_classes, self.image_shape)
 
     def prepare(self) -> None:
         """Do nothing, since images are made when they are loaded."""

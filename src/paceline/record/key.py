@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
@@ -62,9 +63,16 @@ class PointSettings(TypedDict):
     measurement: Measurement
 
 
+# Studies wrote these bandwidths [bytes/s] as whole numbers, and all others with a decimal point.
+_WHOLE_BANDWIDTHS = (33_333_333, 100_000_000, 333_333_333, 1_250_000_000)
+
+
 def key_of(values: Mapping[str, Any]) -> str:
-    """Return the digest of a point's settings: 12 hexadecimal digits."""
-    plain = json.loads(json.dumps(deciding(values)))
+    """Return the digest of a point's settings: 12 hexadecimal digits.
+
+    Equal numbers have equal digests, however they are written: 1 and 1.0, or 0 and -0.0.
+    """
+    plain = _in_one_form(json.loads(json.dumps(deciding(values))))
     content = _without(plain, PointSettings, _changes_nothing)
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
@@ -78,6 +86,26 @@ def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
     of_study = declared_settings(StudySettings)
     own = {name: value for name, value in values.items() if name not in of_study}
     return _without(own, PointSettings, lambda mark, _: isinstance(mark, Unkeyed))
+
+
+def _in_one_form(value: Any, setting: str = "") -> Any:
+    """Return settings in which equal numbers are equal texts.
+
+    Whole numbers have no decimal point. Bandwidths have one, except those of _WHOLE_BANDWIDTHS; an
+    infinite bandwidth is None. `setting`: name of the innermost setting that has the value.
+    """
+    if isinstance(value, dict):
+        inner = cast("dict[str, Any]", value)
+        return {n: _in_one_form(v, setting if n.isdigit() else n) for n, v in inner.items()}
+    if isinstance(value, list):
+        return [_in_one_form(each, setting) for each in cast("list[Any]", value)]
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    if setting.endswith("bandwidth"):
+        if value in _WHOLE_BANDWIDTHS:
+            return int(value)
+        return None if value == math.inf else float(value)
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @cache

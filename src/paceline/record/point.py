@@ -11,6 +11,7 @@ from pydantic import Field
 
 from paceline.clock.served_weights import SERVED_PRECISIONS
 from paceline.cluster.cluster import AbstractCluster, Device, Kind
+from paceline.data.image_set import AbstractImageData
 from paceline.data.placement import Placement
 from paceline.errors import SettingError
 from paceline.exchange.find_collective import check_compression
@@ -24,7 +25,7 @@ from paceline.record.training import Training
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.scheme.sync_allreduce import SyncAllReduce
-from paceline.settings import Count, Positive, Seed, Whole, settings
+from paceline.settings import Count, Flag, Positive, Seed, Whole, settings
 from paceline.timing.workload import OWN, AbstractWorkload
 
 _PLAIN = ("study", "workers", "batch_size", "seed", "save_weights")  # settings without a class
@@ -46,7 +47,7 @@ class Point:
     batch_size: Whole
     seed: Seed
     repeat: Count
-    save_weights: bool
+    save_weights: Flag
     scheme: AbstractScheme
     cluster: AbstractCluster
     workload: AbstractWorkload
@@ -129,7 +130,7 @@ class Point:
         """Raise SettingError for parts that cannot be combined."""
         _ = self.config.margin, self.config.asked_target  # reading them checks them
         if self.data.is_ours:
-            self.data.build()  # only to check its settings
+            self.data.build_as(AbstractImageData).check_unread(self.placement.store)
         slow, accounting = self.cluster.slow_workers, Accounting(self.scheme, self.workers)
         if slow > self.workers:
             message = f"{slow}, but there are {self.workers} workers"
@@ -146,6 +147,7 @@ class Point:
         if self.sharding.shards > 1:
             self._check_split()
         self.cluster.check_workload(self.workload)
+        self._check_pace()
         self._check_sharding()
         if not self.cluster.carried_out_by_ddp(self.scheme):  # DDP clips the mean itself
             accounting.check_clipping(self.training.gradient_clip_val)
@@ -174,6 +176,18 @@ class Point:
             self.cluster.check_shards(self.workers, self.sharding.shards)
             if foreign:
                 self.workload.split_step(self.sharding, self.batch_size)
+
+    def _check_pace(self) -> None:
+        """Raise SettingError for steps during which a real process is silent for too long."""
+        if self.kind == "virtual":
+            return
+        seconds = self.cluster.mean_step_seconds(self.batch_size, self.workload.name) or 0.0
+        if self.cluster.slow_workers:
+            seconds *= max(1.0, self.cluster.slow_factor)
+        if seconds >= self.cluster.timeout_seconds:
+            message = f"a step of {seconds:g} s is longer than the cluster.timeout_seconds of "
+            message += f"{self.cluster.timeout_seconds:g} s, after which a process is killed"
+            raise SettingError("cluster.step_seconds", message)
 
     def _check_sharding(self) -> None:
         if self.scheme.sharding == "bytes" or self.workload.name == OWN:

@@ -2,9 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
+import torch
 from pydantic import Field
 
 from paceline.clock.run_spec import RunSpec
@@ -38,9 +40,9 @@ class Training:
 
     epochs: Positive
     samples: Positive | None
-    lr: Positive | None
+    lr: Annotated[Positive, Field(ge=1e-12)] | None
     rate: Literal["by_rule", "tuned"]
-    momentum: Annotated[float, Field(strict=True, ge=0, le=0.999999)] | None
+    momentum: Annotated[float, Field(strict=True, ge=0, le=0.999)] | None
     momentum_correction: Literal["none", "asynchrony"]
     weight_decay: NotNegative
     lr_rule: Literal["none", "linear", "square_root", "inverse_staleness"]
@@ -121,7 +123,7 @@ class Training:
         return replace(model, values={**model.values, "optimizer": changed})
 
     def check(self, accounting: Accounting, model: Target) -> None:
-        """Raise SettingError for a model without optimizer, or for an impossible correction.
+        """Raise SettingError for a model that cannot train, or for an impossible correction.
 
         A learning rate that is divided by the staleness must not be combined with a scheme that
         divides by the staleness itself. A correction of momentum needs the same mean staleness
@@ -130,6 +132,8 @@ class Training:
         optimizer = model.values.get("optimizer", {"_target_": None})
         if not isinstance(optimizer, Mapping) or "_target_" not in optimizer:
             raise SettingError("model.optimizer", "a file of conf/model/optimizer is needed")
+        _check_options(optimizer)
+        _check_network(model.values.get("network"))
         if self.lr_rule == "inverse_staleness" and accounting.divides_by_staleness:
             message = "scheme.damping already divides rates by staleness; choose one of them"
             raise SettingError("training.lr_rule", message)
@@ -141,6 +145,30 @@ class Training:
             raise SettingError("training.momentum_correction", message)
         if self.momentum is not None:
             _check_momentum(model)
+
+
+def _check_options(optimizer: Mapping[str, Any]) -> None:
+    """Raise SettingError for an option that an optimizer of torch does not have."""
+    package, _, name = str(optimizer["_target_"]).rpartition(".")
+    if package != "torch.optim":
+        return
+    if (kind := getattr(torch.optim, name, None)) is None:
+        raise SettingError("model.optimizer._target_", f"torch.optim has no {name}")
+    known = signature(kind).parameters
+    for option in optimizer:
+        if option not in known and option not in ("_target_", "_partial_"):
+            message = f"torch.optim.{name} has no such option"
+            raise SettingError(f"model.optimizer.{option}", message)
+
+
+def _check_network(network: Any) -> None:
+    """Raise SettingError for a layer of torch that has no weights. Other networks take seconds."""
+    if isinstance(network, Mapping):
+        group = cast("Mapping[str, Any]", network)
+        if str(group.get("_target_")).startswith("torch.nn."):
+            module = Target("model.network", group).build()
+            if not any(weight.requires_grad for weight in module.parameters()):
+                raise SettingError("model.network", "it has no weights to train")
 
 
 def _check_momentum(model: Target) -> None:

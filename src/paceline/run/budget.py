@@ -39,18 +39,26 @@ class Budget:
 def budget_of(point: Point, num_train: int) -> Budget:
     """Return the budget of a run over `num_train` images.
 
-    Raises SettingError if a worker would have no step, or if there are more servers than pushes.
+    Raises SettingError if a worker would have no step, if there are more servers than pushes, or
+    if the run is shorter than a round, or than the period of the scheme.
     """
     training, size, workers = point.training, point.batch_size, point.workers
     asked = training.samples or training.epochs * num_train
     accounting = Accounting(point.scheme, workers)
     images_per_round = size * accounting.batches_per_round
+    if training.samples and asked < images_per_round:
+        message = f"{asked:g} is less than one round of {images_per_round} images"
+        raise SettingError("training.samples", message)
     rounds = math.ceil(round(asked) / images_per_round)
     samples = rounds * images_per_round
     if samples < workers * size * accounting.steps_between_pushes:
         message = f"{samples} leave some of workers={workers} without a step"
         raise SettingError("training.samples", message)
     accounting.check_servers(samples // size)
+    steps, period = samples // size // workers, getattr(point.scheme, "period", 1)
+    if accounting.equal_steps and period > steps:
+        message = f"{period} is more than the {steps} steps of each worker in the whole run"
+        raise SettingError("scheme.period", message)
     kept = evenly_spaced(rounds, point.measurement.evaluations)
     return Budget(
         samples=samples,

@@ -13,10 +13,15 @@ import torch
 
 from paceline.clock.training_strategy import SizedBatches
 from paceline.data.batches import AbstractBatches
-from paceline.data.order import AbstractOrder, PartitionedOrder, SampleStream, order_of
+from paceline.data.order import (
+    AbstractOrder,
+    PartitionedOrder,
+    SampleStream,
+    check_share,
+    order_of,
+)
 from paceline.data.placement import Placement
 from paceline.data.shuffle import DataTraffic, RowFormat, Share
-from paceline.errors import SettingError
 from paceline.exchange.sample_exchange import NodeFeed, SampleExchange
 from paceline.record.point import Point
 
@@ -121,10 +126,7 @@ class PlacedData:
         placement, sizes = reading.placement, (reading.num_workers, reading.batch_size)
         stream = SampleStream(self.num_train, reading.seed)
         order = order_of(placement, stream, *sizes, training.labels)
-        if reading.batch_size > order.smallest_share:
-            message = f"{reading.batch_size} is more than a worker's share of "
-            message += f"{order.smallest_share} images ({self.num_train} over "
-            raise SettingError("batch_size", f"{message}workers={reading.num_workers})")
+        check_share(*sizes, order.smallest_share, self.num_train)
         self._indexed = cache(partial(training.batches, order, num_batches=sys.maxsize))
         fed = placement.feed == "first_of_node"
         self._feed: NodeFeed | None = None

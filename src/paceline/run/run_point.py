@@ -15,6 +15,7 @@ from paceline.clock.reports import ServerReport
 from paceline.cluster.shaped_nodes import RECORD as FAULT
 from paceline.cluster.supervisor import LostWorker, ProcessFailure, Task
 from paceline.data.image_set import AbstractImageData
+from paceline.data.order import check_share
 from paceline.errors import SettingError, printable, said_of_environment
 from paceline.record import provenance
 from paceline.record.checkpoint import begin, has_checkpoint, latest
@@ -27,6 +28,7 @@ from paceline.record.rows import POINT_TABLES
 from paceline.record.target import Target
 from paceline.record.tracking.log import ProgressFollower, log, prepare_log
 from paceline.run.asked import asked_by_signals
+from paceline.run.budget import budget_of
 
 PROCESS = "paceline.run.training_process:run"  # not imported here: Lightning takes seconds
 _SET_SECONDS = 1.0  # by which a clock was set; less may be how it is kept right
@@ -56,10 +58,9 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
     """
     point.check_packages()
     if not in_sweep:
+        check_length(point)
         prepare_log(point.measurement.mlflow)
-    images = prepare_data(point.data)
-    if images is not None:
-        images.check_store(point.placement.store)
+    prepare_data(point.data)
     folder = point.config.folder
     partial = PartialRecord(folder)
     try:
@@ -78,6 +79,20 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
     else:
         unlogged = "the store did not answer; the sweep logs the record at its end"
     return Outcome(folder, result, unlogged)
+
+
+def check_length(point: Point) -> None:
+    """Raise SettingError for a run that is too short, if its length is known before data are read.
+
+    This is so if `training.samples` is set, or for a data set that declares its number of images.
+    """
+    known = point.data.build().known if point.data.is_ours else None
+    num_train = known.num_images - point.data.values["num_validation"] if known else 0
+    if num_train:
+        members = point.workers // point.placement.copies
+        check_share(point.workers, point.batch_size, num_train // members, num_train)
+    if num_train or point.training.samples:
+        budget_of(point, num_train)
 
 
 def _begin_checkpoints(point: Point, folder: Path) -> None:

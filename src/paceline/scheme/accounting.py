@@ -24,7 +24,7 @@ from paceline.scheme.rule import (
 from paceline.scheme.serving import Arrival, Release
 
 BEGINNING, END = 0.0, math.nextafter(1.0, 0.0)  # of a run: the least and the most progress
-_MOST_STEPS = 2**20  # in which to look for a first push; takes seconds
+_MOST_STEPS = 2**16  # in which to look for a first push; takes almost a second
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ class Accounting:
             if applied and isinstance(message, Push):
                 return applied
         name = type(self.scheme).__name__
-        raise SettingError("scheme", f"{name} has servers, but pushes in none of {applied:,} steps")
+        setting = "scheme.period" if hasattr(self.scheme, "period") else "scheme"
+        raise SettingError(setting, f"{name} has servers, but pushes in none of {applied:,} steps")
 
     @property
     def steps_per_push(self) -> int:

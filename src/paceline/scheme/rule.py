@@ -18,7 +18,7 @@ from torch import Tensor
 
 from paceline.scheme.audit import RunLog, ServedLog, not_in_groups
 from paceline.scheme.serving import AbstractServing
-from paceline.settings import Neutral, Whole
+from paceline.settings import Flag, Neutral, Whole
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class AbstractScheme(ABC):
     servers: int = 0
     sharding: Sharding = "bytes"
     group_size: int = 1
-    overlap: bool = False
+    overlap: Flag = False
     collective: str = "native"
     compression: str = "none"
     carried_out_by_ddp: bool = False

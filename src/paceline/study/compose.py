@@ -15,7 +15,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, OverrideType
+from hydra.core.override_parser.types import Glob, Override, OverrideType
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -25,6 +25,9 @@ from paceline.record.point_config import PointConfig
 
 CONFIG = "config"  # the file of conf/ with which Hydra begins
 _GROUPS = ("data", "model", "scheme", "cluster", "workload", "training", "measurement", "sweep")
+
+
+_FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.output_subdir")
 
 
 def _divided(value: int, by: int) -> int:
@@ -86,10 +89,11 @@ def jobs_of(axes: Sequence[Override]) -> list[list[str]]:
         name = axis.get_key_element()
         if not axis.is_sweep_override():
             values = [axis.get_value_element_as_str()]
-        elif axis.is_discrete_sweep():
+        elif axis.is_discrete_sweep() and not isinstance(axis.value(), Glob):
             values = axis.sweep_string_iterator()
         else:
-            message = "a list of values is needed; only other sweepers can search an interval"
+            message = "a list of values is needed; only other sweepers can search an interval, and "
+            message += "no names of files match a pattern"
             raise SettingError(name, message)
         texts[name] = [f"{name}={value}" for value in values]
     return [list(job) for job in product(*texts.values())]
@@ -226,20 +230,30 @@ def as_setting_error(error: Exception, setting: str) -> SettingError:
         return SettingError(unknown[2], "there is no such setting")
     if missing := re.search(r"Missing mandatory value: .*full_key: (\S+)", text):
         return SettingError(missing[1], "a value is needed")
+    if swept := re.search(r"Sweep parameters '([^=']+)=.*' requires --multirun", text):
+        return SettingError(swept[1], "several values need --multirun")
     if follows := re.search(r"raised while resolving interpolation: (.*) full_key: (\S+)", text):
         return SettingError(follows[2], follows[1])
     return SettingError(setting, re.split(r" (?:reference|object)_type=", text)[0])
 
 
 def check_groups(overrides: Sequence[str]) -> None:
-    """Raise SettingError if a group is set to null or a number, or if names or grids are set."""
+    """Raise SettingError for a setting without a name, for a group that is set to null or a number,
+    and for names, grids or folders, which cannot be set.
+    """
     for setting, _, value in (word.partition("=") for word in overrides):
         name = setting.lstrip("+~")
+        if not name.strip():
+            raise SettingError("settings", f"a name is needed, as in workers=2, not ={value}")
+        if name in _FOLDERS:
+            message = "it cannot be set; a record is in runs/<study>/<key>"
+            raise SettingError(name, message)
         if name.partition(".")[0] == "names":
             raise SettingError(setting, "names follow from the chosen files and cannot be set")
         if name == "grids":
             message = "grids belong in a file of experiments/; use train -m a=1,2 to sweep"
             raise SettingError(setting, message)
-        if setting in _GROUPS and re.fullmatch(r"null|[\d.]*", value):
-            message = f"a file of conf/{setting} is needed, not {value or 'nothing'}"
-            raise SettingError(setting, message)
+        no_file = r"[\d.]*" if name in ("experiments", "hydra") else r"null|[\d.]*"
+        if name in (*_GROUPS, "experiments", "hydra") and re.fullmatch(no_file, value):
+            message = f"a file of {name} is needed, not {value or 'nothing'}"
+            raise SettingError(name, message)

@@ -57,6 +57,9 @@ class Study:
             self.grids = [
                 [self._point(compose(job), names, job) for job in jobs_of(axes)] for axes in grids
             ]
+        renamed = any(each.lstrip("+").startswith("study=") for each in overrides)
+        if name is not None and not renamed:
+            _require_own_name(self.points, name)
         _require_distinct(self.points, grids)
         sizes = [point.config.values[STRONG] for point in self.points]
         if any(sizes) and not all(sizes):
@@ -262,12 +265,20 @@ def _varies(axes: Sequence[Override | None]) -> bool:
     return len(texts) > 1 or any(text and "${" in text for text in texts)
 
 
+def _require_own_name(points: Sequence[StudyPoint], name: str) -> None:
+    """Raise SettingError if the records of a study's file would be among those of another."""
+    for point in points:
+        if point.config.study != name:
+            message = f"{point.config.study}, but the file is experiments/{name}.yaml"
+            raise SettingError("study", message)
+
+
 def _require_distinct(points: Sequence[StudyPoint], grids: Grids) -> None:
     by_key: dict[str, StudyPoint] = {}
     for point in points:
         other = by_key.setdefault(point.config.key, point)
         if other is not point:
-            names = [name for name in point.axes if point.axes[name] != other.axes[name]]
+            names = [name for name in point.axes if str(point.axes[name]) != str(other.axes[name])]
             setting = (names or _repeating(grids) or ["grids"])[0]
             message = f"two points are the same: {other.words} and {point.words}"
             raise SettingError(setting, message)

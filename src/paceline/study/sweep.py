@@ -75,6 +75,7 @@ def checked_study(
     tell_unfit(point.folder for point in points)
     if not points[0].is_exchange:
         _warn_of_crowding(to_run(points))
+        _warn_of_no_effect(study)
     return study
 
 
@@ -277,6 +278,17 @@ def _warn_of_crowding(points: Points) -> None:
     if jobs > 1 and processes > num_cores():
         message = f"{processes} processes at a time share {num_cores()} cores"
         _tell(f"sweep.jobs: {message}, which lowers the throughput")
+
+
+def _warn_of_no_effect(study: Study) -> None:
+    """Warn of settings that have no effect in any point of the study."""
+    from paceline.record.without_effect import without_effect  # torch takes seconds
+
+    rated = [point for point in study.points if point.has_rate]
+    lines = [without_effect(point.point) for point in rated]
+    for line in lines[0] if lines else []:
+        if all(line in each for each in lines):
+            _tell(line)
 
 
 def _tell_unlogged(reason: str | None) -> None:

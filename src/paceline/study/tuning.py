@@ -93,7 +93,9 @@ def read_tuning(setting: Any) -> AbstractTuning:
 
 
 def tuning_of(cfg: DictConfig) -> AbstractTuning:
-    return read_tuning(OmegaConf.to_container(cfg.tuning, resolve=True))
+    tuning = cfg.tuning
+    plain = OmegaConf.to_container(tuning, resolve=True) if OmegaConf.is_config(tuning) else tuning
+    return read_tuning(plain)
 
 
 def trial_config(cfg: DictConfig, trial: Trial, at: Mapping[str, Any]) -> PointConfig:

@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field
 
 from paceline.errors import SettingError
-from paceline.settings import Bandwidth, Neutral, NotNegative, Positive, Whole, settings
+from paceline.settings import Bandwidth, Flag, Neutral, NotNegative, Positive, Whole, settings
 from paceline.timing.split_step import ShardMessages
 from paceline.timing.step_times import interpolated, seconds_of_step
 
@@ -102,7 +102,7 @@ class ClusterProfile:
     message_seconds: dict[Whole, NotNegative] = field(default_factory=dict[Whole, NotNegative])
     message_bandwidth: dict[Whole, Positive] = field(default_factory=dict[Whole, Positive])
     allreduce_link: Link | None = None
-    overlap: bool = True
+    overlap: Flag = True
     server_placement: ServerPlacement = "own_nodes"
     shared_cores: SharedCores | None = None
 

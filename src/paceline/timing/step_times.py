@@ -110,7 +110,7 @@ class AbstractPacing:
     """
 
     step_seconds: StepSeconds
-    step_jitter: Annotated[float, Field(strict=True, ge=0, le=5)]
+    step_jitter: Annotated[float, Field(strict=True, ge=0, le=1.5)]  # more has no mean in practice
     slow_workers: Count
     slow_factor: Positive
     straggler_probability: Share
