@@ -132,7 +132,7 @@ class Training:
         optimizer = model.values.get("optimizer", {"_target_": None})
         if not isinstance(optimizer, Mapping) or "_target_" not in optimizer:
             raise SettingError("model.optimizer", "a file of conf/model/optimizer is needed")
-        _check_options(optimizer)
+        _check_options(cast("Mapping[str, Any]", optimizer))
         _check_network(model.values.get("network"))
         if self.lr_rule == "inverse_staleness" and accounting.divides_by_staleness:
             message = "scheme.damping already divides rates by staleness; choose one of them"
