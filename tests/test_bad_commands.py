@@ -41,8 +41,6 @@ REFUSED = {
         "cluster.step_seconds"
     ),
     "train training.samples=1": "training.samples",
-    "train scheme=local_sgd workers=2 scheme.period=999999999": "scheme.period",
-    f"{OF_SYNTHETIC} scheme=local_sgd workers=2 scheme.period=400": "scheme.period",
     "train scheme=elastic_averaging workers=2 scheme.period=999999999": "scheme.period",
     # what the data or the network do not have
     "train data.num_validation=60000": "data.num_validation",
@@ -59,6 +57,8 @@ REFUSED = {
     "train model.optimizer._target_=torch.optim.Adma": "model.optimizer._target_",
 }
 CAUTIONED = {
+    f"{OF_SYNTHETIC} scheme=local_sgd workers=2 scheme.period=400": "scheme.period",
+    "train scheme=local_sgd workers=2 scheme.period=999999999": "scheme.period",
     "train cluster.slow_factor=4": "cluster.slow_factor",
     "train cluster.step_seconds=1 cluster.slow_workers=1": "cluster.slow_workers",
     "train cluster.straggler_factor=4": "cluster.straggler_factor",

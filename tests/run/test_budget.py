@@ -59,14 +59,6 @@ def test_fewer_samples_than_a_round_are_refused():
         budget("sync", 2, 8, samples=15)
 
 
-def test_a_period_longer_than_the_run_is_refused():
-    config = tiny_point("local_sgd", 2, 8, training__epochs=1, scheme__period=7)
-    point = point_of(config)
-    assert budget_of(point, num_train=112).num_steps == 14
-    with pytest.raises(SettingError, match=r"scheme.period: 7 is more than the 6 steps of each"):
-        budget_of(point, num_train=96)
-
-
 def test_a_budget_that_leaves_a_worker_without_a_step_is_refused():
     with pytest.raises(SettingError, match=r"training.samples: 32 leave some of workers=2"):
         budget("async", 2, 32, samples=32)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import cast
 
+from paceline.data.image_set import AbstractImageData
 from paceline.record.point import Point
 
 _FACTORS = (("slow_factor", "slow_workers"), ("straggler_factor", "straggler_probability"))
@@ -38,8 +39,20 @@ def _idle(point: Point) -> Iterator[tuple[str, object, str]]:
             yield f"cluster.{name}", factor, f"cluster.{needed} is 0"
         if factor == 1 and number and emulated:
             yield f"cluster.{needed}", number, f"cluster.{name} is 1"
+    period, steps = getattr(point.scheme, "period", 1), _steps(point)
+    if steps and period > steps and not point.scheme.servers:
+        yield "scheme.period", period, f"each worker takes about {steps} steps in the whole run"
     if training.warmup_epochs and training.lr_rule == "none":
         yield "training.warmup_epochs", training.warmup_epochs, "training.lr_rule is none"
     if training.gradient_clip_algorithm != "norm" and training.gradient_clip_val is None:
         algorithm, cause = training.gradient_clip_algorithm, "training.gradient_clip_val is null"
         yield "training.gradient_clip_algorithm", algorithm, cause
+
+
+def _steps(point: Point) -> int | None:
+    """Return the steps of each worker if all take equally many; None if that is not known yet."""
+    known = point.data.build_as(AbstractImageData).known if point.data.is_ours else None
+    images = known.num_images - point.data.values["num_validation"] if known else None
+    epochs = None if images is None else point.training.epochs * images
+    asked = point.training.samples or epochs
+    return None if asked is None else int(asked / point.batch_size / point.workers)

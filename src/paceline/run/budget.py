@@ -40,7 +40,7 @@ def budget_of(point: Point, num_train: int) -> Budget:
     """Return the budget of a run over `num_train` images.
 
     Raises SettingError if a worker would have no step, if there are more servers than pushes, or
-    if the run is shorter than a round, or than the period of the scheme.
+    if `training.samples` is less than a round.
     """
     training, size, workers = point.training, point.batch_size, point.workers
     asked = training.samples or training.epochs * num_train
@@ -55,10 +55,6 @@ def budget_of(point: Point, num_train: int) -> Budget:
         message = f"{samples} leave some of workers={workers} without a step"
         raise SettingError("training.samples", message)
     accounting.check_servers(samples // size)
-    steps, period = samples // size // workers, getattr(point.scheme, "period", 1)
-    if accounting.equal_steps and period > steps:
-        message = f"{period} is more than the {steps} steps of each worker in the whole run"
-        raise SettingError("scheme.period", message)
     kept = evenly_spaced(rounds, point.measurement.evaluations)
     return Budget(
         samples=samples,
