@@ -55,11 +55,11 @@ def test_a_missing_baseline_is_said_and_never_replaced(made, other, why):
 
 def test_a_scheme_without_one_worker_counts_against_the_fastest_that_has(made):
     slow, fast = rates(1, 10.0, 20.0), rates(1, 20.0, 40.0)
-    both = [run | {"scheme": f"scheme {k}"} for k, runs in ((1, slow), (2, fast)) for run in runs]
+    both = [run | {"scheme": f"scheme_{k}"} for k, runs in ((1, slow), (2, fast)) for run in runs]
     row = two_workers(concluded(made([*both, *rates(2, 30.0, 60.0)]), "baseline"))
     assert (row["speedup_mean"], row["speedup_n"]) == (1.5, 2)
-    assert row["baseline"] == "1 worker of scheme 2, same settings otherwise, 2 seeds in common"
-    assert row["baseline_scheme"] == "scheme 2"
+    assert row["baseline"] == "1 worker of scheme_2, same settings otherwise, 2 seeds in common"
+    assert row["baseline_scheme"] == "scheme_2"
 
 
 def test_one_worker_is_its_own_baseline(made):

@@ -70,7 +70,7 @@ def test_rates_that_were_searched_elsewhere(findings):
     name = "cluster.link.bandwidth"
     axes = ["scheme", "workers", "seed", "training.rate", name]
     runs = [
-        make_run(seed=seed, key=f"{seed}{rate}{bandwidth}")
+        make_run(seed=seed, key=f"{seed}{rate}{bandwidth or 0:.0f}")
         | {name: bandwidth, "training.rate": rate}
         for seed in (0, 1)
         for rate, bandwidth in (("tuned", None), ("tuned", 125e6), ("by_rule", 125e6))

@@ -204,7 +204,7 @@ def test_markup_and_control_characters_of_a_text_are_escaped():
 
 def test_no_text_of_a_record_becomes_markup_of_a_page_or_commands_of_a_terminal(tmp_path, capsys):
     """In the question, in the name of the study, and in texts of its records."""
-    texts = {"reason": BAD, "hardware.cpu": BAD, "model": BAD, "evaluated": BAD}
+    texts = {"reason": BAD, "hardware.cpu": BAD, "evaluated": BAD}
     runs = [run | texts for run in made_two_schemes(spread=30)]
     folder = write_reports(tmp_path / "made", runs, question=BAD, study=BAD)
     analyse(folder)

@@ -56,7 +56,8 @@ def test_a_further_axis_makes_panels_and_columns(reports):
     axes = ["scheme", "workers", "training.lr", "seed"]
     points = itertools.product((0.1, 0.2), (1, 2), (0, 1))
     runs = [
-        make_run(workers=w, seed=s, key=f"{lr}{w}{s}", **{"training.lr": lr}) for lr, w, s in points
+        make_run(workers=w, seed=s, key=f"{10 * lr:.0f}{w}{s}", **{"training.lr": lr})
+        for lr, w, s in points
     ]
     page = reports(runs, axes=axes)
     assert '<th scope="col">training.lr</th>' in page

@@ -9,7 +9,7 @@ import pytest
 
 from paceline.record.checkpoint import begin
 from paceline.record.record import partial_folder
-from paceline.run.run_point import run_point
+from paceline.run.run_point import require_plain, run_point
 from tests.tiny import CLOCKS, point_of, tiny_point
 
 TURN = 5  # steps before the one in which the signal comes
@@ -59,7 +59,9 @@ def test_a_point_that_is_ended_writes_one_first(point, tmp_path, capsys):
         run_point(point)
     assert ended.value.code == 128 + signal.SIGTERM
     partial = partial_folder(point.config.folder)
-    assert begin(partial, point.config.key).samples == 4 * TURN  # one more push is under way
+    assert (
+        begin(partial, point.config.key, require_plain).samples == 4 * TURN
+    )  # one more push is under way
     result = run_point(point).result
     assert (result["status"], result["checkpoints"], result["resumes"]) == ("finished", 1, 1)
     assert "resumed at 20 images" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """Settings `training.*` of a point: its budget of images, learning rate, optimizer, precision."""
 
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from inspect import signature
@@ -40,7 +41,7 @@ class Training:
 
     epochs: Positive
     samples: Positive | None
-    lr: Annotated[Positive, Field(ge=1e-12)] | None
+    lr: Annotated[Positive, Field(ge=sys.float_info.min)] | None
     rate: Literal["by_rule", "tuned"]
     momentum: Annotated[float, Field(strict=True, ge=0, le=0.999)] | None
     momentum_correction: Literal["none", "asynchrony"]

@@ -11,12 +11,24 @@ import psutil
 import torch.distributed as dist
 
 from paceline.exchange.wire import worker_wire
-from paceline.exchange.wire.frame import Header, bytes_of, pack
+from paceline.exchange.wire.frame import Header, pack
 from paceline.model.classifier import Classifier
 from paceline.scheme.rule import AbstractServedScheme
 from paceline.scheme.serving import AbstractServing, Arrival, AtOnce, Release
 
 DYING, TURN = 1, 2  # the worker, and the number of its steps before
+
+
+class _Sent:
+    """Socket that keeps what is sent."""
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+
+    def sendmsg(self, buffers: Any) -> int:
+        before = len(self.content)
+        self.content += b"".join(buffers)
+        return len(self.content) - before
 
 
 def die() -> None:
@@ -76,10 +88,12 @@ class DyingClassifier(Classifier):
         if len(wire.versions) == 2:
             wire._ends[0].push(wire.versions[0])
         else:
-            message = pack(Header(wire.versions[0], True)) + bytes(bytes_of(wire.gradient))
+            end, sent = wire._ends[0], _Sent()
+            end._packed[:] = pack(Header(wire.versions[0], True))
+            end._whole_push.begin_again().send(sent)
             wire.gradient[: len(wire.gradient) // 2] = 100
-            over_tcp = bool(wire._ends[0]._pushed)
-            wire._ends[0]._connection.sendall(message[: len(message) // 2 if over_tcp else 8])
+            half = len(sent.content) // 2 if end._pushed else 8
+            end._connection.sendall(sent.content[:half])
         die()
 
     def _die_later(self) -> None:
