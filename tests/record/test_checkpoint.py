@@ -56,6 +56,20 @@ def test_a_complete_one_takes_the_place_of_those_before(record):
     assert begin(record, KEY).samples == 960
 
 
+def test_one_that_is_replaced_while_it_is_looked_for_is_passed_over(record, monkeypatch):
+    """By a run that still goes on, as one whose nodes Slurm takes."""
+    listed = checkpoint._complete_folders
+
+    def late(folder):
+        found = listed(folder)
+        if found[-1].name == "1":
+            complete(folder, 2, samples=960, resumes=2)
+        return found
+
+    monkeypatch.setattr(checkpoint, "_complete_folders", late)
+    assert checkpoint.latest(record).samples == 960
+
+
 def test_a_folder_without_a_number_does_not_count(record):
     shutil.copytree(folder_of(record, 1), folder_of(record, 1).with_name("last"))
     assert begin(record, KEY).number == 1

@@ -48,7 +48,11 @@ def latest(record: Path) -> Checkpoint | None:
     if not folders:
         return None
     try:
-        found = TypeAdapter(Checkpoint).validate_json((folders[-1] / _COMPLETE).read_bytes())
+        content = (folders[-1] / _COMPLETE).read_bytes()
+    except FileNotFoundError:  # a run that still goes on has replaced it by a later one
+        return latest(record)
+    try:
+        found = TypeAdapter(Checkpoint).validate_json(content)
     except ValidationError as error:
         raise ValueError(f"{_COMPLETE} is damaged") from error
     if folder_of(record, found.number) != folders[-1]:
@@ -145,7 +149,8 @@ def _origin(key: str) -> dict[str, Any]:
 
 
 def _complete_folders(record: Path) -> list[Path]:
-    folders = [path.parent for path in (record / CHECKPOINTS).glob(f"*/{_COMPLETE}")]
+    found = (record / CHECKPOINTS).glob(f"*/{_COMPLETE}")
+    folders = [path.parent for path in found if path.is_file()]
     numbered = [folder for folder in folders if folder.name.isdecimal()]
     return sorted(numbered, key=lambda folder: int(folder.name))
 
