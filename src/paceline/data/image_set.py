@@ -92,6 +92,11 @@ class AbstractImageData(ABC):
         """Content that is known before the data are read; None if nothing is known."""
         return None
 
+    @property
+    def num_training_images(self) -> int | None:
+        """Number of training images, if it is known before the data are read."""
+        return None if self.known is None else self.known.num_images - self.num_validation
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "__init__" in vars(cls):

@@ -51,8 +51,8 @@ def _idle(point: Point) -> Iterator[tuple[str, object, str]]:
 
 def _steps(point: Point) -> int | None:
     """Return the steps of each worker if all take equally many; None if that is not known yet."""
-    known = point.data.build_as(AbstractImageData).known if point.data.is_ours else None
-    images = known.num_images - point.data.values["num_validation"] if known else None
+    data = point.data.build_as(AbstractImageData) if point.data.is_ours else None
+    images = data.num_training_images if data else None
     epochs = None if images is None else point.training.epochs * images
     asked = point.training.samples or epochs
     return None if asked is None else int(asked / point.batch_size / point.workers)

@@ -86,8 +86,8 @@ def check_length(point: Point) -> None:
 
     This is so if `training.samples` is set, or for a data set that declares its number of images.
     """
-    known = point.data.build().known if point.data.is_ours else None
-    num_train = known.num_images - point.data.values["num_validation"] if known else 0
+    data = point.data.build_as(AbstractImageData) if point.data.is_ours else None
+    num_train = (data and data.num_training_images) or 0
     if num_train:
         members = point.workers // point.placement.copies
         check_share(point.workers, point.batch_size, num_train // members, num_train)

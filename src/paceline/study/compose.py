@@ -22,11 +22,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from paceline.errors import SettingError, did_you_mean
 from paceline.record.point_config import PointConfig
+from paceline.record.target import GROUPS
 
 CONFIG = "config"  # the file of conf/ with which Hydra begins
-_GROUPS = ("data", "model", "scheme", "cluster", "workload", "training", "measurement", "sweep")
-
-
 _FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.output_subdir")
 
 
@@ -254,6 +252,6 @@ def check_groups(overrides: Sequence[str]) -> None:
             message = "grids belong in a file of experiments/; use train -m a=1,2 to sweep"
             raise SettingError(setting, message)
         no_file = r"[\d.]*" if name in ("experiments", "hydra") else r"null|[\d.]*"
-        if name in (*_GROUPS, "experiments", "hydra") and re.fullmatch(no_file, value):
+        if name in (*GROUPS, "experiments", "hydra") and re.fullmatch(no_file, value):
             message = f"a file of {name} is needed, not {value or 'nothing'}"
             raise SettingError(name, message)

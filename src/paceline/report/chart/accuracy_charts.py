@@ -79,14 +79,11 @@ def _lines(rows: Frame, reference: str, metric: str) -> list[Row]:
     """
     single = rows[(rows["workers"] == 1) & (rows["scheme"] == reference)]
     one = float(single["images_per_second_mean"].iloc[0]) if len(single) else None
-    drawn = {name: own for name, own in rows.groupby(rows.apply(scheme_words, axis=1), sort=False)}
-    return [
-        _scale_row(row, name, one, metric)
-        for name, own in drawn.items()
-        for part in ([] if (own["workers"] == 1).any() else [single], [own])
-        for frame in part
-        for _, row in frame.iterrows()
-    ]
+    lines: list[Row] = []
+    for name, own in rows.groupby(rows.apply(scheme_words, axis=1), sort=False):
+        line = own if (own["workers"] == 1).any() else pd.concat([single, own])
+        lines += [_scale_row(row, name, one, metric) for _, row in line.iterrows()]
+    return lines
 
 
 def _scale_row(row: Frame, scheme: str, one: float | None, metric: str) -> Row:
