@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 import torch
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import decay_per_sample
@@ -20,6 +20,12 @@ from paceline.settings import UNKEYED, Neutral, NotNegative, Positive, Whole, se
 
 Precision = Literal["32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true"]
 _Below1 = Annotated[float, Field(strict=True, ge=0, lt=1)]
+
+
+def _not_subnormal(rate: float) -> float:
+    if rate < sys.float_info.min:
+        raise ValueError(f"should be at least {sys.float_info.min:.2g}")
+    return rate
 
 
 @settings("training")
@@ -41,7 +47,7 @@ class Training:
 
     epochs: Positive
     samples: Positive | None
-    lr: Annotated[Positive, Field(ge=sys.float_info.min)] | None
+    lr: Annotated[Positive, AfterValidator(_not_subnormal)] | None
     rate: Literal["by_rule", "tuned"]
     momentum: Annotated[float, Field(strict=True, ge=0, le=0.999)] | None
     momentum_correction: Literal["none", "asynchrony"]
