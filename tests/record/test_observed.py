@@ -375,6 +375,15 @@ def test_a_run_that_diverged_says_why_and_can_be_written(servers, first, reason)
     json.dumps(found, allow_nan=False)
 
 
+def test_a_run_that_measures_throughput_only_finishes_without_a_score():
+    none = {"scores": [], "test": None}
+    unscored = observed(first=none, second=none)
+    unscored.is_scored = False
+    found = result(unscored)
+    assert (found["status"], found["top1"], found["test_top1"]) == ("finished", None, None)
+    assert result(observed(first=none, second=none))["status"] == "diverged"
+
+
 def test_a_bad_beginning_is_no_divergence():
     found = result(observed(second={"scores": [scored(8, at_chance=True)]}))
     assert found["status"] == "finished"

@@ -59,7 +59,6 @@ def assert_refused_in_a_line(config, setting):
 WHOLE = (
     "workers",
     "batch_size",
-    "measurement.evaluations",
     "measurement.evaluation_batch_size",
     "cluster.threads_per_worker",
     "sweep.jobs",
@@ -82,6 +81,8 @@ NOT_NEGATIVE = (
     "measurement.warmup_fraction",
 )
 OTHERS = [
+    ("measurement.evaluations", -1),
+    ("measurement.evaluations", 1.5),
     ("seed", -1),
     ("seed", 0.5),
     ("measurement.warmup_fraction", 1),

@@ -327,6 +327,18 @@ def test_a_finished_run_has_rows(record, name):
     assert fault_of(record) is None
 
 
+@pytest.mark.parametrize("evaluations", [0, 10])
+def test_only_a_run_that_measures_throughput_finishes_without_a_score(tmp_path, evaluations):
+    config = made_config()
+    config = config.replaced(measurement={"evaluations": evaluations})
+    folder = tmp_path / config.folder
+    make_record(folder, config, rows=0, top1=None)
+    if evaluations:
+        refused(folder, "result.json: top1: a finished record needs it")
+    else:
+        assert read_result(folder) is not None
+
+
 def test_a_failed_run_needs_no_table_and_no_number(record):
     for table in POINT_TABLES:
         (record / f"{table.name}.csv").unlink()

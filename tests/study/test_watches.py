@@ -47,8 +47,9 @@ def points(root):
     return study_points("made", root)
 
 
-def test_a_sweep_counts_what_is_done_and_names_the_best(root, points):
-    watch = SweepWatch("made", root / "runs", jobs=2)
+def test_a_sweep_counts_what_is_done_and_names_the_best(root):
+    points = study_points("made", root, ["sweep.jobs=2"])
+    watch = SweepWatch("made", root / "runs")
     watch.begin("made", points, points, later=points[:1])
     assert watch.status() == ("made", 0.0, "0 of 4 points, then 1 more")
     make_record(points[0].folder, points[0].config, top1=0.875, wall_seconds=100)
@@ -67,7 +68,7 @@ def test_a_record_that_is_made_again_counts_when_it_is_new(root, points):
     make_record(points[0].folder, points[0].config, status="failed", top1=None)
     make_record(points[1].folder, points[1].config)
     points = study_points("made", root)
-    watch = SweepWatch("made", root / "runs", jobs=1)
+    watch = SweepWatch("made", root / "runs")
     watch.begin("made", points, [points[0], *points[2:]], later=[])
     assert watch.status().note.startswith("1 of 4 points")
     os.utime(points[0].folder / "result.json", (1, 1))

@@ -153,6 +153,7 @@ def _write_retimed(point: Point, folder: Path, source: Path) -> None:
         scheme=point.scheme,
         batch_size=point.batch_size,
         warmup_fraction=point.measurement.warmup_fraction,
+        is_scored=point.measurement.evaluations > 0,
     )
     ends = [snapshot.seconds for snapshot in clock.holder.snapshots]
     curve = [{**row, "seconds": round(seconds, 4)} for row, seconds in zip(rows, ends, strict=True)]

@@ -31,6 +31,13 @@ def disagreement(result: _Result, config: PointConfig, texts: Mapping[str, str])
         return f"result.json: kind is {result['kind']}, and the cluster of config.yaml is {kind}"
     if result["status"] == "failed":
         return None
+    measurement: Any = config.values.get("measurement")
+    unscored = isinstance(measurement, Mapping) and measurement.get("evaluations") == 0
+    if result["status"] == "finished" and not unscored:
+        if result.get("top1") is None:
+            return "result.json: top1: a finished record needs it"
+        if texts["curve"].count("\n") < 2:  # the first line is the header
+            return "curve.csv: a finished record needs rows"
     checks = {
         "curve": _curve,
         "staleness": _staleness,

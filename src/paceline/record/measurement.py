@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 from pydantic import Field
 
 from paceline.errors import SettingError
-from paceline.settings import UNKEYED, Neutral, Whole, settings
+from paceline.settings import UNKEYED, Count, Neutral, Whole, settings
 
 
 @settings("measurement.mlflow")
@@ -27,14 +27,15 @@ class MLflow:
 class Measurement:
     """Settings of what is measured in a run.
 
-    `evaluations`: number of snapshots of the shared weights, evenly spaced in samples.
+    `evaluations`: number of snapshots of the shared weights, evenly spaced in samples; with 0, only
+    throughput is measured, and no weights are scored.
     `curve_images`: number of validation images on which every snapshot except the last is scored;
     they are the same images in all runs; None for all validation images. `evaluation_batch_size`:
     number of images that are scored at a time. `warmup_fraction`: share of the steps that is left
     out of the throughput, at the beginning and again at the end of the run.
     """
 
-    evaluations: Whole
+    evaluations: Count
     curve_images: Annotated[Whole | None, Neutral(None)]
     evaluation_batch_size: Whole
     warmup_fraction: Annotated[float, Field(strict=True, ge=0, lt=0.5)]

@@ -229,9 +229,9 @@ def ending(observed: Observed) -> Ending:
     last = observed.last_score
     if observed.diverged:
         return Ending("diverged", "weights are no longer finite")
-    if last is None or finite(last.loss) is None:
+    if observed.is_scored and (last is None or finite(last.loss) is None):
         return Ending("diverged", "the validation loss is not finite")
-    if last.at_chance:
+    if last is not None and last.at_chance:
         return Ending("diverged", f"accuracy at chance: top-1 is {last.top1:.3f}")
     if not (observed.certificate.earned or observed.lost):
         return Ending("failed", observed.certificate.words)

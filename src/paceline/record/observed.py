@@ -100,7 +100,8 @@ class Observed:
     workers that died while the servers continued; their steps are counted from the report of server
     0. A number that was not observed is None, for example the throughput of all workers if one was
     lost. `scheme`, `batch_size`: settings of the point. `warmup_fraction`: share of the steps that
-    is left out of the throughput, at the beginning and again at the end.
+    is left out of the throughput, at the beginning and again at the end. `is_scored`: False if only
+    throughput is measured, so that there are no scores.
 
     `first`: a report from which values are read that are equal in all reports. `steps`: number of
     steps of all workers, including lost ones. `samples`: number of samples whose gradients were
@@ -119,6 +120,7 @@ class Observed:
         scheme: AbstractScheme,
         batch_size: int,
         warmup_fraction: float,
+        is_scored: bool = True,
     ) -> None:
         self.training = [each for each in training if each.shard == 0]
         self.shards = [each for each in training if each.shard > 0]
@@ -128,7 +130,7 @@ class Observed:
         self.servers = [*servers, *(s for each in self.training for s in each.strategy.servers)]
         self.lost = [_lost_steps(each, self.servers[0]) for each in lost]
         self.scheme, self.batch_size = scheme, batch_size
-        self._warmup_fraction = warmup_fraction
+        self._warmup_fraction, self.is_scored = warmup_fraction, is_scored
 
         self.first = self.training[0]
         self.steps = sum(each.steps for each in (*self.workers, *self.lost))

@@ -153,6 +153,16 @@ class Point:
             accounting.check_clipping(self.training.gradient_clip_val)
         self._check_precision()
         self._check_checkpoints()
+        self._check_evaluations()
+
+    def _check_evaluations(self) -> None:
+        """Raise SettingError for what needs the scores of evaluated weights, if there are none."""
+        values = self.config.values
+        searched = values.get("trial") is not None or self.config.is_tuned
+        for needs, of in ((self.save_weights, "save_weights"), (searched, "a search for a rate")):
+            if needs and not self.measurement.evaluations:
+                message = f"{of} needs at least 1"
+                raise SettingError("measurement.evaluations", message)
 
     def _check_split(self) -> None:
         """Raise SettingError for what split workers cannot have."""

@@ -54,9 +54,9 @@ _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?")  # as Python writes 
 _EXTRA = re.compile("[a-z][a-z0-9_]*")  # a name of a field; a column of a setting has dots
 _UNIT = {number.name: number.unit for number in NUMBERS}
 _MOST_ROWS = 2**17  # of a table; a curve has dozens, phases have one for each worker
-_NEEDED = ("samples", "seconds", "top1")  # numbers that every finished training has
+_NEEDED = ("samples", "seconds")  # numbers that every finished training has
 _NEEDED_TABLES = ("curve", "staleness", "phases")  # of every training that did not fail
-_WITH_ROWS = ("curve", "phases")  # of every finished training
+_WITH_ROWS = ("phases",)  # of every finished training
 
 
 class _Hardware(BaseModel):
@@ -256,7 +256,7 @@ class Columns:
 @cache
 def columns_of_runs() -> Columns:
     """Return the types of runs.csv, whose columns are fields of results."""
-    return Columns(_results() | {"repeat": _Count})
+    return Columns(_results() | {"repeat": _Count | None})
 
 
 @cache

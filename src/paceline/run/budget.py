@@ -55,7 +55,7 @@ def budget_of(point: Point, num_train: int) -> Budget:
         message = f"{samples} leave some of workers={workers} without a step"
         raise SettingError("training.samples", message)
     accounting.check_servers(samples // size)
-    kept = evenly_spaced(rounds, point.measurement.evaluations)
+    kept = evenly_spaced(rounds, point.measurement.evaluations or 1)
     return Budget(
         samples=samples,
         images_per_update=accounting.images_per_update(size),

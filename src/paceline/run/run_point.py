@@ -221,6 +221,7 @@ def observed_by(point: Point, returned: list[Any]) -> Observed:
         scheme=point.scheme,
         batch_size=point.batch_size,
         warmup_fraction=point.measurement.warmup_fraction,
+        is_scored=point.measurement.evaluations > 0,
     )
 
 

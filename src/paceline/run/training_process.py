@@ -238,11 +238,14 @@ class TrainingProcess:
     def _evaluate(self, report: TrainingReport) -> None:
         """Score the snapshots that this process has, and add the scores to `report`.
 
+        Does nothing if the point has no evaluations.
         The last snapshot of the run is also scored on the test set. If `save_weights` is set, its
         weights are saved as weights.pt. If the run has a moving average of the weights, it is saved
         in their place.
         """
         snapshots, data = self._strategy.finish(), self._data
+        if not self._point.measurement.evaluations:
+            return
         evaluation = Evaluation(self._module, self._strategy.held_weights, self._device)
         ends = self._strategy.real_seconds(snapshots)
         for snapshot, real_seconds in zip(snapshots, ends, strict=True):

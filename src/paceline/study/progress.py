@@ -101,11 +101,11 @@ class RunWatch:
 class SweepWatch:
     """Watches the points of a study while they run, stage by stage.
 
-    `runs`: folder of all records. `jobs`: number of points that run at a time.
+    `runs`: folder of all records.
     """
 
-    def __init__(self, study: str, runs: Path, jobs: int) -> None:
-        self._runs, self._folder, self._jobs = runs, runs / study, jobs
+    def __init__(self, study: str, runs: Path) -> None:
+        self._runs, self._folder = runs, runs / study
         self._costs: Costs | None = None
 
     def begin(self, stage: str, points: Points, to_run: Points, later: Points) -> None:
@@ -133,7 +133,7 @@ class SweepWatch:
         if self._later:
             parts.append(f"then {len(self._later)} more")
         undone = [point for key, point in self._points.items() if key not in self._results]
-        if left := self._costs.left([*undone, *self._later], self._jobs, shares):
+        if left := self._costs.left([*undone, *self._later], shares):
             parts.append(f"{left} left")
         done = (num_done + sum(shares.values())) / count
         return Status(self._stage, done, ", ".join([*parts, *self._best()]))
@@ -159,9 +159,10 @@ class SweepWatch:
 
     def _best(self) -> list[str]:
         finished = [key for key, each in self._results.items() if each["status"] == "finished"]
-        if not finished:
+        scored = [key for key in finished if self._results[key]["top1"] is not None]
+        if not scored:
             return []
-        key = max(finished, key=lambda key: self._results[key]["top1"])
+        key = max(scored, key=lambda key: self._results[key]["top1"])
         point, top1 = self._points[key], self._results[key]["top1"]
         return [f"best so far {run_label(point.config.values, list(point.axes))}: {top1:.2%} top-1"]
 
@@ -200,22 +201,20 @@ class Costs:
             samples = training["epochs"] * max(each["distinct_samples"] for each in matching)
         return median(each["wall_seconds"] / each["samples"] for each in same or own) * samples
 
-    def left(
-        self, points: Points, jobs: int, shares: Mapping[str, float] | None = None
-    ) -> str | None:
-        """Return words for the time that `points` take, with `jobs` points at a time.
+    def left(self, points: Points, shares: Mapping[str, float] | None = None) -> str | None:
+        """Return words for the time that `points` take, with `sweep.jobs` points at a time.
 
         Returns None if no point's time can be estimated. `shares`: for points that are running, the
         share of the work that is already done, by key.
         """
         known = [
-            (1 - (shares or {}).get(point.key, 0.0)) * seconds
+            (1 - (shares or {}).get(point.key, 0.0)) * seconds / point.config.sweep.jobs
             for point in points
             if (seconds := self.seconds(point)) is not None
         ]
         rest = len(points) - len(known)
         more = f" and {rest} points of unknown length" if rest else ""
-        return f"about {duration(sum(known) / jobs)}{more}" if known else None
+        return f"about {duration(sum(known))}{more}" if known else None
 
 
 def _names(of: Mapping[str, Any]) -> tuple[str | None, ...]:
