@@ -6,16 +6,18 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
+from paceline.errors import SettingError
 from paceline.study.compose import composed, composer
+from paceline.study.study_points import study_points
 
 REPOSITORY = Path(__file__).parent.parent.parent
 SHAPED = ["cluster=shaped_nodes", "cluster.link={bandwidth: 1e6, latency: 0.0}"]
 JOBS = [
-    ["experiments=quick", "scheme=gossip", "workers=2", "seed=0"],
-    ["experiments=quick", "scheme=gossip", "workers=4", "seed=1"],
-    ["experiments=quick", "scheme=independent", "workers=4", "seed=1"],
-    ["experiments=quick", "scheme=gossip", "workers=4", "seed=1", "scheme.graph=ring"],
-    ["experiments=quick", "scheme=gossip", "workers=2", "seed=1", "scheme.graph=complete"],
+    ["experiments=schemes", "scheme=gossip", "workers=2", "seed=0"],
+    ["experiments=schemes", "scheme=gossip", "workers=4", "seed=1"],
+    ["experiments=schemes", "scheme=independent", "workers=4", "seed=1"],
+    ["experiments=schemes", "scheme=gossip", "workers=4", "seed=1", "scheme.graph=ring"],
+    ["experiments=schemes", "scheme=gossip", "workers=2", "seed=1", "scheme.graph=complete"],
     [*SHAPED, "cluster.link.bandwidth=2e6"],
     [*SHAPED, "cluster.link.bandwidth=3e6"],
     ["cluster.link.bandwidth=3e6", *SHAPED],
@@ -47,3 +49,36 @@ def test_a_project_may_lie_anywhere(name, tmp_path):
     for folder in ("conf", "experiments"):
         shutil.copytree(REPOSITORY / folder, root / folder)
     assert composed(["experiments=quick"], root).study == "quick"
+
+
+RATES = "${per:${names.scheme},${workers},{gossip:{1:0.5,4:0.25},local_sgd:{2:0.125}}}"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "workers", "rate"),
+    [("gossip", 2, 0.5), ("gossip", 4, 0.25), ("gossip", 64, 0.25), ("local_sgd", 2, 0.125)],
+)
+def test_a_setting_may_follow_from_a_table_of_others(scheme, workers, rate):
+    job = [f"scheme={scheme}", f"workers={workers}", f"training.lr='{RATES}'"]
+    assert composed(job, REPOSITORY).lr == rate
+
+
+def test_a_value_that_the_table_lacks_is_refused_by_name():
+    for scheme, missing in (("gossip", None), ("local_sgd", "1"), ("independent", "independent")):
+        job = [f"scheme={scheme}", "workers=1", f"training.lr='{RATES}'"]
+        if missing is None:
+            assert composed(job, REPOSITORY).lr == 0.5
+            continue
+        with pytest.raises(SettingError, match=f"no value for {missing}") as error:
+            composed(job, REPOSITORY)
+        assert error.value.setting.endswith(".lr")
+
+
+@pytest.mark.parametrize(("cores", "workers"), [(1, [1, 2]), (2, [1, 2]), (7, [1, 2, 4])])
+def test_a_study_may_use_as_many_workers_as_there_are_cores(monkeypatch, cores, workers):
+    monkeypatch.setattr("paceline.study.compose.num_cores", lambda: cores)
+    monkeypatch.setattr("paceline.study.compose.num_gpus", lambda: 0)
+    points = study_points("quick", REPOSITORY)
+    measured = [point for point in points if point.config.names["cluster"] == "local"]
+    assert sorted({point.config.values["workers"] for point in measured}) == workers
+    assert {point.config.sweep.jobs for point in points} == {cores}

@@ -143,10 +143,31 @@ def test_blocks_need_the_same_configurations_for_each_seed(root, studied):
         blocks_of(study_points("made", root))
 
 
-def test_points_of_a_block_run_one_at_a_time(in_blocks):
-    with pytest.raises(SettingError, match="points of blocks need 1") as error:
-        checked_study("made", in_blocks(), ["sweep.jobs=2"])
-    assert error.value.setting == "sweep.jobs"
+def test_points_of_a_block_run_one_at_a_time_and_those_of_the_virtual_clock_afterwards(
+    root, studied
+):
+    real = {"cluster": "local", **AXES}
+    grids = [
+        {"cluster": "virtual", "scheme": "sync_allreduce", "workers": "1,4", "seed": "0"},
+        real,
+    ]
+    studied("made", {**blocks(), "sweep": {"jobs": 3}, "grids": grids})
+    study = checked_study("made", root)
+    launched = []
+
+    def launch(points):
+        launched.append(
+            [(point.config.names["cluster"], point.config.sweep.jobs) for point in points]
+        )
+        return [make_record(point.folder, point.config) for point in points]
+
+    assert sweep(study, launch)
+    assert launched == [[("local", 1)] * 5, [("local", 1)] * 5, [("virtual", 3)] * 2]
+    with (collect(study) / "runs.csv").open() as file:
+        repeats = [(row["cluster"], row["repeat"]) for row in csv.DictReader(file)]
+    assert sorted(repeats) == sorted(
+        [("local", "0")] * 8 + [("local", "1")] * 2 + [("virtual", "")] * 2
+    )
 
 
 def test_a_repeat_is_a_whole_number(root):

@@ -57,11 +57,14 @@ class StudySweeper(Sweeper):
         """Run points; return their results, or None for a point whose process has died."""
         from paceline.study.hydra_entry import job_of_study
 
-        loader = cast("ConfigLoader", ComposedPoints(points))
+        loader, config = cast("ConfigLoader", ComposedPoints(points)), self._config
+        if "jobs" in config.hydra.launcher:  # points of blocks run one at a time
+            config = deepcopy(config)
+            config.hydra.launcher.jobs = min(point.config.sweep.jobs for point in points)
         launcher = Plugins.instance().instantiate_launcher(
             hydra_context=HydraContext(loader, self._context.callbacks),
             task_function=job_of_study,
-            config=self._config,
+            config=config,
         )
         first, self._launched = self._launched, self._launched + len(points)
         returned = launcher.launch([point.overrides for point in points], first)

@@ -22,11 +22,14 @@ _COLUMNS = ["block", "started", "hour", "minutes", "first", "last", "drift", "ve
 def judged(runs: Frame, repeats: Frame, axes: list[str]) -> Frame:
     """Return one row per block; no rows if the reference configuration was not run again.
 
+    Runs of another kind than the reference are in no block.
+
     `minutes` last from the start of its first run (`started`; `hour` is in UTC) to the end of its
     last run. `first` and `last` are images/s of the two runs of the reference configuration, and
     `drift` is last / first - 1. `verdict` is KEPT, or the reason why the block is dropped.
     """
-    seeds = dict.fromkeys(runs["seed"]) if len(repeats) else ()
+    runs = runs[runs["kind"].isin(repeats["kind"])]
+    seeds = dict.fromkeys(runs["seed"])
     reference = repeats[["kind", *axes]].drop_duplicates()
     rows = [_row(runs[runs["seed"] == s], repeats[repeats["seed"] == s], reference) for s in seeds]
     return pd.DataFrame(rows, columns=_COLUMNS)
@@ -39,9 +42,10 @@ def minutes_of(runs: Frame) -> float:
     return (ends.max() - starts.min()).total_seconds() / 60
 
 
-def without_dropped(runs: Frame, blocks: Frame) -> Frame:
+def without_dropped(runs: Frame, blocks: Frame, repeats: Frame) -> Frame:
     """Return `runs`, with the columns of throughput empty in rows of dropped blocks."""
     dropped = runs["seed"].isin(blocks.loc[blocks["verdict"] != KEPT, "block"])
+    dropped &= runs["kind"].isin(repeats["kind"])
     numbers = [name for name in THROUGHPUT if name in runs]
     return runs.assign(**{name: runs[name].mask(dropped) for name in numbers})
 

@@ -154,7 +154,7 @@ def read_tables(folder: Path) -> Tables:
         message = f"{folder / 'runs.csv'} {what}; first: {first}"
         raise SettingError("study", message)
     blocks = judged(tables.runs, tables.repeats, tables.axes)
-    kept = without_dropped(tables.runs, blocks)
+    kept = without_dropped(tables.runs, blocks, tables.repeats)
     return replace(tables, blocks=blocks, runs=kept, curves=_on_equal_images(tables))
 
 

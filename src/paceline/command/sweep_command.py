@@ -63,7 +63,7 @@ def print_plan(study: "Study") -> None:
     if not points[0].is_exchange:
         left = [point for point in needed if point.key not in others]
         results = finished_results(study.root / "runs", study.archived.values())
-        print(estimate(left, results, points[0].config.sweep.jobs))
+        print(estimate(left, results))
 
 
 def _print_points(name: str, points: "Points", others: "Mapping[str, Path]") -> None:
@@ -82,28 +82,30 @@ def _print_points(name: str, points: "Points", others: "Mapping[str, Path]") -> 
 
 def table(points: "Points") -> str:
     """Format one line for each point: key, axes, status."""
-    rows = [["key", *points[0].axes, "status"]]
+    axes = list(dict.fromkeys(name for point in points for name in point.axes))
+    rows = [["key", *axes, "status"]]
     for point in points:
-        rows.append([point.key, *map(str, point.axes.values()), point.status or "to do"])
+        values = [str(point.axes.get(name, "")) for name in axes]
+        rows.append([point.key, *values, point.status or "to do"])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
-def estimate(to_run: "Points", results: "Sequence[Result]", jobs: int) -> str:
+def estimate(to_run: "Points", results: "Sequence[Result]") -> str:
     """Return words for the time and memory that the points `to_run` need.
 
     `results`: results of finished points of any study, from which the need is estimated; without a
-    similar point it is unknown. `jobs`: number of points that run at a time.
+    similar point it is unknown.
     """
     from paceline.study.progress import Costs
 
     if not to_run:
         return "nothing to run"
     costs = Costs(results)
-    if (left := costs.left(to_run, jobs)) is None:
+    if (left := costs.left(to_run)) is None:
         return "time and memory: unknown until one point has run"
     peak = max(r.get("peak_rss_bytes") or 0 for point in to_run for r in costs.matching(point))
-    processes = jobs * max(point.num_processes for point in to_run)
+    processes = max(point.config.sweep.jobs * point.num_processes for point in to_run)
     return f"{left}; up to {processes * peak / 2**30:.1f} GiB of memory in {processes} processes"
 
 

@@ -22,6 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from paceline.errors import SettingError, did_you_mean
 from paceline.record.point_config import PointConfig
+from paceline.record.provenance import num_cores
 from paceline.record.target import GROUPS
 
 CONFIG = "config"  # the file of conf/ with which Hydra begins
@@ -34,7 +35,51 @@ def _divided(value: int, by: int) -> int:
     return value // by
 
 
+def _per(*keys_and_table: Any) -> Any:
+    """Return the value of a nested table at the keys before it: ${per:b,2,{a:{1:5},b:{1:6,4:7}}}.
+
+    A number that the table lacks has the value of the next smaller one: 6 in the example.
+    """
+    *keys, table = keys_and_table
+    for key in keys:
+        smaller = [each for each in table if isinstance(each, int) and each <= key]
+        if key not in table and not smaller:
+            known = ", ".join(map(str, table))
+            raise ValueError(f"the study has no value for {key}; there are: {known}")
+        table = table[key if key in table else max(smaller)]
+    return table
+
+
+def _here(what: str) -> str | int:
+    """Return a fact of this machine, for a study that uses as much of it as there is.
+
+    `cores`: number of CPU cores. `accelerator`: gpu if there are several GPUs, else cpu. `workers`:
+    the powers of 2 up to the number of GPUs or cores, and up to 2 at least. `several_workers`: the
+    same without 1.
+    """
+    if what == "cores":
+        return num_cores()
+    gpus = num_gpus()
+    if what == "accelerator":
+        return "gpu" if gpus > 1 else "cpu"
+    most = gpus if gpus > 1 else num_cores()
+    powers = [2**power for power in range(max(2, most.bit_length()))]
+    chosen = {"workers": powers, "several_workers": powers[1:]}
+    return ",".join(map(str, chosen[what]))
+
+
+def num_gpus() -> int:
+    """Count the GPUs that this process may use."""
+    if not Path("/dev/nvidia0").exists():
+        return 0
+    import torch  # takes seconds
+
+    return torch.cuda.device_count()
+
+
 OmegaConf.register_new_resolver("divided", _divided, replace=True)
+OmegaConf.register_new_resolver("per", _per, replace=True)
+OmegaConf.register_new_resolver("here", _here, replace=True)
 OmegaConf.register_new_resolver("times", lambda number, by: number * by, replace=True)
 
 

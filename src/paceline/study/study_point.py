@@ -4,7 +4,9 @@ The speed of a machine drifts within minutes. If the seeds of a configuration ra
 other, a slow minute would look like a slow scheme. Therefore, a study can run in blocks, one for
 each seed. A block runs all configurations once with its seed, in a random order, between two runs
 of a reference configuration. The second of these (repeat=1) trains the same as the first, and shows
-how much the speed of the machine has drifted meanwhile.
+how much the speed of the machine has drifted meanwhile. The points of blocks run one at a time.
+Points on the virtual clock are in no block, because the speed of the machine does not change their
+results.
 """
 
 from collections import Counter
@@ -19,6 +21,7 @@ from pydantic import Field
 
 from paceline.errors import SettingError
 from paceline.random_bits import random_permutation
+from paceline.record.agreement import kind_of
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result
@@ -154,8 +157,8 @@ class Blocks:
 def in_blocks(points: Points) -> list[list[StudyPoint]]:
     """Return the points of each block in the order of their runs; [] for a study without blocks.
 
-    The last point of a block is the repetition of its reference. Raises SettingError if the points
-    cannot form blocks.
+    Points on the virtual clock are left out. The last point of a block is the repetition of its
+    reference. Raises SettingError if the points cannot form blocks.
     """
     asked = points[0].config.values["blocks"]
     if asked is None:
@@ -165,8 +168,8 @@ def in_blocks(points: Points) -> list[list[StudyPoint]]:
     blocks = Blocks(**asked)
     by_seed: dict[int, list[StudyPoint]] = {}
     for point in points:
-        if (jobs := point.config.sweep.jobs) != 1:
-            raise SettingError("sweep.jobs", f"the points of blocks need 1, not {jobs}")
+        if kind_of(point.config.values["cluster"]) == "virtual":
+            continue
         if point.config.is_tuned:
             raise SettingError("blocks", "points with training.rate=tuned cannot be in blocks")
         by_seed.setdefault(point.config.seed, []).append(_numbered(point, 0))
@@ -199,10 +202,9 @@ def _in_order(blocks: Blocks, seed: int, points: Points) -> list[StudyPoint]:
 
 
 def _numbered(point: StudyPoint, repeat: int) -> StudyPoint:
-    """Return the point with the setting `repeat`."""
+    """Return the point with the setting `repeat`, and with no other point at the same time."""
     axes = {**point.axes, REPEAT: repeat}
-    if not repeat:
-        return replace(point, axes=axes)
-    config = point.config.replaced(repeat=repeat)
-    overrides = (*point.overrides, f"{REPEAT}={repeat}")
+    sweep = {**point.config.values["sweep"], "jobs": 1}
+    config = point.config.replaced(repeat=repeat, sweep=sweep)
+    overrides = (*point.overrides, f"{REPEAT}={repeat}") if repeat else point.overrides
     return replace(point, config=config, axes=axes, overrides=overrides)

@@ -78,7 +78,7 @@ class Study:
     def with_repeats(self) -> list[StudyPoint]:
         """Return the points in the order of the study, then the second runs of the references.
 
-        In a study with blocks, all points have REPEAT as an additional axis.
+        The points of blocks have REPEAT as an additional axis.
         """
         by_key = {point.key: point for block in self.blocks for point in block}
         repeats = [block[-1] for block in self.blocks]
@@ -86,8 +86,10 @@ class Study:
 
     @property
     def batches(self) -> list[list[StudyPoint]]:
-        """The points in the groups that run one after the other: in blocks, or else in grids."""
-        return self.blocks or self.grids
+        """The points in the groups that run one after the other: in blocks, then in grids."""
+        blocked = {point.key for block in self.blocks for point in block}
+        rest = [[each for each in grid if each.key not in blocked] for grid in self.grids]
+        return [*self.blocks, *filter(None, rest)]
 
     @property
     def in_order(self) -> list[StudyPoint]:
@@ -236,11 +238,17 @@ def _flat(grids: Any) -> Iterator[list[str]]:
 
 
 def _texts(settings: Mapping[Any, Any]) -> list[str]:
-    """Return settings as texts as on the command line, with interpolations in quotes."""
-    return [
-        f'{name}="{values}"' if str(values).startswith("${") else f"{name}={values}"
-        for name, values in settings.items()
-    ]
+    """Return settings as texts as on the command line, with interpolations in quotes.
+
+    Facts of this machine, ${here:...}, are put in, since they may be lists of values.
+    """
+    texts = list[str]()
+    for name, values in settings.items():
+        if str(values).startswith("${here:"):
+            values = OmegaConf.create([values])[0]
+        follows = str(values).startswith("${")
+        texts.append(f'{name}="{values}"' if follows else f"{name}={values}")
+    return texts
 
 
 def _swept(grids: Grids) -> list[str]:

@@ -97,7 +97,7 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
         if config.question:
             tags[NOTE] = config.question
         _tell_unlogged(begin_study_run(folder, mlflow, list(points[0].axes), tags))
-        watch = SweepWatch(config.study, study.root / "runs", config.sweep.jobs)
+        watch = SweepWatch(config.study, study.root / "runs")
         runner = _Runner(launch, (take_over, *write), watch)
         status, ended = "FAILED", dict[str, str]()  # of the study's run in MLflow
         try:
@@ -273,9 +273,9 @@ def _log_missing(points: Points) -> None:
 
 
 def _warn_of_crowding(points: Points) -> None:
-    jobs = max((point.config.sweep.jobs for point in points), default=1)
-    processes = jobs * max((point.num_processes for point in points), default=0)
-    if jobs > 1 and processes > num_cores():
+    several = [point for point in points if point.config.sweep.jobs > 1]
+    processes = max((each.config.sweep.jobs * each.num_processes for each in several), default=0)
+    if processes > num_cores():
         message = f"{processes} processes at a time share {num_cores()} cores"
         _tell(f"sweep.jobs: {message}, which lowers the throughput")
 
