@@ -4,6 +4,7 @@ import pytest
 
 from paceline.analysis.rules import rules
 from paceline.analysis.tables import read_tables
+from tests.made_decisions import made_tuning
 from tests.made_reports import concluded, fail, make_run, tie, write_reports, write_rows
 
 
@@ -62,10 +63,14 @@ def test_accuracy_is_equal_if_the_interval_lies_within_the_margin(made, top1, ve
 
 
 def test_the_margin_is_the_studys_own(made):
-    assert rule(made(sides(top1=0.88)), 1)["verdict"] == "broken"
-    found = rule(made(sides(top1=0.88), margin=3), 1)
+    assert rule(made(sides(test_top1=0.88)), 1)["verdict"] == "broken"
+    found = rule(made(sides(test_top1=0.88), margin=3), 1)
     assert found["verdict"] == "holds"
-    assert found["evidence"].startswith("1 of 1 speed-ups are at equal accuracy (top-1 within 3 p")
+    assert found["evidence"].endswith("at the target, 1 end within 3 points of one worker")
+
+
+def test_a_higher_accuracy_breaks_no_rule(made):
+    assert rule(made(sides(test_top1=0.93)), 1)["verdict"] == "holds"
 
 
 def test_a_seed_that_diverged_is_an_accuracy_that_differs(made):
@@ -77,10 +82,10 @@ def test_a_seed_that_diverged_is_an_accuracy_that_differs(made):
 
 
 def test_one_seed_or_no_accuracy_shows_nothing(made):
-    for runs in (sides(seeds=[0]), sides(test_top1=None, top1=None)):
-        found = rule(made(runs), 1)
-        assert found["verdict"] == "holds"
-        assert found["evidence"].startswith("0 of 1 speed-ups are at equal accuracy")
+    found = rule(made(sides(seeds=[0])), 1)
+    assert (found["verdict"], found["broken"], found["of"]) == ("holds", 0, 1)
+    assert found["evidence"].endswith("0 end within 1 points of one worker")
+    assert rule(made(sides(test_top1=None, top1=None)), 1)["verdict"] == "not applicable"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +141,8 @@ def test_a_configuration_with_one_seed_is_counted(made):
 def test_no_reported_run_has_tuned_a_rate(tmp_path, tuned, verdict):
     runs = sides()
     folder = write_reports(tmp_path / "made", runs)
-    write_rows(folder / "tuning.csv", ["key", "lr"], [{"key": tuned or runs[0]["key"], "lr": 0.1}])
+    trials = [row | {"key": tuned or runs[0]["key"]} for row in made_tuning(runs[:1], {})]
+    write_rows(folder / "tuning.csv", [*trials[0]], trials)
     tie(folder)
     assert rule(read_tables(folder), 4)["verdict"] == verdict
 

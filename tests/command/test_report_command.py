@@ -23,7 +23,9 @@ def test_a_broken_rule_is_the_exit_code(tmp_path, capsys, difference, code, verd
     *lines, _, _ = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[::2]] == ["1", "2", "3", "4", "5"]
     assert lines[0].startswith(f"1 {verdict}: ")
-    assert lines[1].startswith(f"  {1 - code} of 1 speed-ups are at equal accuracy")
+    assert lines[1].startswith(
+        f"  of 1 schemes that are first at the target, {1 - code} end within 1 p"
+    )
     assert lines[1].endswith("(made/tables/configurations.csv)")
 
 

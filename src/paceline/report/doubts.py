@@ -9,15 +9,13 @@ from typing import NamedTuple
 from paceline.analysis.block_drift import MOST
 from paceline.analysis.configuration import groups, matching
 from paceline.analysis.frames import Frame
-from paceline.report.answer import choices
 from paceline.report.findings import RATE, StudyFindings
 from paceline.report.how_it_was_run import BANDWIDTH, searched_with
-from paceline.report.words import say, scheme_name, scheme_words, value_words
+from paceline.report.words import say, scheme_name, value_words
 
 _ON_TIME = ("crowded", "late", "unlike")  # rows of cautions.csv, before and after other sentences
 _ON_CHANCE = ("uncertified", "one_machine", "dropped", "super_linear", "few_seeds", "at_edge")
 _OF_RECORDS = ("missing", "unfit", "other_records", "stale_code")  # entries of study.json
-_OF_ACCURACY = 1  # number of the rule on accuracy
 
 
 class BrokenRule(NamedTuple):
@@ -100,21 +98,7 @@ def _without_a_worker(finished: Frame) -> Iterator[str]:
 
 def broken_rules(findings: StudyFindings) -> list[BrokenRule]:
     """Return a headline and a text for each rule of comparison that the study breaks."""
-    found = list[BrokenRule]()
-    for _, row in matching(findings.concluded["rules"], {"verdict": "broken"}).iterrows():
-        touched = _recommended(findings) if row["rule"] == _OF_ACCURACY else None
-        headline = say("rule_headline", row, recommended=touched)
-        found.append(BrokenRule(headline, say("rule_text", row, recommended=touched)))
-    return found
-
-
-def _recommended(findings: StudyFindings) -> list[str]:
-    """Name the recommended schemes whose accuracy differs from that of one worker."""
-    different = matching(findings.known("baseline_verdict"), {"baseline_verdict": "different"})
-    columns = [name for name in ("kind", *findings.tables.axes) if name in different]
+    rows = matching(findings.concluded["rules"], {"verdict": "broken"})
     return [
-        f"{scheme_words(chosen.row)}, {situation.words}"
-        for situation, chosen in choices(findings)
-        if chosen.row is not None and chosen.is_scheme
-        if len(matching(different, chosen.row[columns]))
+        BrokenRule(say("rule_headline", row), say("rule_text", row)) for _, row in rows.iterrows()
     ]
