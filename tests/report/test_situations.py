@@ -8,8 +8,9 @@ from paceline.report.findings import of_several_schemes, situations
 
 
 def made(rows, axes):
-    tables = SimpleNamespace(axes=axes)
-    return SimpleNamespace(tables=tables, concluded={"decision": pd.DataFrame(rows)})
+    decision = pd.DataFrame(rows)
+    tables = SimpleNamespace(axes=axes, facets=axes[1:], runs=decision, about={"axes": axes})
+    return SimpleNamespace(tables=tables, concluded={"decision": decision})
 
 
 def row(workers, scheme="gossip", **settings):
@@ -30,6 +31,12 @@ def test_only_what_varies_is_said_and_no_value_is_a_value():
     assert len(set(words)) == 2
     (alone,) = situations(made([row(2, **{limit: None})], ["workers", limit]))
     assert alone.words == "2 workers"
+
+
+def test_a_cluster_that_follows_from_the_kind_of_time_is_not_said():
+    rows = [row(2, cluster="virtual"), row(2, cluster="local") | {"kind": "measured"}]
+    found = situations(made(rows, ["workers", "cluster"]))
+    assert {each.words for each in found} == {"2 workers (virtual)", "2 workers (measured)"}
 
 
 def test_the_most_workers_and_tuned_rates_come_first():

@@ -24,6 +24,8 @@ _COLUMNS = ("what", "measure", "verdict", "distance", *_NUMBERS)
 def clocks(tables: Tables) -> Frame:
     """Return a row per pair of a virtual and a paced or measured configuration of equal settings.
 
+    Configurations that train on other numbers of images are no pair, since one of them was not run
+    to show how well the clocks agree.
     `against` is the kind of the paced or measured configuration. `against_<axis>` is its value of
     each axis that determines the clock. Each ratio is the virtual number divided by the other, and
     each difference the virtual number minus the other. If the mean staleness of the other is below
@@ -34,6 +36,8 @@ def clocks(tables: Tables) -> Frame:
     for configuration, points in configurations(runs[runs["kind"] == "virtual"], tables.axes):
         same = {k: v for k, v in configuration.items() if k not in ("kind", *of_clock)}
         for other, others in configurations(matching(wall, same), tables.axes):
+            if set(points["samples"].dropna()).isdisjoint(others["samples"].dropna()):
+                continue
             row = configuration | {"against": other["kind"]}
             row |= {f"against_{axis}": other[axis] for axis in of_clock}
             rows.append(row | _agreement(finished(points), finished(others)))

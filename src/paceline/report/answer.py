@@ -14,7 +14,7 @@ from paceline.analysis.frames import Frame
 from paceline.analysis.tables import CURVE_IMAGES
 from paceline.report.findings import RATE, Situation, StudyFindings, of_several_schemes
 from paceline.report.number_format import count, interval, percent_points, times
-from paceline.report.words import say, scheme_name, scheme_words
+from paceline.report.words import say, scheme_name, scheme_words, value_words
 
 ONE = "one worker"  # what to use where no scheme is faster
 NONE = "no run reaches the target"
@@ -141,7 +141,7 @@ def _without_rate(situation: Situation) -> tuple[str, ...]:
 def _answer(findings: StudyFindings, situation: Situation, rows: Frame) -> Answer:
     chosen = choice(rows)
     if chosen.row is None:
-        return _by_throughput(findings, rows, situation.title)
+        return _by_throughput(findings, situation, rows)
     numbers = _known(chosen.row) | {"scheme": scheme_words(chosen.row)}
     numbers["speed"] = interval(chosen.row, "speedup", times)
     numbers["reached"] = say("reached", numbers, target=_target(findings, chosen.row["target"]))
@@ -154,12 +154,13 @@ def _answer(findings: StudyFindings, situation: Situation, rows: Frame) -> Answe
     return Answer(situation.title, use, say(name, numbers, use=use), details)
 
 
-def _by_throughput(findings: StudyFindings, rows: Frame, title: str) -> Answer:
-    """Return an answer that names the scheme with the most images/s, without recommending it.
+def _by_throughput(findings: StudyFindings, situation: Situation, rows: Frame) -> Answer:
+    """Return an answer that compares images/s, without recommending a scheme.
 
     It is used if no scheme can be recommended. Throughput alone does not show whether a scheme
     learns.
     """
+    title = situation.title
     tiers = [tier_of(row) for _, row in rows.iterrows()]
     none = ""
     if (rows["tier"] == "never").any():
@@ -168,10 +169,32 @@ def _by_throughput(findings: StudyFindings, rows: Frame, title: str) -> Answer:
     rates = rows["images_per_second_mean"].dropna()
     if rates.empty:
         return Answer(title, "", f"{none} {say('none_finished')}".strip(), [])
+    if not none and (own := _images(findings, situation, "speedup")):  # no accuracy was measured
+        text = say("images_of_one", size=situation.size_words, schemes=own)
+        return Answer(title, "", text, _of_reference(findings, situation))
     first = rows.loc[rates.idxmax()]
     rate = interval(first, "images_per_second", count)
     most = say("answer_throughput", scheme=scheme_words(first), rate=rate)
     return Answer(title, "", none or most, [most[:1].upper() + most[1:]] if none else [])
+
+
+def _images(findings: StudyFindings, situation: Situation, name: str) -> list[tuple[str, str]]:
+    """Return the schemes of a situation, each with its ratio of images/s in the columns `name`."""
+    rows = situation.of(findings.known(f"{name}_mean"))
+    return [(scheme_words(row), interval(row, name, times)) for _, row in rows.iterrows()]
+
+
+def _of_reference(findings: StudyFindings, situation: Situation) -> list[str]:
+    """Return a sentence that compares images/s with the reference of the blocks, if there are any.
+
+    There is none where the reference has the situation's own number of images in a step.
+    """
+    ratios = _images(findings, situation, "block_ratio")
+    batch = findings.tables.facets[0]
+    for value in findings.tables.repeats[batch].unique() if ratios else ():
+        if value != situation.values[batch]:
+            return [say("images_of_best", schemes=ratios, reference=value_words(batch, value))]
+    return []
 
 
 def _compared(row: Frame) -> list[str]:

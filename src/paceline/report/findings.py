@@ -20,7 +20,13 @@ from paceline.analysis.configuration import (
 )
 from paceline.analysis.configuration_table import NAME, known
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.tables import Tables, implied_by_scheme, read_tables, varying
+from paceline.analysis.tables import (
+    Tables,
+    implied_by_kind,
+    implied_by_scheme,
+    read_tables,
+    varying,
+)
 from paceline.report.words import value_words
 
 RATE = "training.rate"
@@ -129,7 +135,8 @@ def situations(findings: StudyFindings) -> list[Situation]:
     """
     decision = findings.concluded["decision"]
     columns = situation_columns(findings.tables.axes)
-    varying = [name for name in columns if decision[name].nunique(dropna=False) > 1]
+    told = [name for name in columns if name not in implied_by_kind(findings.tables)]
+    varying = [name for name in told if decision[name].nunique(dropna=False) > 1]
     found = [
         (Situation("", values, _words(values, varying)), len(rows) < 2, not rows["n_reached"].any())
         for values, rows in groups(decision, columns)

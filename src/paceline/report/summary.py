@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from paceline.analysis.clocks import POINTS, WALL
+from paceline.analysis.clocks import POINTS
 from paceline.analysis.comparison import FAULT, REFERENCE
 from paceline.analysis.configuration import groups, matching
 from paceline.analysis.configuration_table import known
@@ -15,7 +15,7 @@ from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import EXCHANGE_NEAR, NEAR, NOISE, SIZE
 from paceline.report.answer import NONE, UNKNOWN, Choice, choices
 from paceline.report.findings import Situation, StudyFindings
-from paceline.report.number_format import plural
+from paceline.report.number_format import interval, percent_points, plural
 from paceline.report.words import configuration_words, say, scheme_name, scheme_words, value_words
 
 MOST = 8  # situations with a sentence each; more are counted by what to use
@@ -51,10 +51,31 @@ def summary_sentences(findings: StudyFindings) -> list[str]:
     if not found:
         return [say("nothing_to_compare")]
     if len(found) <= MOST:
-        return []
+        return accuracy_at_scale(findings)
     unknown = (NONE, UNKNOWN)
     used = Counter("unknown" if each.use in unknown else each.use for _, each in found)
     return [say("uses", situations=len(found), uses=used.most_common())]
+
+
+def accuracy_at_scale(findings: StudyFindings) -> list[str]:
+    """Return a sentence for each kind of runs that differ only in scheme and number of workers.
+
+    It says what each number of workers costs in accuracy; none for a single number.
+    """
+    texts, by_kind = list[str](), dict[str, list[Situation]]()
+    for situation, _ in choices(findings):
+        by_kind.setdefault(situation.values["kind"], []).append(situation)
+    for kind, own in by_kind.items():
+        settings = [{**each.values, "workers": None} for each in own]
+        schemes = dict[str, list[str]]()
+        for each in sorted(own, key=lambda situation: situation.size):
+            for _, row in each.of(findings.concluded["decision"]).iterrows():
+                if points := interval(row, "one_worker_top1_difference", percent_points):
+                    text = say("accuracy_of_size", points=points, size=each.size_words)
+                    schemes.setdefault(scheme_words(row), []).append(text)
+        if len(own) > 1 and schemes and all(each == settings[0] for each in settings):
+            texts.append(say("accuracy_at_scale", kind=kind, schemes=schemes))
+    return texts
 
 
 def use_counts(findings: StudyFindings) -> list[UseCount]:
@@ -120,22 +141,12 @@ def _fault(fault: str, rows: Frame) -> str:
     )
 
 
-def has_twins(findings: StudyFindings) -> bool:
-    """Return True if the study has runs on both clocks."""
-    kinds = set(findings.tables.runs["kind"])
-    return "virtual" in kinds and bool(kinds.intersection(WALL))
-
-
 def agreement(findings: StudyFindings) -> list[str]:
     """Return two sentences for each kind of runs that the virtual clock is compared with.
 
     The first is on speed and staleness, the second on accuracy.
     """
-    if not has_twins(findings):
-        return []
     table = findings.concluded["clock_agreement"]
-    if not len(table):
-        return [say("no_twins")]
     texts = []
     for group, rows in groups(table, ["against"]):
         of = {

@@ -1,5 +1,7 @@
 """Draws accuracy against time, against the number of workers, and against the trials of tuning."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -46,29 +48,49 @@ def _thinned(rows: list[Row]) -> list[Row]:
 def scale_chart(findings: StudyFindings) -> Chart | None:
     """Return the chart of accuracy and images/s against the number of workers, a line per scheme.
 
-    Accuracy is measured on test images, or on validation images if no run has the former.
+    Accuracy is measured on test images, or on validation images if no run has the former. Images/s
+    are relative to those of one worker, paired by seed where seeds are shared. Beside the lines of
+    a situation are those of the other kind of runs, measured or virtual, if the study has both.
     """
     table, columns = findings.concluded[NAME], situation_columns(findings.tables.axes)
     if PROCESSES in columns:  # a line by workers would leave out of how many processes each is
         return None
     metric = "test_top1" if table["test_top1_mean"].notna().any() else "top1"
-    known = table[table[f"{metric}_mean"].notna()]
-    reference, several = reference_scheme(findings.tables.runs), situations(findings)
+    known = table[table["n_finished"] > 0]
+    reference = reference_scheme(findings.tables.runs)
+    lines = [
+        (values, _lines(own, reference, metric))
+        for values, own in groups(known, [n for n in columns if n in known and n != "workers"])
+        if own["workers"].nunique() > 1
+    ]
     rows: list[Row] = []
-    for values, own in groups(known, [n for n in columns if n in known and n != "workers"]):
-        if own["workers"].nunique() > 1:
-            lines = _lines(own, reference, metric)
-            of = [each.name for each in several if _agree(each.values, values)]
-            rows += [{"situation": name} | row for name in of for row in lines]
+    for each in situations(findings):
+        own = [found for values, found in lines if _agree(each.values, values)]
+        if own:
+            shown = [*own, *_of_other_kinds(each.values, lines)]
+            rows += [{"situation": each.name} | row for found in shown for row in found]
     images = "test images" if metric == "test_top1" else validation_images(findings)
-    return chart("scale", rows, images=images, workers=sorted({row["workers"] for row in rows}))
+    workers, kinds = (sorted({row[name] for row in rows}) for name in ("workers", "kind"))
+    return chart("scale", rows, images=images, workers=workers, kinds=kinds)
+
+
+def _of_other_kinds(
+    situation: Row, lines: Sequence[tuple[Row, Sequence[Row]]]
+) -> list[Sequence[Row]]:
+    """Return the lines of runs of other kinds with the situation's batch size, or with any."""
+    others = [(values, own) for values, own in lines if values["kind"] != situation["kind"]]
+    of_data = [(values, own) for values, own in others if values["data"] == situation["data"]]
+    same = [own for values, own in of_data if _equal(values, situation, "batch_size")]
+    return same or [own for _, own in of_data]
 
 
 def _agree(situation: Row, values: Row) -> bool:
-    return all(
-        (pd.isna(value) and pd.isna(situation[name])) or situation[name] == value
-        for name, value in values.items()
-    )
+    return all(_equal(situation, values, name) for name in values)
+
+
+def _equal(one: Row, other: Row, name: str) -> bool:
+    value, own = other.get(name), one.get(name)
+    return (pd.isna(value) and pd.isna(own)) or own == value
 
 
 def _lines(rows: Frame, reference: str, metric: str) -> list[Row]:
@@ -89,12 +111,17 @@ def _lines(rows: Frame, reference: str, metric: str) -> list[Row]:
 def _scale_row(row: Frame, scheme: str, one: float | None, metric: str) -> Row:
     ends = {end: row[f"{metric}_{end}"] for end in ("mean", "low", "high")}
     shares = {end: short(float(np.clip(share, 0, 1))) for end, share in ends.items()}
-    speeds = {"speed": "mean", "slowest": "low", "fastest": "high"}
-    speed = {name: short(row[f"images_per_second_{end}"]) for name, end in speeds.items()}
-    workers, n = int(row["workers"]), int(row[f"{metric}_n"])
-    ideal = None if one is None else short(one * workers)
-    known = {"scheme": scheme, "workers": workers, "n": n, "diverged": int(row["n_diverged"])}
-    return known | shares | speed | {"ideal": ideal}
+    paired, ratios = (
+        pd.notna(row["speedup_mean"]),
+        {"ratio": "mean", "slowest": "low", "fastest": "high"},
+    )
+    speed, unit = ("speedup", 1.0) if paired else ("images_per_second", one)
+    known = {"scheme": scheme, "kind": row["kind"], "workers": int(row["workers"])}
+    known |= {"n": int(row["n_finished"]), "diverged": int(row["n_diverged"])}
+    known |= shares | {"speed": short(row["images_per_second_mean"])}
+    return known | {
+        n: short(row[f"{speed}_{end}"] / unit) if unit else None for n, end in ratios.items()
+    }
 
 
 def tuning_chart(findings: StudyFindings) -> Chart | None:
