@@ -68,9 +68,9 @@ def faults_of(root: Path, path: str) -> list[Fault]:
         if rule == "constant" and path.startswith(LOOK):
             continue
         before = lines[number - 1]
-        nth = seen[before, after]
-        seen[before, after] += 1
-        words = (path, before.strip(), after.strip(), str(nth))
+        texts = before.strip(), after.strip()
+        words = (path, *texts, str(seen[texts]))
+        seen[texts] += 1
         key = hashlib.sha256("\0".join(words).encode()).hexdigest()[:10]
         found.append(Fault(key, path, number, rule, before, after))
     return found

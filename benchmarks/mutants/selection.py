@@ -9,6 +9,7 @@ from pathlib import Path
 from benchmarks.mutants.faults import SOURCE
 
 COMPOSES = f"{SOURCE}/study/compose.py"  # which reaches all that conf/ names
+STARTS = f"{SOURCE}/cli.py"  # which finds the file of a command by its name
 DOTTED = re.compile(r"(?:paceline|tests)(?:\.\w+)+")
 
 
@@ -25,15 +26,15 @@ class Selection:
         return len(self._near[self._root / self.tests_for(path, 1)[0]])
 
     def tests_for(self, path: str, number: int) -> list[str]:
-        """At most `number` files; those of the same name and room as if they imported it."""
+        """At most `number` files; those of its name, folder and room as if they imported it."""
         source = self._root / path
-        room = source.parent.relative_to(self._root / SOURCE).parts[:1]
+        folder = source.parent.relative_to(self._root / SOURCE).parts
 
         def order(test: Path) -> tuple[int, int, str]:
             named = test.stem == f"test_{source.stem}"
-            same = test.parent.relative_to(self._root / "tests").parts == room
-            distance = self._near[test].get(source, 99)
-            near = min(distance, 0 if named else 99, 2 if same else 99)
+            beside = test.parent.relative_to(self._root / "tests").parts
+            same = 1 if beside == folder else 2 if beside == folder[:1] else 99
+            near = min(self._near[test].get(source, 99), 0 if named else 99, same)
             return near, len(self._near[test]), test.as_posix()
 
         chosen = sorted(self._tests, key=order)
@@ -63,6 +64,9 @@ class Selection:
         if file == self._root / COMPOSES:
             for settings in (self._root / "conf").rglob("*.yaml"):
                 names |= _dotted(settings.read_text())
+        if file == self._root / STARTS:
+            commands = (self._root / SOURCE / "command").glob("*_command.py")
+            names |= {f"paceline.command.{each.stem}" for each in commands}
         files = [self._file(name) for name in sorted(names)]
         return [each for each in files if each is not None and each != file]
 

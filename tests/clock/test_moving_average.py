@@ -147,6 +147,8 @@ def test_a_decay_of_zero_evaluates_the_weights_themselves(scheme, settings, tmp_
     assert all(torch.equal(averaged[name], plain[name]) for name in plain)
     for without, both in zip(one.training[0].scores, two.training[0].scores, strict=True):
         assert (without.top1, without.averaged_top1) == (both.averaged_top1, None)
+    told = ["moving average" in seen.training[0].evaluated for seen in (one, two)]
+    assert told == [False, True]
 
 
 @pytest.mark.parametrize("clock", CLOCKS)

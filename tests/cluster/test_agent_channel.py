@@ -298,6 +298,7 @@ class Store:
         "0" * 64,
         "deadbeef" * 8,
         "0123456789abcdef" * 4,
+        bytes([*range(15), *range(15), 0, 0]).hex(),  # half of the bytes must differ
         "00112233445566778899aabbccddee",
         "g" * 64,
     ],

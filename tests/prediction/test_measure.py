@@ -144,6 +144,28 @@ def test_a_message_comes_after_a_pause_of_an_emulated_step(root, monkeypatch):
     assert pauses == [0.01, 0.2, 0.01, 0.01]
 
 
+def test_one_worker_is_measured_and_blocks_of_steps_fill_the_time(root, monkeypatch):
+    """A step of 12 images takes 2 ms: 24 blocks share a second or have 2 steps each."""
+    points, blocks = [], []
+
+    def launched(function, *arguments, **_):
+        if function is calibrate.measure_exchange:
+            points.append(arguments[0])
+            blocks.append(arguments[-1])
+            raise InterruptedError
+        if function is calibrate.measure_steps:
+            return [MADE.worker]
+        return [{1: 1.0}, {}]
+
+    monkeypatch.setattr(calibrate, "call_in_processes", launched)
+    monkeypatch.setattr(calibrate, "together_counts", lambda cores: [1])
+    for seconds in (1, 0.001):
+        with pytest.raises(InterruptedError):
+            measure(composed([*TINY, "workers=4", "scheme=local_sgd"], root), seconds=seconds)
+    assert blocks == [20, 2]
+    assert {point.workers for point in points} == {1}
+
+
 def test_jitter_is_sigma_and_deaf_to_a_step_that_was_held_up():
     steps = np.exp(np.random.default_rng(0).normal(-5, 0.3, size=10_000))
     assert jitter(steps) == pytest.approx(0.3, rel=0.03)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from paceline.prediction.blocks import ALTERNATIVES, PLAIN, Alternative, Block
-from paceline.prediction.measure_blocks import MeasuredBlock
+from paceline.prediction.measure_blocks import MeasuredBlock, timed
 
 IMAGES = torch.rand(4, 3, 6, 6, generator=torch.Generator().manual_seed(0)).requires_grad_()
 
@@ -79,3 +79,18 @@ def test_seconds_are_those_of_forward_and_backward_by_each_alternative(monkeypat
         each: (3 if each.precision == "bf16" else 1) * (2 if each.recompute else 1)
         for each in ALTERNATIVES
     }
+
+
+def test_calls_are_timed_until_they_have_taken_long_enough_and_once_at_least(monkeypatch):
+    """A call takes 2 s, and what comes before it 5 s, which do not count."""
+    clock = SimpleNamespace(now=0.0, calls=0)
+    stopped = SimpleNamespace(perf_counter=lambda: clock.now)
+    monkeypatch.setattr("paceline.prediction.measure_blocks.time", stopped)
+
+    def work():
+        clock.now, clock.calls = clock.now + 2, clock.calls + 1
+
+    for least, calls in ((0, 1), (2, 1), (5, 3)):
+        clock.calls = 0
+        assert timed(work, least, lambda: setattr(clock, "now", clock.now + 5)) == 2
+        assert clock.calls == calls

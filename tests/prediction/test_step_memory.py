@@ -6,7 +6,7 @@ from torch import nn
 
 from paceline.errors import SettingError
 from paceline.model.classifier import Classifier
-from paceline.prediction.step_memory import Step, count_memory
+from paceline.prediction.step_memory import Phase, Step, count_memory, phases_by_operation
 from tests.prediction.counted_bytes import NETWORKS, PROCESSORS, momentum, of_steps, on
 
 
@@ -71,3 +71,19 @@ def test_libraries_hold_the_rest_of_a_measured_peak():
     assert (held.peak, held.saved) == (counted.peak + 1000, counted.saved)
     assert held.update_peak == counted.update_peak + 1000
     assert counted.with_libraries(counted.peak - 1) == counted
+
+
+def test_phases_are_counted_from_operations_by_hand():
+    """Each peak is of what exists at once, above what was held before; the third phase is empty."""
+    held = [torch.ones(1000)]
+
+    def work():
+        first = held[0] + 1  # 4,000 bytes
+        second = first + 1
+        del first
+        yield
+        second = second[:10] + 1  # 40 bytes beside 4,000
+        yield
+
+    phases = phases_by_operation(work(), held)
+    assert phases == [Phase(8000, 4000), Phase(4040, 40), Phase(40, 0)]

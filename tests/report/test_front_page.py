@@ -163,8 +163,10 @@ def test_published_numbers_are_counted_by_verdict(front, tmp_path):
     write_rows(reports / "predictions/predictions.csv", list(rows[0]), rows)
     tie(reports / "predictions")
     write_front_page(reports)
+    text = page_of(reports)
     line = "<th scope=row>judged</th><td>3</td><td>20.0 %</td><td>1</td><td>2</td>"
-    assert line in page_of(reports)
+    assert line in text
+    assert text.index(line) < text.index("<th scope=row>calibrated</th>")  # as in the file
 
 
 def test_without_a_study_it_says_how_to_begin(tmp_path):

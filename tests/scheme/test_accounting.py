@@ -197,6 +197,24 @@ def test_batches_behind_a_push_are_those_that_were_applied_before_it():
     assert Accounting(PushesAtThePeriodsEnd(), 2).steps_per_push == 3
 
 
+class BeginsWithAPush(AbstractScheme):
+    """Pushes its first gradient, and applies the others."""
+
+    servers = 1
+
+    def step(self, worker):
+        yield Push(worker.gradient) if worker.num_steps == 0 else Apply(worker.gradient)
+
+    def serving(self, num_workers):
+        return AsyncParameterServer(1).serving(num_workers)
+
+
+def test_who_applies_gradients_follows_from_the_first_step():
+    accounting = Accounting(BeginsWithAPush(), 2)
+    assert not accounting.own_weights
+    assert [type(message) for message in accounting.messages(1)] == [Apply]
+
+
 class InTwos(AbstractServing):
     """Every two pushes that have come, of whatever version, are one update."""
 

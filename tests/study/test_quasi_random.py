@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from paceline.errors import SettingError
-from paceline.study.trials import Bounds, QuasiRandomSearch, SearchBox, Side, Trial
+from paceline.study.trials import Bounds, QuasiRandomSearch, SearchBox, Searched, Side, Trial
 
 SEARCH = QuasiRandomSearch(
     effective_rate=[0.001, 1],
@@ -17,6 +17,8 @@ SEARCH = QuasiRandomSearch(
     extension_trials=2,
     seed=100,
 )
+ANY = Searched("gossip", lambda _: None)
+FIRST = SEARCH.first(ANY)
 BOX = SearchBox(Bounds(0.001, 1), Bounds(0.01, 1))
 
 
@@ -38,14 +40,14 @@ def inside(trial, box):
 
 def test_the_trials_are_those_of_records():
     """Other points would have other keys: a sweep would run all of its tuning again."""
-    assert SEARCH.first[:2] == [
+    assert FIRST[:2] == [
         Trial(lr=0.04185, momentum=0.184, seed=100),
         Trial(lr=0.003328, momentum=0.871, seed=100),
     ]
 
 
 def test_a_search_has_as_many_trials_as_any_other_and_a_seed_of_its_own():
-    seeds = [trial.seed for trial in SEARCH.first]
+    seeds = [trial.seed for trial in FIRST]
     assert seeds == [100 + search for search in range(5) for _ in range(5)]
 
 
@@ -57,7 +59,7 @@ def test_reported_points_have_other_seeds_than_trials():
 
 def test_trials_fill_the_box_evenly():
     """Each quarter of 32 points of a Sobol sequence, in both settings, has 8 of them."""
-    trials = replace(SEARCH, searches=1, trials=32).first
+    trials = replace(SEARCH, searches=1, trials=32).first(ANY)
     assert all(inside(trial, SearchBox(Bounds(0.001, 1), Bounds(0.03, 1))) for trial in trials)
     for index, (low, high) in enumerate([(0.001, 1), (0.03, 1)]):
         quarters = [
@@ -102,13 +104,13 @@ def test_a_box_grows_in_logarithms():
 
 
 def test_a_winner_inside_ends_the_search():
-    tried = SEARCH.tried(nearest(0.03, 0.2))
-    assert (tried.trials, tried.edge) == (tuple(SEARCH.first), "")
-    assert tried.best == max(SEARCH.first, key=lambda t: nearest(0.03, 0.2)(t)["top1"])
+    tried = SEARCH.tried(Searched("gossip", nearest(0.03, 0.2)), [])
+    assert (tried.trials, tried.edge) == (tuple(FIRST), "")
+    assert tried.best == max(FIRST, key=lambda t: nearest(0.03, 0.2)(t)["top1"])
 
 
 def test_a_winner_at_an_edge_extends_the_box_until_it_lies_inside():
-    tried = SEARCH.tried(nearest(0.0003, 0.2))
+    tried = SEARCH.tried(Searched("gossip", nearest(0.0003, 0.2)), [])
     assert len(tried.trials) == 25 + 10
     part = SearchBox(Bounds(0.001 * 1000**-0.4, 0.001), Bounds(0.03, 1))  # as dense: 2 for 5
     assert all(inside(trial, part) for trial in tried.trials[25:])
@@ -117,7 +119,7 @@ def test_a_winner_at_an_edge_extends_the_box_until_it_lies_inside():
 
 
 def test_there_are_no_more_extensions_than_asked():
-    tried = SEARCH.tried(nearest(1e-9, 0.2))
+    tried = SEARCH.tried(Searched("gossip", nearest(1e-9, 0.2)), [])
     assert len(tried.trials) == 25 + 10 + 10
     second = SearchBox(Bounds(0.001 * 1000**-0.8, 0.001 * 1000**-0.4), Bounds(0.03, 1))
     assert all(inside(trial, second) for trial in tried.trials[35:])
@@ -126,21 +128,21 @@ def test_there_are_no_more_extensions_than_asked():
 
 
 def test_without_extensions_a_winner_at_an_edge_is_named():
-    tried = replace(SEARCH, extensions=0).tried(nearest(100, 0.2))
+    tried = replace(SEARCH, extensions=0).tried(Searched("gossip", nearest(100, 0.2)), [])
     assert (len(tried.trials), tried.edge) == (25, "highest effective_rate")
 
 
 def test_an_extension_waits_for_all_of_the_box():
     results = nearest(0.0003, 0.2)
-    tried = SEARCH.tried(lambda t: None if t == SEARCH.first[7] else results(t))
-    assert (tried.trials, tried.best) == (tuple(SEARCH.first), None)
-    first = set(SEARCH.first)
-    tried = SEARCH.tried(lambda t: results(t) if t in first else None)
+    tried = SEARCH.tried(Searched("gossip", lambda t: None if t == FIRST[7] else results(t)), [])
+    assert (tried.trials, tried.best) == (tuple(FIRST), None)
+    first = set(FIRST)
+    tried = SEARCH.tried(Searched("gossip", lambda t: results(t) if t in first else None), [])
     assert (len(tried.trials), tried.best, tried.edge) == (35, None, "")
 
 
 def test_where_all_diverge_smaller_rates_are_tried():
-    tried = SEARCH.tried(lambda _: {"status": "diverged", "top1": None})
+    tried = SEARCH.tried(Searched("gossip", lambda _: {"status": "diverged", "top1": None}), [])
     assert len(tried.trials) == 45
     assert tried.edge == "lowest effective_rate"
     assert tried.best == min(tried.trials, key=lambda trial: trial.effective_rate)

@@ -14,7 +14,7 @@ from paceline.analysis.configuration import Configuration, groups, matching
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.statistics.tuning_luck import variance_of_difference
 from paceline.analysis.tables import Tables
-from paceline.record.rows import TUNING
+from paceline.record.rows import OWN, TUNING
 
 _RATE = "training.rate"
 _COLUMNS = ("trials", "of", "expected_best", "searches", "searches_median")
@@ -98,7 +98,7 @@ def tuning_variance(
 
 def tuning_axes(tables: Tables) -> list[str]:
     """Return the columns of tuning.csv that identify a configuration."""
-    return [name for name in tables.tuning if name not in ("key", *TUNING)]
+    return [name for name in tables.tuning if name not in ("key", *TUNING, *OWN)]
 
 
 def best_trials(tables: Tables) -> Frame:

@@ -261,8 +261,9 @@ def columns_of_runs() -> Columns:
 
 @cache
 def columns_of_tuning() -> Columns:
-    own = {name: kind for name, kind in _results().items() if name in TUNING}
-    return Columns(own | {"chance": _Share, "chosen": Literal["true", "false"]})
+    own: dict[str, Any] = {n: kind for n, kind in _results().items() if n in TUNING}
+    own |= {"chance": _Share, "chosen": Literal["true", "false"]}
+    return Columns(own | {"own_place": _Share | None})
 
 
 @cache

@@ -9,7 +9,7 @@ from paceline.record.point_config import flat_settings
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of
 from paceline.record.record import Row, write_rows
-from paceline.record.rows import TUNING, StudyState
+from paceline.record.rows import OWN, TUNING, StudyState
 from paceline.record.tied_files import SUMS, replaced, write_sums
 from paceline.study.study_point import REPEAT, Points, StudyPoint, is_repeat
 from paceline.study.study_points import STRONG, Study
@@ -34,7 +34,8 @@ def collect(study: Study) -> Path:
     state = _state(points, trials, study.root / "runs" / name, dict(tuning.at) if tuning else {})
     with replaced(folder) as new:
         write_rows(new / "runs.csv", dict.fromkeys(name for row in runs for name in row), runs)
-        write_rows(new / "tuning.csv", ("key", *axes, *TUNING), tried)
+        own = OWN if any(name in row for row in tried for name in OWN) else ()
+        write_rows(new / "tuning.csv", ("key", *axes, *TUNING, *own), tried)
         write_archive(new / ARCHIVE, [each.folder for each in (*points, *trials) if each.result])
         (new / "study.json").write_text(json.dumps(state, indent=1) + "\n")
         write_sums(new / SUMS, {path.name: path for path in new.iterdir()})

@@ -57,6 +57,8 @@ class Study:
             self.grids = [
                 [self._point(compose(job), names, job) for job in jobs_of(axes)] for axes in grids
             ]
+        self._join_families()
+        self.put_rates()
         renamed = any(each.lstrip("+").startswith("study=") for each in overrides)
         if name is not None and not renamed:
             _require_own_name(self.points, name)
@@ -117,6 +119,17 @@ class Study:
         found = {each.key: each for each in map(self._configuration, self.points)}
         return list(found.values())
 
+    def _join_families(self) -> None:
+        """Tell each configuration which ones its search learns from."""
+        if self.points[0].cfg.tuning is None:
+            return
+        families = dict[str, list[Configuration]]()
+        for each in dict.fromkeys(self._configuration(point) for point in self.points):
+            families.setdefault(each.situation, []).append(each)
+        for family in families.values():
+            for each in family:
+                each.family = family
+
     @property
     def trials(self) -> list[StudyPoint]:
         """The points of all trials that are known so far."""
@@ -132,7 +145,7 @@ class Study:
         """The trials of each configuration that do not depend on results of other trials."""
         if self.tuning is None or not self.trials_of_points:
             return []
-        return [each.points[trial] for each in self.configurations for trial in self.tuning.first]
+        return [each.points[trial] for each in self.configurations for trial in each.first]
 
     def refresh(self) -> None:
         """Read all records again, and set the learning rates of tuned points that are now known."""
@@ -154,8 +167,7 @@ class Study:
         if is_tuned := needs_tuning(cfg):
             put_best(cfg, self._tuning(cfg), None)
         config = PointConfig.of(cfg)
-        point = StudyPoint(config, cfg, axes, tuple(job), self.root, not is_tuned, self.archived)
-        return self._with_rate(point)
+        return StudyPoint(config, cfg, axes, tuple(job), self.root, not is_tuned, self.archived)
 
     def _with_rate(self, point: StudyPoint) -> StudyPoint:
         """Return the point. If it is tuned and its best trial is known, it has the trial's rate."""

@@ -27,18 +27,20 @@ _EDGE = 0.1  # share of the length of a search's box, in logarithms, at each of 
 class Trial:
     """Values of training.lr, training.momentum and the seed that a search tries in one run.
 
-    `momentum` is None if the search does not change the momentum.
+    `momentum` is None if the search does not change the momentum. `own`: names and values of
+    settings of the scheme that the search changes.
     """
 
     lr: Positive
     momentum: Annotated[float, Field(strict=True, ge=0, lt=1)] | None
     seed: Count
+    own: tuple[tuple[str, Any], ...] = ()
 
     @property
-    def settings(self) -> dict[str, float]:
+    def settings(self) -> dict[str, Any]:
         """The values that the trial sets, without the seed, by dotted name."""
-        own = {} if self.momentum is None else {"training.momentum": self.momentum}
-        return {"training.lr": self.lr, **own}
+        momentum = {} if self.momentum is None else {"training.momentum": self.momentum}
+        return {"training.lr": self.lr, **momentum, **dict(self.own)}
 
     @property
     def effective_rate(self) -> float:
@@ -53,10 +55,19 @@ class Trial:
     def override(self) -> str:
         """The trial as a value of the setting `trial` on the command line."""
         momentum = "null" if self.momentum is None else repr(self.momentum)
-        return f"{{lr:{self.lr!r},momentum:{momentum},seed:{self.seed}}}"
+        own = ",".join(f"[{name},{value}]" for name, value in self.own)
+        own = f",own:[{own}]" if own else ""
+        return f"{{lr:{self.lr!r},momentum:{momentum},seed:{self.seed}{own}}}"
 
 
 ResultOf = Callable[[Trial], Result | None]  # result.json of a trial; None without a record
+
+
+class Searched(NamedTuple):
+    """Configuration as its search sees it: the name of its scheme, and its results so far."""
+
+    scheme: str
+    result_of: ResultOf
 
 
 class Tried(NamedTuple):
@@ -81,9 +92,14 @@ def best_trial(trials: Iterable[Trial], result_of: ResultOf) -> Trial | None:
     for trial in trials:
         if (result := result_of(trial)) is None:
             return None
-        score = result["top1"] if result["status"] == "finished" else -1.0
+        score = np.nan_to_num(top1_of(result), nan=-1.0)
         scored.append((score, -trial.effective_rate, trial))
     return max(scored, key=lambda each: each[:2])[2]
+
+
+def top1_of(result: Result) -> float:
+    """Return the final validation top-1 of a trial; NaN if it did not finish."""
+    return result["top1"] if result["status"] == "finished" else math.nan
 
 
 class AbstractTuning(ABC):
@@ -94,26 +110,32 @@ class AbstractTuning(ABC):
 
     at: Mapping[str, Any]
 
-    @property
     @abstractmethod
-    def first(self) -> Sequence[Trial]:
-        """The trials that do not depend on any result."""
+    def first(self, searched: Searched) -> Sequence[Trial]:
+        """Return the trials of a configuration that do not depend on any result."""
 
     @abstractmethod
-    def tried(self, result_of: ResultOf) -> Tried:
-        """Return the trials that follow from the results so far, and the best of them.
+    def tried(self, searched: Searched, family: Sequence[Searched]) -> Tried:
+        """Return a configuration's trials that follow from the results so far, with the best.
 
-        `result_of(trial)` returns the result of a trial, or None if it has no record.
+        `family`: the configurations that differ from `searched` in their scheme only, and itself.
         """
 
-    @property
-    def names(self) -> list[str]:
-        """Dotted names of the settings that a trial sets, without the seed."""
-        return list(self.first[0].settings)
+    def own_of(self, scheme: str, trial: Trial) -> Mapping[str, Any]:
+        """Return the columns OWN of tuning.csv for a trial; none if it has no setting of its own.
+
+        A trial has one if the search changes a setting of its scheme.
+        """
+        return {}
+
+    def names(self, scheme: str) -> list[str]:
+        """Return the dotted names of the settings that a trial sets, without the seed."""
+        return list(self.first(Searched(scheme, lambda _: None))[0].settings)
 
     def require_other_seeds(self, seeds: Iterable[int]) -> None:
         """Raise SettingError if a trial has one of `seeds`, the seeds of reported points."""
-        if common := {trial.seed for trial in self.first} & set(seeds):
+        trials = self.first(Searched("", lambda _: None))
+        if common := {trial.seed for trial in trials} & set(seeds):
             message = f"{min(common)} is also a seed of the study's own points"
             raise SettingError("tuning.seed", message)
 
@@ -126,16 +148,16 @@ class ListedRates(AbstractTuning):
     seed: Count
     at: dict[str, Any] = field(default_factory=dict[str, Any])
 
-    @cached_property
-    def first(self) -> Sequence[Trial]:
+    def first(self, searched: Searched) -> Sequence[Trial]:
         return [Trial(lr=lr, momentum=None, seed=self.seed) for lr in dict.fromkeys(self.values)]
 
-    def tried(self, result_of: ResultOf) -> Tried:
-        best, ends = best_trial(self.first, result_of), dict[float, str]()
-        if len(self.first) > 1:
+    def tried(self, searched: Searched, family: Sequence[Searched]) -> Tried:
+        trials, ends = self.first(searched), dict[float, str]()
+        best = best_trial(trials, searched.result_of)
+        if len(trials) > 1:
             ends = {min(self.values): "smallest training.lr"}
             ends[max(self.values)] = "largest training.lr"
-        return Tried(tuple(self.first), best, ends.get(best.lr, "") if best else "")
+        return Tried(tuple(trials), best, ends.get(best.lr, "") if best else "")
 
 
 class Side(NamedTuple):
@@ -171,6 +193,27 @@ class SearchBox(NamedTuple):
 
     effective_rate: Bounds
     one_minus_momentum: Bounds
+
+    @staticmethod
+    def check(effective_rate: Sequence[float], one_minus_momentum: Sequence[float]) -> None:
+        """Raise SettingError if these are no bounds of a box."""
+        bounds = (effective_rate, one_minus_momentum)
+        for name, (low, high) in zip(SearchBox._fields, bounds, strict=True):
+            if low >= high:
+                raise SettingError(f"tuning.{name}", f"should rise, not {[low, high]}")
+        if one_minus_momentum[1] > 1:
+            message = f"at most 1 is needed, where momentum is 0, not {one_minus_momentum}"
+            raise SettingError("tuning.one_minus_momentum", message)
+
+    def trial(self, rate: float, rest: float, seed: int, own: tuple[Any, ...] = ()) -> Trial:
+        """Return the trial at these places in the box, from 0 to 1.
+
+        The learning rate is rounded to 4 significant digits, and 1 - momentum to 3. Without this,
+        the values, and so the keys of records, would depend on how a machine rounds logarithms.
+        """
+        left = float(f"{self.one_minus_momentum.at(rest):.3g}")
+        lr = float(f"{self.effective_rate.at(rate) * left:.4g}")
+        return Trial(lr=lr, momentum=round(1 - left, 6), seed=seed, own=own)
 
     def edge(self, effective_rate: float, one_minus_momentum: float) -> Side | None:
         """Return the nearest side if these values are in the outer tenth of the box, else None.
@@ -231,24 +274,17 @@ class QuasiRandomSearch(AbstractTuning):
     at: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
-        for name in SearchBox._fields:
-            low, high = getattr(self, name)
-            if low >= high:
-                raise SettingError(f"tuning.{name}", f"should rise, not {[low, high]}")
-        if self.one_minus_momentum[1] > 1:
-            message = f"at most 1 is needed, where momentum is 0, not {self.one_minus_momentum}"
-            raise SettingError("tuning.one_minus_momentum", message)
+        SearchBox.check(self.effective_rate, self.one_minus_momentum)
 
-    @cached_property
-    def first(self) -> Sequence[Trial]:
-        """The trials in the box that the settings define, search by search."""
-        return self._in(self._box, 0, self.trials)
+    def first(self, searched: Searched) -> Sequence[Trial]:
+        """Return the trials in the box that the settings define, search by search."""
+        return self._first
 
-    def tried(self, result_of: ResultOf) -> Tried:
+    def tried(self, searched: Searched, family: Sequence[Searched]) -> Tried:
         """Return the trials in the box, and in the extensions that follow from results so far."""
-        box, trials, each = self._box, list(self.first), self.trials
+        box, trials, each = self._box, list(self._first), self.trials
         for extension in range(self.extensions + 1):
-            best = best_trial(trials, result_of)
+            best = best_trial(trials, searched.result_of)
             side = box.edge(best.effective_rate, 1 - (best.momentum or 0)) if best else None
             if side is None or extension == self.extensions:
                 break
@@ -261,19 +297,21 @@ class QuasiRandomSearch(AbstractTuning):
     def _box(self) -> SearchBox:
         return SearchBox(Bounds(*self.effective_rate), Bounds(*self.one_minus_momentum))
 
+    @cached_property
+    def _first(self) -> list[Trial]:
+        return self._in(self._box, 0, self.trials)
+
     def _in(self, box: SearchBox, before: int, count: int) -> list[Trial]:
         """Return `count` trials of each search in `box`.
 
-        They use the next points of the Sobol sequence, after the first `before` of each search. The
-        learning rate is rounded to 4 significant digits, and 1 - momentum to 3. Without this, the
-        values, and so the keys of records, would depend on how a machine rounds logarithms.
+        They use the next points of the Sobol sequence, after the first `before` of each search.
         """
-        start, found = before * self.searches, list[Trial]()
-        for index, places in enumerate(self._places[start : start + count * self.searches]):
-            rest = float(f"{box.one_minus_momentum.at(places[1]):.3g}")
-            lr = float(f"{box.effective_rate.at(places[0]) * rest:.4g}")
-            found.append(Trial(lr=lr, momentum=round(1 - rest, 6), seed=self.seed + index // count))
-        return found
+        start = before * self.searches
+        places = self._places[start : start + count * self.searches]
+        return [
+            box.trial(float(rate), float(rest), self.seed + index // count)
+            for index, (rate, rest) in enumerate(places)
+        ]
 
     @cached_property
     def _places(self) -> np.ndarray:

@@ -5,7 +5,7 @@ learning rate that a search finds is not stored; it is derived from the records 
 time it is needed.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,15 @@ from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.record.reading import read_result
 from paceline.study.study_point import StudyPoint
-from paceline.study.trials import AbstractTuning, ListedRates, QuasiRandomSearch, Trial, Tried
+from paceline.study.surface_search import SurfaceSearch
+from paceline.study.trials import (
+    AbstractTuning,
+    ListedRates,
+    QuasiRandomSearch,
+    Searched,
+    Trial,
+    Tried,
+)
 
 RATES = ("by_rule", "tuned")
 
@@ -26,24 +34,39 @@ class Configuration:
     """Configuration of a study, with its trials; all its points get the same learning rate.
 
     `point`: any point of the configuration. `axes`: values of the settings that differ between
-    configurations, by dotted name.
+    configurations, by dotted name. `family`: the configurations that differ from this one in their
+    scheme only, and itself; whoever makes them all sets it.
     """
 
     def __init__(self, point: StudyPoint, tuning: AbstractTuning) -> None:
-        decided = {"seed", "training.rate", *tuning.names, *tuning.at}
+        scheme = _scheme(point.cfg)
+        decided = {"seed", "training.rate", *tuning.names(scheme), *tuning.at}
         self.axes = {name: value for name, value in point.axes.items() if name not in decided}
+        self.family: Sequence[Configuration] = [self]
         self._points = dict[Trial, StudyPoint]()
         self._of, self._tuning = point, tuning
+        self._searched = Searched(scheme, lambda trial: self._point(trial).result)
 
     @property
     def key(self) -> str:
         """Key of the first trial, which is the same for all points of a configuration."""
-        return self._point(self._tuning.first[0]).key
+        return self._point(self.first[0]).key
+
+    @property
+    def first(self) -> Sequence[Trial]:
+        """The trials that do not depend on any result."""
+        return self._tuning.first(self._searched)
+
+    @property
+    def situation(self) -> str:
+        """The axes but for those of the scheme, which all of a family share."""
+        own = {name: value for name, value in self.axes.items() if name.split(".")[0] != "scheme"}
+        return repr(own)
 
     @property
     def tried(self) -> Tried:
         """The trials that follow from the records as they were last read, and the best of them."""
-        return self._tuning.tried(lambda trial: self._point(trial).result)
+        return self._tuning.tried(self._searched, [each._searched for each in self.family])
 
     @property
     def points(self) -> Mapping[Trial, StudyPoint]:
@@ -70,6 +93,7 @@ class Configuration:
                     "chance": 1 / point.config.values["data"]["num_classes"],
                     "chosen": "true" if chosen else "false",
                     "at_edge": tried.edge if chosen else "",
+                    **self._tuning.own_of(self._searched.scheme, trial),
                 }
 
     def _point(self, trial: Trial) -> StudyPoint:
@@ -89,7 +113,9 @@ def read_tuning(setting: Any) -> AbstractTuning:
     if not isinstance(setting, Mapping):
         raise SettingError("tuning", f"a search, or values and a seed, is needed, not {setting!r}")
     named = {str(name): value for name, value in setting.items()}
-    return ListedRates(**named) if "values" in named else QuasiRandomSearch(**named)
+    if "values" in named:
+        return ListedRates(**named)
+    return QuasiRandomSearch(**named) if "searches" in named else SurfaceSearch(**named)
 
 
 def tuning_of(cfg: DictConfig) -> AbstractTuning:
@@ -111,7 +137,8 @@ def trial_config(cfg: DictConfig, trial: Trial, at: Mapping[str, Any]) -> PointC
 
 
 def _put_trial(cfg: DictConfig, trial: Trial) -> None:
-    cfg.trial = {"lr": trial.lr, "momentum": trial.momentum, "seed": trial.seed}
+    own = {"own": [list(pair) for pair in trial.own]} if trial.own else {}
+    cfg.trial = {"lr": trial.lr, "momentum": trial.momentum, "seed": trial.seed, **own}
     cfg.training.rate, cfg.seed = "by_rule", trial.seed
     for name, value in trial.settings.items():
         OmegaConf.update(cfg, name, value)
@@ -119,7 +146,9 @@ def _put_trial(cfg: DictConfig, trial: Trial) -> None:
 
 def put_best(cfg: DictConfig, tuning: AbstractTuning, best: Trial | None) -> None:
     """Set the values of the best trial in `cfg`; set None if `best` is None (not known yet)."""
-    for name, value in (best.settings if best else dict.fromkeys(tuning.names)).items():
+    for name, value in (
+        best.settings if best else dict.fromkeys(tuning.names(_scheme(cfg)))
+    ).items():
         OmegaConf.update(cfg, name, value)
 
 
@@ -132,7 +161,8 @@ def needs_tuning(cfg: DictConfig) -> bool:
     if cfg.trial is not None:
         if not isinstance(cfg.trial, DictConfig):
             raise SettingError("trial", f"lr, momentum and seed are needed, not {cfg.trial!r}")
-        _put_trial(cfg, Trial(**{str(name): value for name, value in cfg.trial.items()}))
+        plain: Any = OmegaConf.to_container(cfg.trial, resolve=True)
+        _put_trial(cfg, Trial(**{str(name): value for name, value in plain.items()}))
         return False
     rate = cfg.training.rate
     if rate not in RATES:
@@ -146,12 +176,23 @@ def set_rate(cfg: DictConfig, root: Path) -> bool:
     """Set the learning rate of `cfg` if it is a trial, or if its `training.rate` is tuned.
 
     `root`: folder that has runs/. If the rate is tuned and a trial of this configuration has no
-    record, sets None and returns False. Raises SettingError for an unknown `training.rate` and for
-    an invalid tuning.
+    record, sets None and returns False. Raises SettingError for an unknown `training.rate`, for
+    an invalid tuning, and for a tuning that learns from other configurations of a study.
     """
     if not needs_tuning(cfg):
         return True
     tuning = tuning_of(cfg)
-    tried = tuning.tried(lambda t: read_result(root / trial_config(cfg, t, tuning.at).folder))
+    if isinstance(tuning, SurfaceSearch):
+        message = f"tuned by all schemes of a study together; run paceline sweep {cfg.study}"
+        raise SettingError("training.rate", message)
+    searched = Searched(
+        _scheme(cfg),
+        lambda trial: read_result(root / trial_config(cfg, trial, tuning.at).folder),
+    )
+    tried = tuning.tried(searched, [searched])
     put_best(cfg, tuning, tried.best)
     return tried.best is not None
+
+
+def _scheme(cfg: DictConfig) -> str:
+    return str(OmegaConf.select(cfg, "names.scheme"))

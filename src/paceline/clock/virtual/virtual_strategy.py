@@ -3,7 +3,6 @@ wave of those of all workers that compute at one moment.
 """
 
 import math
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils import _pytree
 
-from paceline.clock.flat_weights import gather_gradients, held_weights, zero_gradients
+from paceline.clock.flat_weights import held_weights
 from paceline.clock.reports import StrategyReport
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.schedules import LiveOptions, Schedules
@@ -36,17 +35,11 @@ from paceline.clock.training_strategy import (
 )
 from paceline.clock.virtual.clock import VirtualClock
 from paceline.clock.virtual.clock_parts import ClockParts
+from paceline.clock.virtual.engine_choice import choose_engine
 from paceline.clock.virtual.virtual_data import VirtualBatches, draw_from
-from paceline.clock.virtual.virtual_worker import Ahead, Buffer, VirtualWorker
-from paceline.clock.virtual.wave_engines import (
-    ENGINES,
-    AbstractEngine,
-    EngineName,
-    Trained,
-    mapped,
-    part_of,
-)
-from paceline.errors import SettingError, first_line
+from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
+from paceline.clock.virtual.wave_engines import AbstractEngine, EngineName, Trained, mapped
+from paceline.errors import SettingError
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme, Message
 from paceline.timing.profile import ClusterProfile, Link
@@ -54,7 +47,6 @@ from paceline.timing.step_times import StepTimes
 
 _FREE_LINK = Link(latency=0, bandwidth=math.inf)
 FREE = ClusterProfile(_FREE_LINK, _FREE_LINK, None, server_seconds=0, server_bandwidth=math.inf)
-_TRIED = 4  # workers whose first results are compared
 
 
 class Wave:
@@ -249,7 +241,10 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
                 message = f"{asked}, and the checkpoint to go on from was written with {before}"
                 raise SettingError("cluster.engine", message)
             asked = before
-        self._choose_engine(asked)
+        precision = self.precision_plugin.precision
+        self._engine = choose_engine(
+            asked, self._trained, self.clock.workers, self._batches_of, precision
+        )
         if self._resumed:
             self.clock.resume(self._resumed["clock"], in_waves=self._engine is not None)
             self._snapshots_at = list(self._resumed["snapshots_at"])
@@ -306,79 +301,6 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         return self._draw(worker.index, worker.num_steps)
 
     # waves
-
-    def _choose_engine(self, asked: EngineName) -> None:
-        """Choose an engine. Raises SettingError("cluster.engine") if the one that is asked for
-        cannot compute the module's steps.
-        """
-        if asked == "one_by_one" or (asked == "auto" and self.root_device.type != "cuda"):
-            return
-        reasons: list[str] = []
-        tried: Sequence[EngineName] = ("vmap", "graph") if asked == "auto" else (asked,)
-        for name in tried:
-            reason = self._trained.why_not() or self._try(ENGINES[name])
-            if not reason:
-                break
-            reasons.append(f"{name} cannot compute {type(self._module).__name__}: {reason}")
-        if reasons and asked != "auto":
-            raise SettingError("cluster.engine", reasons[0])
-        if reasons:
-            instead = self.engine.replace("_", " ")
-            print(f"paceline: {instead}, since {reasons[0]}", file=sys.stderr, flush=True)
-
-    def _try(self, kind: type[AbstractEngine]) -> str:
-        """Use an engine if its results are those of one by one; else return the reason."""
-        workers = [each for each in self.clock.workers if each.weights is not None][:_TRIED]
-        random = random_state()
-        engine = kind(self._trained, self.run.num_workers)
-        losses = self.clock.pool.new(len(workers)).unbind()
-        for worker, loss in zip(workers, losses, strict=True):
-            result = Buffer(torch.empty_like(worker.weights.vector))  # type: ignore[union-attr]
-            worker.ahead = Ahead(result, Buffer(torch.empty_like(worker.statistics.vector)), loss)
-        try:
-            batches = self._batches_of(workers)
-            engine.compute(workers, batches)
-            for row, worker in enumerate(workers):
-                batch = part_of(batches, row)
-                if (found := self._difference(worker, batch)) > self._tolerance:
-                    return f"it is {found:.1g} from what it gives one by one"
-        except SettingError:
-            raise
-        except Exception as error:  # what a module of anybody's raises in a transformed step
-            return first_line(error)
-        finally:
-            for worker in workers:
-                worker.ahead = None
-            set_random_state(random)
-        self._engine = engine
-        return ""
-
-    @property
-    def _tolerance(self) -> float:
-        """Largest relative difference of two ways to compute a gradient, which rounding explains:
-        more of it in a deep network whose factors have 8 bits, or 11 as those of TF32.
-        """
-        if self._weights[0].dtype == torch.float64:
-            return 1e-9
-        if self.precision_plugin.precision == "bf16-mixed":
-            return 0.3
-        rounded = torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
-        return 0.1 if self.root_device.type == "cuda" and rounded else 0.01
-
-    def _difference(self, worker: VirtualWorker, batch: Any) -> float:
-        """Return the largest difference of a worker's result from that of a step by itself, as a
-        share of it.
-        """
-        assert worker.ahead is not None
-        assert worker.weights is not None
-        gradient = Buffer(torch.empty_like(worker.weights.vector))
-        statistics = Buffer(worker.statistics.vector.clone())
-        counters = [each.clone() for each in worker.counters]
-        self._trained.refer_to(worker.weights, statistics, counters)
-        loss = self._trained.step(batch, gradient)
-        ours = (worker.ahead.gradient.vector, worker.ahead.statistics.vector, worker.ahead.loss)
-        theirs = (gradient.vector, statistics.vector, loss)
-        return max(_distance(*pair) for pair in zip(ours, theirs, strict=True))
 
     def _batches_of(self, workers: Sequence[VirtualWorker]) -> Any:
         """Return the batches of the workers' present steps, stacked, on the device."""
@@ -455,20 +377,15 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     # one by one
 
     def _zero_gradient(self) -> None:
-        """Make backward add to a vector of the pool, so that gradients exist once."""
-        if self._engine is not None:
-            return
-        assert self._gradient is not None
-        views = self._gradient.views(self._weights)
-        zero_gradients(self._gradient.vector, self._weights, views)
+        if self._engine is None:
+            assert self._gradient is not None
+            self._trained.begin_gradient(self._gradient)
 
     def _finish_step(self) -> None:
         """Pass the gradient to the clock, which continues the worker's rule."""
         assert self._current_worker is not None
         assert self._gradient is not None
-        gather_gradients(self._weights, self._gradient.views(self._weights))
-        for weight in self._weights:
-            weight.grad = None  # the clock's from now on
+        self._trained.end_gradient(self._gradient)
         worker, self._current_worker = self._current_worker, None
         gradient, self._gradient = self._gradient, None
         self._take_numbers(worker)
@@ -480,15 +397,6 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     def _note_snapshots(self) -> None:
         while len(self._snapshots_at) < self.clock.holder.num_snapshots:
             self._snapshots_at.append(self._now())
-
-
-def _distance(ours: Tensor, theirs: Tensor) -> float:
-    """Return the distance of two vectors as a share of the second's length; infinity for NaN."""
-    if not theirs.numel():
-        return 0.0
-    apart, length = (each.double().square().sum().sqrt() for each in (ours - theirs, theirs))
-    found = float(apart) / max(float(length), 1e-30)
-    return math.inf if math.isnan(found) else found
 
 
 def check_scheme(scheme: object, run: RunSpec) -> None:

@@ -103,16 +103,23 @@ class Trained:
         for tensor, view in zip(held, views, strict=True):
             tensor.data = view
 
+    def begin_gradient(self, gradient: Buffer) -> None:
+        """Make backward add to `gradient`, so that gradients exist once."""
+        zero_gradients(gradient.vector, self.weights, gradient.views(self.weights))
+
+    def end_gradient(self, gradient: Buffer) -> None:
+        """Complete `gradient`, to which nothing is added from now on."""
+        gather_gradients(self.weights, gradient.views(self.weights))
+        for weight in self.weights:
+            weight.grad = None
+
     def step(self, batch: Any, gradient: Buffer) -> Tensor:
         """Write the gradient of `batch`, at the module's weights; return the loss."""
-        views = gradient.views(self.weights)
-        zero_gradients(gradient.vector, self.weights, views)
+        self.begin_gradient(gradient)
         with self.precision():
             loss = loss_of(self.module.training_step(batch, 0))
         loss.backward()  # pyright: ignore[reportUnknownMemberType]
-        gather_gradients(self.weights, views)
-        for weight in self.weights:
-            weight.grad = None
+        self.end_gradient(gradient)
         self.limit(gradient.vector[None])
         return loss.detach()
 
