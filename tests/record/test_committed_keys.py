@@ -9,6 +9,7 @@ import yaml
 from paceline.record.archive import ARCHIVE, read_archive
 from paceline.record.key import key_of
 from paceline.record.point_config import PointConfig
+from paceline.study import compose
 from paceline.study.study_points import study_points
 from tests.tiny import REPOSITORY
 
@@ -78,7 +79,9 @@ def test_equal_values_have_one_key_however_they_are_written():
     "study",
     [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in STUDIES],
 )
-def test_a_study_names_points_that_have_committed_records(study, tmp_path):
+def test_a_study_names_points_that_have_committed_records(study, tmp_path, monkeypatch):
+    monkeypatch.setattr(compose, "num_cores", lambda: 2)  # of the machine of the example
+    monkeypatch.setattr(compose, "num_gpus", lambda: 0)
     for name in ("conf", "experiments"):
         (tmp_path / name).symlink_to(REPOSITORY / name)
     committed = configs(REPOSITORY / "reports" / study / ARCHIVE).values()

@@ -58,9 +58,10 @@ def summary_sentences(findings: StudyFindings) -> list[str]:
 
 
 def accuracy_at_scale(findings: StudyFindings) -> list[str]:
-    """Return a sentence for each kind of runs that differ only in scheme and number of workers.
+    """Return a sentence for each scheme on what each number of workers costs in accuracy.
 
-    It says what each number of workers costs in accuracy; none for a single number.
+    There are none for runs of a kind that differ in more than the scheme and the number of workers,
+    and none for a single number of workers.
     """
     texts, by_kind = list[str](), dict[str, list[Situation]]()
     for situation, _ in choices(findings):
@@ -74,7 +75,10 @@ def accuracy_at_scale(findings: StudyFindings) -> list[str]:
                     text = say("accuracy_of_size", points=points, size=each.size_words)
                     schemes.setdefault(scheme_words(row), []).append(text)
         if len(own) > 1 and schemes and all(each == settings[0] for each in settings):
-            texts.append(say("accuracy_at_scale", kind=kind, schemes=schemes))
+            texts += [
+                say("accuracy_at_scale", kind=kind, scheme=scheme, sizes=sizes)
+                for scheme, sizes in schemes.items()
+            ]
     return texts
 
 
