@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import os
 import shutil
 import socket
 import sys
@@ -23,15 +24,17 @@ from paceline.errors import SettingError
 
 _FORMAT = 1  # version of the prepared files; part of their folder's name
 _DESCRIPTION = "description.json"
+_ELSEWHERE = Path("data/prepared")  # for a root that cannot be written
 
 
 class AbstractPreparedImageData(AbstractImageData):
     """Base class of data sets that are decoded once, into files that are mapped into memory.
 
-    The decoded files are in `<root>/prepared/<name>-<digest>/`. This folder gets its name when it
-    is complete. The digest is of the source's content and the settings of the split, so that a
-    changed source or setting gets a folder of its own. Workers share the mapped pages: further
-    workers need no more memory.
+    The decoded files are in `<root>/prepared/<name>-<digest>/`, or in `data/prepared/` of the
+    working directory where `root` cannot be written. This folder gets its name when it is complete.
+    The digest is of the source's content and the settings of the split, so that a changed source or
+    setting gets a folder of its own. Workers share the mapped pages: further workers need no more
+    memory.
     """
 
     name: str
@@ -41,7 +44,7 @@ class AbstractPreparedImageData(AbstractImageData):
     def fingerprint(self) -> object:
         """Return a value that changes with the content of the source, and that JSON can hold.
 
-        The method must be fast, since every process calls it.
+        The method must be fast, since every process calls it; for files, see `content_digest`.
         """
 
     @abstractmethod
@@ -65,6 +68,8 @@ class AbstractPreparedImageData(AbstractImageData):
         content = [_FORMAT, self.fingerprint(), self.num_validation, self.split_seed]
         digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
         folder = self.root / "prepared" / f"{self.name}-{digest}"
+        if not folder.exists() and self.root.is_dir() and not os.access(self.root, os.W_OK):
+            folder = _ELSEWHERE / folder.name
         if not folder.exists():
             self._make_folder(folder)
         with _undamaged(folder):
