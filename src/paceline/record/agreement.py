@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, cast
 
-from paceline.record.point_config import PointConfig
+from paceline.record.point_config import PointConfig, flat_settings
 from paceline.record.rows import bits_of
 from paceline.record.target import own_classes
 
@@ -31,8 +31,8 @@ def disagreement(result: _Result, config: PointConfig, texts: Mapping[str, str])
         return f"result.json: kind is {result['kind']}, and the cluster of config.yaml is {kind}"
     if result["status"] == "failed":
         return None
-    measurement: Any = config.values.get("measurement")
-    unscored = isinstance(measurement, Mapping) and measurement.get("evaluations") == 0
+    flat = flat_settings(config.values)
+    unscored = flat.get("measurement.evaluations") == 0
     if result["status"] == "finished" and not unscored:
         if result.get("top1") is None:
             return "result.json: top1: a finished record needs it"

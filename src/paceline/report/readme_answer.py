@@ -11,7 +11,6 @@ from paceline.report.answer import Choice, answered, answers, choice
 from paceline.report.findings import StudyFindings, read_findings
 from paceline.report.number_format import times, with_interval
 from paceline.report.page import markdown
-from paceline.report.summary import summary_sentences
 from paceline.report.words import read, say, scheme_words
 
 STUDIES = ("schemes",)
@@ -43,8 +42,8 @@ def readme_answer(reports: Path) -> str:
     for name in (each for each in read("phrases") if each.startswith(_PHRASES)):
         if (reports / (study := name.removeprefix(_PHRASES)) / "study.json").is_file():
             findings = read_findings(reports / study)
-            facts = {"says": summary_sentences(findings), "answers": answers(findings)}
-            texts.append(f"- {say(name, facts, num=partial(_number, findings))}")
+            facts = {"answers": answers(findings), "num": partial(_number, findings)}
+            texts.append(f"- {say(name, facts)}")
     lines = [say("answers_head"), *(f"| {' | '.join(row)} |" for row in rows)]
     return "\n".join([BEGIN, *lines, *([""] if texts else []), *texts, END])
 

@@ -90,7 +90,7 @@ def _agree(situation: Row, values: Row) -> bool:
 
 def _equal(one: Row, other: Row, name: str) -> bool:
     value, own = other.get(name), one.get(name)
-    return (pd.isna(value) and pd.isna(own)) or own == value
+    return bool((pd.isna(value) and pd.isna(own)) or own == value)
 
 
 def _lines(rows: Frame, reference: str, metric: str) -> list[Row]:
