@@ -15,7 +15,7 @@ from paceline.analysis.configuration_table import NAME, configuration_table
 from paceline.analysis.crossovers import crossovers
 from paceline.analysis.decision import decision, is_faster
 from paceline.analysis.frames import Frame, Row, read_tied, write_table
-from paceline.analysis.points import mean_curves, points
+from paceline.analysis.points import points
 from paceline.analysis.predicted import predicted_comparisons
 from paceline.analysis.rules import RULES, rules
 from paceline.analysis.searches import tuning_curve
@@ -42,7 +42,6 @@ CONCLUSIONS = [
     Conclusion("decision", decision),
     Conclusion("crossovers", crossovers),
     Conclusion("points", points, exact=True),
-    Conclusion("mean_curves", mean_curves),
     Conclusion("blocks", attrgetter("blocks")),
     Conclusion("clocks", clocks),
     Conclusion("clock_agreement", clock_agreement),

@@ -19,7 +19,8 @@ from paceline.analysis.configuration import (
     with_processes,
 )
 from paceline.analysis.configuration_table import NAME, known
-from paceline.analysis.frames import Frame, Row
+from paceline.analysis.frames import Frame, Row, as_written
+from paceline.analysis.points import mean_curves
 from paceline.analysis.tables import (
     Tables,
     implied_by_kind,
@@ -46,6 +47,11 @@ class StudyFindings:
     def known(self, column: str) -> Frame:
         """Return the rows of configurations.csv that have a value in `column`."""
         return known(self.concluded[NAME], column)
+
+    @cached_property
+    def mean_curves(self) -> Frame:
+        """Return the mean curves; they are in no file, because they are large and soon made."""
+        return naming_of(self.tables, self.of_size)(as_written(mean_curves(self.tables)))
 
     @cached_property
     def varying(self) -> list[str]:

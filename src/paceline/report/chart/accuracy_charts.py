@@ -20,7 +20,7 @@ _MOST = 4000  # points of the page, 75 bytes each
 
 def time_chart(findings: StudyFindings) -> Chart | None:
     """Return the chart of accuracy against time, which marks the best accuracies so far."""
-    decision, curves = findings.concluded["decision"], findings.concluded["mean_curves"]
+    decision, curves = findings.concluded["decision"], findings.mean_curves
     curves = curves[curves["seconds"] > 0] if len(curves) else curves
     decision = decision if target_metric(findings) == "top1" else decision[:0]
     targets = {each.name: each.of(decision)["target"].dropna() for each in situations(findings)}
