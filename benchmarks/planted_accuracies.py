@@ -24,7 +24,6 @@ from paceline.analysis.statistics.multiple_comparisons import (
     judge,
     unadjusted,
 )
-from paceline.analysis.statistics.tuning_luck import variance_of_difference
 
 SIZES = {"n 3": (3,) * 11, "n 8": (8,) * 11, "n 8, reference 24": (24,) + (8,) * 10}
 SPREAD = np.linspace(-4, 4, 11)  # of true means, in standard deviations
@@ -151,46 +150,6 @@ def successes(draws: int) -> list[Found]:
     return rows
 
 
-def tuned_schemes(draws: int) -> list[Found]:
-    """Each scheme runs at the best of four searches; the truth is the mean over repeated searches.
-
-    Standard deviations: of seeds 0.2 points; of a scheme's own luck in a search, and of that which
-    all schemes share in it, as named. With little of its own, schemes still choose different
-    searches, whose shared luck differs by what their seeds hid: that is a limit.
-    """
-    rows = []
-    for members in (2, 11):
-        for own, shared in ((0.4, 0.0), (0.4, 0.4), (0.4, 1.0), (0.2, 0.4), (0.1, 0.4)):
-            hits = _tuned(np.random.default_rng(11), draws, members, own, shared)
-            text = f"all differences of {members} tuned schemes, luck s.d. {own:g} own"
-            text += f" and {shared:g} shared"
-            aim = Aim.AT_LEAST if own > 0.1 else Aim.LIMIT
-            rows += [
-                found(f"{text}, luck added", hits[:, 0], aim),
-                found(f"{text}, of the seeds alone", hits[:, 1], Aim.LIMIT),
-            ]
-    return rows
-
-
-def _tuned(
-    rng: np.random.Generator, draws: int, members: int, own: float, shared: float
-) -> np.ndarray:
-    """Return whether all intervals hold the truth [draws, with luck and without]."""
-    size = draws, members, 4
-    luck = own * rng.standard_normal(size) + shared * rng.standard_normal((draws, 1, 4))
-    trials = luck + 0.2 * rng.standard_normal(size)
-    best = np.take_along_axis(luck, trials.argmax(-1)[..., None], -1)
-    runs = best + 0.2 * rng.standard_normal((draws, members, 8))
-    hits = np.empty((draws, 2), bool)
-    for draw in range(draws):
-        family = pooled(list(runs[draw]))
-        found_luck = variance_of_difference(trials[draw], trials[draw], float(family.variance))
-        for place, extra in enumerate((found_luck, 0.0)):
-            others = against_reference(family, 0, extra_variance=extra)
-            hits[draw, place] = others.covers(0.0).all()
-    return hits
-
-
 def finite_test_set(draws: int) -> list[Found]:
     """Images differ in difficulty (95 % of the latent variance), seeds in skill."""
     rng, images, skill, alike = np.random.default_rng(10), 1000, 0.88, 0.95
@@ -223,6 +182,5 @@ PROMISED = (
     equivalence,
     successes,
     finite_test_set,
-    tuned_schemes,
 )
 SHOWN = (power, unequal_variance)

@@ -6,17 +6,28 @@ the share of families in which anything is claimed that is false; power, that so
 
 from typing import Any
 
-from benchmarks import planted_accuracies, planted_times
+from benchmarks import planted_accuracies, planted_searches, planted_times
+from benchmarks.planted_searches import Search
 from benchmarks.planted_world import Found
 from benchmarks.row import row
 
 DRAWS = 10_000
+OF_SEARCHES = 1_000  # draws, which take 0.1 s each
 PROMISED = (*planted_accuracies.PROMISED, *planted_times.PROMISED)
 SHOWN = (*planted_accuracies.SHOWN, *planted_times.SHOWN)  # power and limits
 
 
 def rows() -> list[dict[str, Any]]:
-    return [_row(found) for world in (*PROMISED, *SHOWN) for found in world(DRAWS)]
+    plain = [_row(found) for world in (*PROMISED, *SHOWN) for found in world(DRAWS)]
+    searched = [_row(found) for world in planted_searches.WORLDS for found in world(OF_SEARCHES)]
+    *ours, theirs = planted_searches.regrets(OF_SEARCHES)
+    return [*plain, *searched, *(_of_search(each, theirs) for each in ours)]
+
+
+def _of_search(own: Search, other: Search) -> dict[str, Any]:
+    name = f"{own.name}: mean regret ({other.name}); luck {own.luck:.2f} ({other.luck:.2f})"
+    ratio = own.regret / other.regret
+    return row(name, own.regret, other.regret, "points", ratio, "shown", True)
 
 
 def _row(found: Found) -> dict[str, Any]:

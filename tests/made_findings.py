@@ -30,14 +30,29 @@ def decided(scheme, tier, speedup=(math.nan,) * 3, reached=4, **changes):
     """A row of decision.csv: a scheme of 4 workers whose accuracy nobody has compared."""
     row = {"kind": "virtual", "data": "made", "workers": 4, "scheme": scheme}
     row |= {"n": 4, "n_failed": 0, "n_reached": reached, "target": 0.8, "tier": tier}
+    row |= {"n_reached_below": reached, "n_reached_above": reached}
     row |= spread("speedup", *speedup) | spread("target_seconds", 1 / (speedup[0] or 1))
     row |= {"baseline": "sync_allreduce", "baseline_n": 4, "baseline_reached": 4}
     row |= {"reference": "sync_allreduce", "at_edge": "", "worker_seconds": 1.0}
     row |= spread("reference_speedup", math.nan) | spread("images_per_second", 100.0, 90.0, 110.0)
+    row["less_accurate_than"] = ""
     for side in ("", "one_worker_"):
         row |= spread(f"{side}top1_difference", math.nan)
         row |= {f"{side}accuracy": "", f"{side}within_margin": 0}
-    return row | changes
+    return at_best(row | changes) | changes
+
+
+def at_best(row):
+    """Add the columns at best settings, equal to those with the settings that were run."""
+    best = {}
+    for name in ("speedup", "reference_speedup"):
+        best |= {f"best_{name}_{end}": row[f"{name}_{end}"] for end in ("mean", "low", "high")}
+    for side in ("", "one_worker_"):
+        for name in (*(f"top1_difference_{end}" for end in ("mean", "low", "high")),):
+            best[f"{side}best_{name}"] = row[f"{side}{name}"]
+        for name in ("accuracy", "within_margin"):
+            best[f"{side}best_{name}"] = row[f"{side}{name}"]
+    return row | best
 
 
 def made_findings(decision=(), axes=("scheme", "workers"), settings=(), target=None, **concluded):

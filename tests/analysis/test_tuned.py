@@ -5,7 +5,6 @@ import math
 import statistics
 
 import pytest
-from scipy.stats import chi2
 
 from paceline.analysis.cautions import cautions
 from paceline.analysis.searches import (
@@ -13,9 +12,7 @@ from paceline.analysis.searches import (
     edge_of,
     expected_best,
     tuning_curve,
-    tuning_variance,
 )
-from paceline.analysis.statistics.tuning_luck import SURE, variance_of_largest
 from paceline.analysis.tables import read_tables
 from paceline.record.rows import TUNING
 from tests.made_reports import make_run, tie, write_reports, write_rows
@@ -83,20 +80,6 @@ def test_a_curve_by_hand(tuned):
     assert curve["test_top1_sd"].tolist()[2] == pytest.approx(0.05 / math.sqrt(2))
     assert all(map(math.isnan, medians[3:6]))
     assert all(map(math.isnan, sds[6:]))  # of one search
-
-
-def test_the_luck_of_tuning_is_that_of_whole_searches(tuned):
-    """Of two searches the bests are 0.9 and 0.8, and on test images 0.45 and 0.4."""
-    tables = tuned([*trials(), *trials(workers=8, searches={100: [0.5, 0.6]})])
-    of = {"kind": "virtual", "scheme": "gossip", "training.rate": "tuned"}
-    family = [of | {"workers": 4}, of | {"workers": 8}]
-    share = variance_of_largest(2) / chi2.ppf(1 - SURE, 1)
-    assert tuning_variance(tables, family, "top1", 0.0) == pytest.approx(0.1**2 * share)
-    assert tuning_variance(tables, family, "test_top1", 0.0) == pytest.approx(0.05**2 * share)
-    assert tuning_variance(tables, family, "test_top1", 1.0) == 0  # all of it is that of seeds
-    assert tuning_variance(tables, family[1:], "test_top1", 0.0) == 0  # one search tells nothing
-    by_rule = [each | {"training.rate": "by_rule"} for each in family]
-    assert tuning_variance(tables, by_rule, "test_top1", 0.0) == 0
 
 
 def test_nothing_is_said_against_a_configuration_whose_best_lies_at_an_edge(tuned):

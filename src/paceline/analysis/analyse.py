@@ -20,6 +20,7 @@ from paceline.analysis.predicted import predicted_comparisons
 from paceline.analysis.rules import RULES, rules
 from paceline.analysis.searches import tuning_curve
 from paceline.analysis.tables import Tables, read_tables
+from paceline.errors import SettingError
 from paceline.record.tied_files import SUMS, replaced, require_sources, write_sums
 
 
@@ -29,17 +30,19 @@ class Conclusion(NamedTuple):
     A table with a `caption` is shown on the page of the study with all its columns. For a table
     without one, the page has its own layout, or only a link to the file. If `exact` is True,
     numbers are written with all digits, because charts are drawn from them; else they are rounded.
+    `needs`: a column that tables of earlier versions lack.
     """
 
     name: str
     make: Callable[[Tables], Frame]
     caption: str = ""
     exact: bool = False
+    needs: str = ""
 
 
 CONCLUSIONS = [
     Conclusion(NAME, configuration_table),
-    Conclusion("decision", decision),
+    Conclusion("decision", decision, needs="less_accurate_than"),
     Conclusion("crossovers", crossovers),
     Conclusion("points", points, exact=True),
     Conclusion("blocks", attrgetter("blocks")),
@@ -81,11 +84,16 @@ def read_conclusion(folder: Path, name: str) -> Frame:
     """Read the table of conclusions `name` in `folder`, reports/<study>.
 
     Raises SettingError("study"), which names the command to run first, if it is missing, if it was
-    changed, or if the tables of the study are others than those that it follows from.
+    changed, if the tables of the study are others than those that it follows from, or if an earlier
+    version of Paceline made it.
     """
     path, command = table_path(folder, name), f"paceline report {folder.name}"
     table = read_tied(path, command)
     require_sources(path.with_name(SUMS), command)
+    needed = [each.needs for each in CONCLUSIONS if each.name == name and each.needs]
+    if len(table) and not set(needed) <= set(table):
+        message = f"an earlier version of Paceline made {path}; first: {command}"
+        raise SettingError("study", message)
     return table
 
 

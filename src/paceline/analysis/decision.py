@@ -26,12 +26,14 @@ from paceline.analysis.configuration import (
 )
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import NONE, Interval
-from paceline.analysis.searches import edge_of, tuning_variance
+from paceline.analysis.searches import NO_LUCK, Luck, edge_of, lucks, of_best
 from paceline.analysis.statistics.means import (
     LEVEL,
     POINTS,
     POSITIVE,
+    Pooled,
     intervals_of_means,
+    paired,
     pooled,
     success_rate,
 )
@@ -55,17 +57,23 @@ from paceline.analysis.time_to_target import (
     OneWorker,
     best_one_worker,
     horizon_of,
+    num_reached,
     target_of,
     target_times,
 )
 
 Member = tuple[Configuration, Frame]  # of a family: a configuration with its runs
+Timed = tuple[RestrictedMean, Luck]  # of a member: its time to the target, and its search's luck
 BEST, TIED, BEHIND, NEVER = "best", "tied", "behind", "never"
+NEAR_TARGET = 0.005  # share by which a target is moved, to see who reaches it then
+AT_BEST = "best_"  # prefix of columns on a scheme at its best, instead of at the settings that ran
 
 
 def decision(tables: Tables) -> Frame:
     """Return one row per situation and scheme.
 
+    - `n_reached_below`, `n_reached_above`: number of runs that reach a target which is half a point
+      lower or higher;
     - `success`: share of runs that reached the target; a diverged run counts as one that did not;
     - `target_seconds`: restricted mean of the time to the target, in which a run that did not reach
       it counts as `horizon_seconds`; `worker_seconds`: its mean times the number of workers;
@@ -74,16 +82,21 @@ def decision(tables: Tables) -> Frame:
     - `speedup`: time of `baseline` divided by the time of the scheme; `reference_speedup`: time of
       the scheme `reference` divided by it; empty unless all compared runs reached the target;
     - `tier`: best for the smallest time to the target; tied if the difference from the best is not
-      significant; behind if it is significant, or if runs of only this scheme missed the target;
-      never if no run reached the target; empty without a target;
-    - `top1_difference`: top-1 minus that of `reference`, as a share, over finished runs, with
-      simultaneous intervals; on test images if they were scored, else on validation images;
+      significant, at the best settings of both; behind if it is significant, or if runs of only
+      this scheme missed the target; never if no run reached the target; empty without a target;
+    - `less_accurate_than`: for a scheme that is best or tied, the most accurate scheme among these
+      that is significantly more accurate; a scheme with such a name is not recommended;
+    - `top1_difference`: top-1 minus that of `reference`, as a share, over finished runs paired by
+      seed, with simultaneous intervals; on test images if they were scored, else on validation
+      images;
     - `accuracy`: verdict on this difference, one of better, worse, equivalent, not told;
       `within_margin`: 1 if the difference is shown to lie within the margin of the study, else 0;
-    - `tuning_sd`, `draw_sd`: standard deviations that the interval of `top1_difference` contains,
-      due to the luck of the search for the learning rate (from repeated searches), and due to the
-      random draw of the test images;
-    - `one_worker_<column>`, for the last five columns: the same comparison of accuracy with the
+    - `tuning_sd`, `draw_sd`: standard deviations due to what the searches for the learning rate may
+      have missed, and due to the random draw of the test images; the latter is contained in both
+      estimands, the former only in that of a scheme at its best;
+    - `best_<column>`, for speed-ups, top-1 and its verdicts: the estimand is the scheme at its best
+      setting instead of at the settings that were run; see `paceline.analysis.searches.Luck`;
+    - `one_worker_<column>`, for all columns on differences of top-1: the same comparison with the
       runs of `baseline` in place of `reference`;
     - `at_edge`: edge of the search range at which the best trial of the scheme is, or that its
       tuning has not ended; a better setting may then exist, so that nothing is said against the
@@ -100,11 +113,11 @@ def decision(tables: Tables) -> Frame:
 def is_faster(best: Frame) -> bool:
     """Return False if the best scheme of a situation is not shown to be faster than one worker.
 
-    `best` is the row of this scheme in the table `decision`. Without a baseline of one worker, the
-    result is True. With a baseline but an unknown speed-up, it is False. If the speed-up has no
-    interval, its mean decides.
+    `best` is the row of this scheme in the table `decision`; both sides are compared at their best.
+    Without a baseline of one worker, the result is True. With a baseline but an unknown speed-up,
+    it is False. If the speed-up has no interval, its mean decides.
     """
-    mean, low = best["speedup_mean"], best["speedup_low"]
+    mean, low = best[f"{AT_BEST}speedup_mean"], best[f"{AT_BEST}speedup_low"]
     if pd.isna(mean):
         return best["baseline"] in ("", None) or pd.isna(best["baseline"])
     return bool(mean >= 1 if pd.isna(low) else low > 1)
@@ -118,9 +131,11 @@ def _rows(tables: Tables, situation: Configuration, members: Sequence[Member]) -
     horizon = horizon_of(tables, situation)
     goal = target_of(tables, situation)
     one = best_one_worker(tables, situation, horizon) if goal and horizon == horizon else None
+    times = family_times(tables, members, horizon, one, centre)
+    lower = less_accurate_than(tables, members, [row["tier"] for row in times])
     columns = zip(
         members,
-        family_times(tables, members, horizon, one, centre),
+        [row | {"less_accurate_than": name} for row, name in zip(times, lower, strict=True)],
         accuracies(tables, members, centre),
         _against_one_worker(tables, members, one),
         means_of_family(members, "images_per_second"),
@@ -132,6 +147,8 @@ def _rows(tables: Tables, situation: Configuration, members: Sequence[Member]) -
             "n": len(own),
             **counts(own),
             "target": goal["target"] if goal else math.nan,
+            "n_reached_below": num_reached(tables, own, -NEAR_TARGET) if goal else None,
+            "n_reached_above": num_reached(tables, own, NEAR_TARGET) if goal else None,
             "horizon_seconds": horizon,
             **time,
             "worker_seconds": size_of(situation) * time["target_seconds_mean"],
@@ -174,32 +191,48 @@ def family_times(
     would then depend on the horizon.
     """
     if target_of(tables, members[0][0]) is None or math.isnan(horizon):
-        return [_times_row(restricted_mean([], horizon), None, None, "") for _ in members]
+        empty = restricted_mean([], horizon), NO_LUCK
+        return [_times_row(empty, None, None, "", "") for _ in members]
     times = [target_times(tables, own, horizon) for _, own in members]
-    centre = None if reference is None else times[reference]
-    ranked = zip(times, tiers(times), strict=True)
-    return [_times_row(own, one, centre, tier) for own, tier in ranked]
+    luck = lucks(tables, [configuration for configuration, _ in members])
+    centre = None if reference is None else (times[reference], luck[reference])
+    base = (one.time, lucks(tables, [one.configuration])[0]) if one else None
+    sides = zip(times, luck, tiers(times, luck), strict=True)
+    name = one.name if one else ""
+    return [_times_row((own, of), base, centre, tier, name) for own, of, tier in sides]
 
 
-def tiers(times: Sequence[RestrictedMean]) -> list[str]:
+def tiers(times: Sequence[RestrictedMean], luck: Sequence[Luck] = ()) -> list[str]:
     """Return the tier of each scheme of a family.
 
     All pairs are tested, with p-values adjusted by Holm's method, since the data decide which
-    scheme is best. Schemes all of whose runs reach the target share one relative variance; every
-    other scheme has a variance of its own. If all runs of the best scheme reach the target, a
-    scheme with a run that missed it is behind without a test: the horizon, by which this run
-    counts, makes the mean so uncertain that a test of few seeds would call the scheme tied.
+    scheme is best. Schemes all of whose runs reach the target share one relative variance, of runs
+    paired by seed; every other scheme has a variance of its own. The variance of a difference also
+    contains that due to the search of each scheme in `luck`. If all runs of the best scheme reach
+    the target, a scheme with a run that missed it is behind without a test: the horizon, by which
+    this run counts, makes the mean so uncertain that a test of few seeds would call the scheme
+    tied.
     """
+    luck = luck or [NO_LUCK] * len(times)
     found = [NEVER if not own.reached else TIED for own in times]
     ranked = [place for place, own in enumerate(times) if own.reached]
     if not ranked:
         return found
     best = ranked[fastest([times[place] for place in ranked])]
     steady = [place for place in ranked if not times[place].lost]
-    p = {pair: p_value(*(times[place] for place in pair)) for pair in combinations(ranked, 2)}
+    missed = {
+        (one, other): _missed((times[one], luck[one]), (times[other], luck[other]))
+        for one, other in combinations(ranked, 2)
+    }
+    p = {
+        (one, other): p_value(times[one], times[other], *extra)
+        for (one, other), extra in missed.items()
+    }
     if len(steady) > 1:
-        own = unadjusted(family_of([times[place] for place in steady]))
-        p |= dict(zip(combinations(steady, 2), own.tolist(), strict=True))
+        pairs = list(combinations(steady, 2))
+        family = family_of([times[place] for place in steady])
+        own = unadjusted(family, *np.array([missed[pair] for pair in pairs]).T)
+        p |= dict(zip(pairs, own.tolist(), strict=True))
     adjusted = holm(np.nan_to_num(list(p.values()), nan=1.0))
     for pair, value in zip(p, adjusted, strict=True):
         if best in pair:
@@ -210,77 +243,139 @@ def tiers(times: Sequence[RestrictedMean]) -> list[str]:
     return found
 
 
+def _missed(one: Timed, other: Timed) -> tuple[float, float]:
+    """Return mean and variance of the logarithm of the ratio of two times that is due to searches.
+
+    The ratio of the time of `one` to that of `other` changes by this if both are at best settings.
+    """
+    change = one[1].later - other[1].later
+    return float(change.mean()), float(change.var())
+
+
 def _times_row(
-    own: RestrictedMean, one: OneWorker | None, centre: RestrictedMean | None, tier: str
+    side: Timed, one: Timed | None, centre: Timed | None, tier: str, baseline: str
 ) -> Row:
-    seconds, success, baseline = NONE, NONE, one.time if one else None
+    own, seconds, success = side[0], NONE, NONE
     if own.n:
         seconds = Interval(*own.interval().at(), own.n)
         success = Interval(*success_rate(own.reached, own.n).at(), own.n)
-    return (
-        {"tier": tier, "n_reached": own.reached, "baseline": one.name if one else ""}
-        | success.named("success")
-        | seconds.named("target_seconds")
-        | _speedup(baseline, own).named("speedup")
-        | _speedup(centre, own).named("reference_speedup")
-        | {
-            "baseline_n": baseline.n if baseline else None,
-            "baseline_reached": baseline.reached if baseline else None,
-        }
-    )
+    row: Row = {"tier": tier, "n_reached": own.reached, "baseline": baseline}
+    row |= success.named("success") | seconds.named("target_seconds")
+    for name, base in (("speedup", one), ("reference_speedup", centre)):
+        for prefix in ("", AT_BEST):
+            row |= _speedup(base, side, with_luck=bool(prefix)).named(f"{prefix}{name}")
+    row["baseline_n"] = one[0].n if one else None
+    row["baseline_reached"] = one[0].reached if one else None
+    return row
 
 
-def _speedup(base: RestrictedMean | None, own: RestrictedMean) -> Interval:
-    if base is None or not base.reached or not own.n:
+def _speedup(base: Timed | None, own: Timed, *, with_luck: bool) -> Interval:
+    if base is None or not base[0].reached or not own[0].n:
         return NONE
-    if own == base:  # the baseline itself
-        return Interval(1.0, math.nan, math.nan, own.n)
-    if base.lost or own.lost:
+    if own[0] is base[0] or own[0] == base[0]:  # the baseline itself
+        return Interval(1.0, math.nan, math.nan, own[0].n)
+    if base[0].lost or own[0].lost:
         return NONE
-    return Interval(*ratio_of_means(base, own).at(), own.n)
+    missed = _missed(base, own) if with_luck else (0.0, 0.0)
+    return Interval(*ratio_of_means(base[0], own[0], *missed).at(), own[0].n)
 
 
 def accuracies(tables: Tables, members: Sequence[Member], centre: int | None) -> list[Row]:
     """Return the columns that compare the accuracy of each member with that of the `centre`.
 
     `centre` is an index of `members`. The columns are empty for this member, and for all members if
-    it is None. Intervals contain three variances: that between seeds, pooled over all finished
-    runs; that of the luck of the search for the learning rate, if searches were repeated; and that
-    of the random draw of test images, if records say which images were classified correctly.
+    it is None. There are two estimands: the difference with the settings that were run, and the
+    difference with each member at its best setting. Intervals of both contain the variance between
+    runs that their seeds do not explain, pooled over all finished runs, and that of the random draw
+    of test images, if records say which images were classified correctly. Those of the second also
+    contain what the searches of both members may have missed.
     """
     runs = [finished(own) for _, own in members]
-    validation, test = METRICS
-    metric = test if any(own[test].notna().any() for _, own in members) else validation
-    values = [own[metric].dropna().to_numpy(float) for own in runs]
-    known = [place for place, own in enumerate(values) if len(own)]
-    rows = [_accuracy_row(NONE) for _ in members]
+    metric = _metric(runs)
+    known = [place for place, own in enumerate(runs) if own[metric].notna().any()]
+    rows = [_accuracy_row() for _ in members]
     if centre is None or centre not in known or len(known) < 2:
         return rows
-    family = pooled([values[place] for place in known], POINTS)
-    tuned = [members[place][0] for place in known]
-    luck = tuning_variance(tables, tuned, metric, float(family.variance))
+    family = _family(runs, metric, known)
+    luck = lucks(tables, [members[place][0] for place in known])
+    middle = known.index(centre)
+    shift, missed = of_best(luck, middle)
     others = [place for place in known if place != centre]
     draws = np.zeros(len(others))
-    if metric == test:
+    if metric == METRICS[1]:
         draws += [variance_of_draw(tables, runs[place], runs[centre]) for place in others]
-    sides = [
-        find(family, known.index(centre), extra_variance=luck + draws)
-        for find in (against_reference, for_equivalence)
-    ]
-    judgement = judge(*sides, margin=tables.margin)
+    for name, extra, moved in (("", draws, 0.0), (AT_BEST, draws + missed, shift)):
+        sides = [
+            find(family, middle, extra_variance=extra, shift=moved)
+            for find in (against_reference, for_equivalence)
+        ]
+        judgement = judge(*sides, margin=tables.margin)
+        for index, place in enumerate(others):
+            size = int(runs[place][metric].notna().sum())
+            difference = Interval(*sides[0].at(index), size)
+            rows[place] |= difference.named(f"{name}top1_difference")
+            if not np.isnan(difference.low):
+                rows[place][f"{name}accuracy"] = str(judgement.verdict[index])
+                rows[place][f"{name}within_margin"] = int(judgement.within[index])
     for index, place in enumerate(others):
-        difference = Interval(*sides[0].at(index), len(values[place]))
-        deviations = {"tuning_sd": math.sqrt(luck), "draw_sd": math.sqrt(draws[index])}
-        rows[place] = _accuracy_row(difference) | deviations
-        if not np.isnan(difference.low):
-            rows[place]["accuracy"] = str(judgement.verdict[index])
-            rows[place]["within_margin"] = int(judgement.within[index])
+        deviations = math.sqrt(missed[index]), math.sqrt(draws[index])
+        rows[place] |= dict(zip(("tuning_sd", "draw_sd"), deviations, strict=True))
     return rows
 
 
-def _accuracy_row(difference: Interval) -> Row:
-    row: Row = dict(difference.named("top1_difference"))
-    return row | {"accuracy": "", "within_margin": "", "tuning_sd": "", "draw_sd": ""}
+def less_accurate_than(
+    tables: Tables, members: Sequence[Member], tiers: Sequence[str]
+) -> list[str]:
+    """Return for each member the most accurate one that is tied with it in time, or "".
+
+    Named are only members that are significantly more accurate with the settings that were run.
+    All pairs of the best member and those tied with it are tested, with p-values adjusted by Holm's
+    method.
+    """
+    runs, names = [finished(own) for _, own in members], [""] * len(members)
+    metric = _metric(runs)
+    tied = [p for p, tier in enumerate(tiers) if tier in (BEST, TIED) and len(runs[p])]
+    tied = [place for place in tied if runs[place][metric].notna().any()]
+    if len(tied) < 2:
+        return names
+    family, pairs = _family(runs, metric, tied), list(combinations(range(len(tied)), 2))
+    draws = np.zeros(len(pairs))
+    if metric == METRICS[1]:
+        draws += [variance_of_draw(tables, *(runs[tied[side]] for side in pair)) for pair in pairs]
+    adjusted = holm(np.nan_to_num(unadjusted(family, extra_variance=draws), nan=1.0))
+    told = [pair for pair, p in zip(pairs, adjusted, strict=True) if p <= 1 - LEVEL]
+    for place in range(len(tied)):
+        rivals = [other for pair in told if place in pair for other in pair]
+        most = max([place, *rivals], key=lambda each: family.means[each])
+        names[tied[place]] = _name(members[tied[most]]) if most != place else ""
+    return names
+
+
+def _name(member: Member) -> str:
+    """Name a member of a family by its scheme and the settings of it."""
+    own = {name: value for name, value in member[0].items() if name.startswith("scheme.")}
+    words = [f"{name}={value}" for name, value in own.items() if not pd.isna(value)]
+    return " ".join([str(member[0]["scheme"]), *words])
+
+
+def _metric(runs: Sequence[Frame]) -> str:
+    """Return test_top1 if any run has it, else top1."""
+    validation, test = METRICS
+    return test if any(own[test].notna().any() for own in runs) else validation
+
+
+def _family(runs: Sequence[Frame], metric: str, known: Sequence[int]) -> Pooled:
+    """Return the accuracies of the `known` members as one family, paired by seed."""
+    by_seed = [runs[place].groupby("seed")[metric].mean().dropna() for place in known]
+    return paired(pd.concat(by_seed, axis=1).to_numpy(float).T, POINTS)
+
+
+def _accuracy_row() -> Row:
+    row: Row = {}
+    for name in ("", AT_BEST):
+        row |= NONE.named(f"{name}top1_difference")
+        row |= {f"{name}accuracy": "", f"{name}within_margin": ""}
+    return row | {"tuning_sd": "", "draw_sd": ""}
 
 
 def means_of_family(members: Sequence[Member], metric: str) -> list[Row]:

@@ -4,18 +4,25 @@ A search of a configuration consists of trials, each a run with other settings (
 rate). The best trial is chosen by its accuracy on validation images.
 """
 
-import math
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
+from numpy.random import Generator
 from scipy.special import comb
 
 from paceline.analysis.configuration import Configuration, groups, matching
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.statistics.tuning_luck import variance_of_difference
+from paceline.analysis.statistics.means import Array
+from paceline.analysis.statistics.times import crossing
 from paceline.analysis.tables import Tables
+from paceline.analysis.time_to_target import target_metric, targets
 from paceline.record.rows import OWN, TUNING
+from paceline.study.surfaces import Surfaces, points_of
 
+DRAWS, _SEED = 500, 7  # of surfaces
 _RATE = "training.rate"
 _COLUMNS = ("trials", "of", "expected_best", "searches", "searches_median")
 _COLUMNS += ("top1_sd", "test_top1_sd")
@@ -75,25 +82,113 @@ def edge_of(tables: Tables, configuration: Configuration) -> str:
     return str(edges.iloc[0]) if len(edges) else "tuning has not ended"
 
 
-def tuning_variance(
-    tables: Tables, configurations: Sequence[Configuration], metric: str, noise: float
-) -> float:
-    """Return the variance that tuning adds to a difference of mean `metric` within a family.
+class Luck(NamedTuple):
+    """Draws of what the search of a configuration may have missed, given its trials.
 
-    A family has the configurations that are compared with each other. `metric` is top1 or
-    test_top1, and `noise` is the variance of this metric between seeds. The result is 0 if no rate
-    is tuned, or if no configuration was searched twice.
+    `regret` [draws]: how much more accurate the configuration would be at its best setting than at
+    the chosen one, a share. `later` [draws]: logarithm of the time to the target at the best
+    setting divided by that at the chosen one; 0 without a target.
     """
-    tuned = [each for each in configurations if each.get(_RATE, "tuned") == "tuned"]
-    searched = _scored(tables)
-    if searched.empty or not tuned or not noise >= 0:
-        return 0.0
-    name = {"top1": "score", "test_top1": "test"}[metric]
-    bests = [_bests(matching(searched, _own(tables, each))) for each in tuned]
-    known = [own for own in bests if own[["score", name]].notna().all(axis=None)]
-    scores, values = ([own[column].to_numpy(float) for own in known] for column in ("score", name))
-    found = variance_of_difference(scores, values, noise)
-    return 0.0 if math.isnan(found) else found
+
+    regret: Array
+    later: Array
+
+
+NO_LUCK = Luck(np.zeros(DRAWS), np.zeros(DRAWS))
+
+
+def lucks(tables: Tables, configurations: Sequence[Configuration]) -> list[Luck]:
+    """Return the luck of each configuration; NO_LUCK for one without a search that has ended."""
+    known, drawn = _lucks(tables)
+    found: list[Luck] = []
+    for each in configurations:
+        tuned = drawn and each.get(_RATE, "tuned") == "tuned"
+        places = matching(known, _own(tables, each)).index if tuned else ()
+        found.append(drawn[places[0]] if len(places) == 1 else NO_LUCK)
+    return found
+
+
+@lru_cache(maxsize=2)
+def _lucks(tables: Tables) -> tuple[Frame, list[Luck]]:
+    """Return the axes of each configuration whose search has ended, and its luck.
+
+    Configurations that differ in their scheme only are drawn together.
+    """
+    axes, images = tuning_axes(tables), _images_to_target(tables)
+    known, found = list[Row](), list[Luck]()
+    tuning = _scored(tables).assign(images=tables.tuning["key"].map(images))
+    situation = [name for name in axes if name.split(".")[0] != "scheme"]
+    for number, (_, trials) in enumerate(groups(tuning.dropna(subset="momentum"), situation)):
+        members = groups(trials, axes)
+        if all((own["chosen"] == "true").any() for _, own in members):
+            found += draw_luck([own for _, own in members], np.random.default_rng([_SEED, number]))
+            known += [each for each, _ in members]
+    return pd.DataFrame(known, columns=axes), found
+
+
+def draw_luck(members: Sequence[Frame], rng: Generator) -> list[Luck]:
+    """Return the luck of each member of a family.
+
+    `members`: the rows of tuning.csv of each, with the columns `score` (validation top-1) and
+    `images` (until the target).
+    """
+    trials = pd.concat(members)
+    rest = 1 - trials["momentum"].to_numpy(float)
+    own = np.zeros(len(trials))
+    if "own_place" in trials:
+        own = trials["own_place"].fillna(0).to_numpy(float)
+    places = np.column_stack([np.log10(trials["lr"].to_numpy(float) / rest), np.log10(rest), own])
+    member = np.repeat(np.arange(len(members)), [len(each) for each in members])
+    top1 = trials["score"].where(trials["status"] == "finished").to_numpy(float)
+    surfaces = Surfaces.of_top1(places, member, top1)
+    images = np.log(trials["images"].to_numpy(float))
+    slow = Surfaces(places, member, np.where(surfaces.trained, -images, np.nan))
+    grid = np.vstack([surfaces.grid(), places])
+    drawn = surfaces.draws(rng, grid, DRAWS)
+    times = np.zeros_like(drawn)
+    if not np.isnan(images).any():
+        times = -slow.draws(rng, grid, DRAWS)
+    first, chosen = len(grid) - len(places), (trials["chosen"] == "true").to_numpy()
+    found: list[Luck] = []
+    for place in range(len(members)):
+        (tried,) = np.nonzero((member == place) & chosen)
+        at = first + tried[0]
+        if not surfaces.trained[tried[0]]:
+            found.append(NO_LUCK)
+            continue
+        on_the_way, every = surfaces.towards_cliff(grid, place), np.arange(DRAWS)
+        on_the_way[at] = 0.0
+        inside = on_the_way[:, None] <= (every + 0.5) / DRAWS  # the cliff lies anywhere between
+        best = np.where(inside, drawn[place], -np.inf).argmax(axis=0)
+        more = drawn[place][best, every] - drawn[place][at]
+        later = times[place][best, every] - times[place][at]
+        found.append(Luck(points_of(more, top1[tried[0]]), later))
+    return found
+
+
+def _images_to_target(tables: Tables) -> dict[str, float]:
+    """Return the images that each trial needed to the target; at its end, if it did not reach it.
+
+    Empty if the study has no target, or more than one.
+    """
+    goals, metric = targets(tables), target_metric(tables)
+    if len(goals) != 1:
+        return {}
+    target, found = metric.sign * float(goals["target"].iloc[0]), dict[str, float]()
+    for key, curve in tables.trial_curves.groupby("key", sort=False):
+        own = curve.sort_values("samples", kind="stable")
+        found[str(key)] = crossing(own["samples"], metric.gain(own), target).middle
+    return found
+
+
+def of_best(luck: Sequence[Luck], centre: int) -> tuple[Array, Array]:
+    """Return mean and variance of what members at their best gain on the `centre` at its best.
+
+    Both are relative to the settings that were run, and have no entry for the centre.
+    """
+    more = [own.regret - luck[centre].regret for own in luck]
+    others = [own for place, own in enumerate(more) if place != centre]
+    return np.array([own.mean() for own in others]), np.array([own.var() for own in others])
 
 
 def tuning_axes(tables: Tables) -> list[str]:

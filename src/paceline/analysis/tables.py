@@ -48,7 +48,8 @@ class Tables:
     `tests` have any number of rows per point, with its `key`. `blocks` judges each block (the runs
     of one seed, made one after another), and `repeats` has the last run of the reference
     configuration in each. `curves` has the evaluations during training, which are all on the same
-    images; a final evaluation on more images is left out. A table that the study lacks has no rows.
+    images; a final evaluation on more images is left out. `trial_curves` has those of the trials in
+    `tuning`. A table that the study lacks has no rows.
     """
 
     about: StudyState
@@ -62,6 +63,7 @@ class Tables:
     tests: Frame
     predictions: Frame
     tuning: Frame
+    trial_curves: Frame
 
     @property
     def is_strong(self) -> bool:
@@ -139,13 +141,15 @@ def read_tables(folder: Path) -> Tables:
     why = partial(_first_difference, files["result.json"])
     runs = read_tied(folder / "runs.csv", first, columns_of_runs(), why=why)
     repeated = runs["repeat"] > 0 if "repeat" in runs else pd.Series(False, runs.index)
+    tuning = read_tied(folder / "tuning.csv", first, columns_of_tuning())
     tables = Tables(
         about=read_about(folder, first),
         runs=runs[~repeated],
         repeats=runs[repeated],
         blocks=pd.DataFrame(),
         predictions=_read_predictions(folder / "predictions.csv"),
-        tuning=read_tied(folder / "tuning.csv", first, columns_of_tuning()),
+        tuning=tuning,
+        trial_curves=_joined(POINT_TABLES[0], files, tuning),
         **{table.collected: _joined(table, files, runs[~repeated]) for table in POINT_TABLES},
     )
     missing = [n for n in (*_NEEDED, *tables.axes) if n not in tables.runs]
@@ -155,7 +159,8 @@ def read_tables(folder: Path) -> Tables:
         raise SettingError("study", message)
     blocks = judged(tables.runs, tables.repeats, tables.axes)
     kept = without_dropped(tables.runs, blocks, tables.repeats)
-    return replace(tables, blocks=blocks, runs=kept, curves=_on_equal_images(tables))
+    tables = replace(tables, trial_curves=_of_trials(tables), curves=_on_equal_images(tables))
+    return replace(tables, blocks=blocks, runs=kept)
 
 
 def read_about(folder: Path, command: str, *, exchanges: bool = False) -> Any:
@@ -198,6 +203,14 @@ def _on_equal_images(tables: Tables) -> Frame:
     ends = fewer.set_index("key")["samples"]
     single = curves.groupby("key")["key"].transform("size") == 1 if len(curves) else False
     return curves[single | (curves["samples"] != curves["key"].map(ends))]
+
+
+def _of_trials(tables: Tables) -> Frame:
+    """Return `trial_curves` without final evaluations, if these used more images."""
+    curves = tables.trial_curves
+    if tables.about["settings"].get(CURVE_IMAGES) is None:
+        return curves
+    return curves[curves.duplicated("key", keep="last")]
 
 
 def _joined(table: PointTable, archive: Mapping[str, Mapping[str, bytes]], runs: Frame) -> Frame:

@@ -148,18 +148,19 @@ def _median(values: list[float], num_later: int) -> float:
     return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else math.nan
 
 
-@lru_cache(maxsize=2)
-def crossings(tables: Tables, axis: str) -> Crossings:
+@lru_cache(maxsize=4)
+def crossings(tables: Tables, axis: str, higher: float = 0.0) -> Crossings:
     """Return for each run with a target the interval of `axis` in which it reached the target.
 
-    `axis` is the column seconds or samples of the curve. A run that diverged without reaching the
-    target would never have reached it; other runs that did not reach it might have done so later.
+    `axis` is the column seconds or samples of the curve. `higher` is added to the target. A run
+    that diverged without reaching the target would never have reached it; other runs that did not
+    reach it might have done so later.
     """
     runs = tables.runs.merge(targets(tables)[["kind", "data", "target"]], on=["kind", "data"])
     metric, found = target_metric(tables), {}
     for key, status, target in zip(runs["key"], runs["status"], runs["target"], strict=True):
         curve = tables.curve(key)
-        own = crossing(curve[axis], metric.gain(curve), metric.sign * target)
+        own = crossing(curve[axis], metric.gain(curve), metric.sign * (target + higher))
         found[key] = NEVER if status == "diverged" and not own.reached else own
     return found
 
@@ -170,8 +171,19 @@ def target_times(tables: Tables, points: Frame, horizon: float) -> RestrictedMea
     Failed runs are left out, because then the machine failed, not the scheme. The number of runs
     `n` may be 0.
     """
-    found, keys = crossings(tables, "seconds"), points.loc[points["status"] != "failed", "key"]
-    return restricted_mean([found[key] for key in keys], horizon)
+    found, own = crossings(tables, "seconds"), points[points["status"] != "failed"]
+    return restricted_mean([found[key] for key in own["key"]], horizon, own["seed"].tolist())
+
+
+def num_reached(tables: Tables, points: Frame, higher: float) -> int | None:
+    """Return how many of the points reach a target that is higher by this share.
+
+    None if the target is a loss.
+    """
+    if target_metric(tables).sign < 0:
+        return None
+    found = crossings(tables, "seconds", higher)
+    return sum(found[key].reached for key in points.loc[points["status"] != "failed", "key"])
 
 
 class OneWorker(NamedTuple):

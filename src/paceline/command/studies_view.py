@@ -256,6 +256,7 @@ def decision_table(path: Path) -> Table | None:
     side = "one_worker_" if any(row.get("one_worker_top1_difference_mean") for row in rows) else ""
     points = f">points to {'one worker' if side else 'the reference'}"
     headings = [*situation, *scheme, "tier", ">reached", ">speed-up", points, "accuracy"]
+    headings += [">speed-up at best settings", ">points at best settings", "accuracy"]
     rows.sort(key=lambda row: tiers.index(tier_of(row)))
     rows.sort(key=lambda row: [_order(row[name]) for name in situation])
     lines, before = list[list[str]](), None
@@ -278,14 +279,20 @@ def _order(text: str) -> tuple[float, str]:
 def _cells(row: Mapping[str, str], side: str) -> list[str]:
     return [
         f"{row['n_reached']} of {row['n']}" if row["n_reached"] else "",
-        _interval(row, "speedup", 1, "{:.2f}"),
-        _interval(row, f"{side}top1_difference", 100, "{:+.2f}"),
-        row[f"{side}accuracy"],
+        *(
+            cell
+            for at in ("", "best_")
+            for cell in (
+                _interval(row, f"{at}speedup", 1, "{:.2f}"),
+                _interval(row, f"{side}{at}top1_difference", 100, "{:+.2f}"),
+                row.get(f"{side}{at}accuracy", ""),
+            )
+        ),
     ]
 
 
 def _interval(row: Mapping[str, str], name: str, factor: int, form: str) -> str:
-    numbers = [row[f"{name}_{part}"] for part in ("mean", "low", "high")]
+    numbers = [row.get(f"{name}_{part}", "") for part in ("mean", "low", "high")]
     if not numbers[0]:
         return ""
     middle, *ends = [form.format(factor * float(each)) if each else "?" for each in numbers]

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from paceline.analysis.decision import is_faster
+from paceline.analysis.decision import AT_BEST, is_faster
 from paceline.analysis.frames import Frame
 from paceline.analysis.tables import CURVE_IMAGES
 from paceline.report.findings import RATE, Situation, StudyFindings, of_several_schemes
-from paceline.report.number_format import count, interval, percent_points, times
+from paceline.report.number_format import Form, count, interval, percent_points, times
 from paceline.report.words import say, scheme_name, scheme_words, value_words
 
 ONE = "one worker"  # what to use where no scheme is faster
@@ -22,7 +22,7 @@ UNKNOWN = "unknown, because runs missed the target"
 NOT_JUDGED = "not judged"
 MEANINGS = {
     "best": "the shortest time to the target",
-    "tied": "not significantly different from the best",
+    "tied": "not significantly different from the best, if both are at their best settings",
     "behind": "later than the best, or missed the target in some runs",
     "never": "no run reached the target",
     NOT_JUDGED: "behind or never, but its best rate is at the edge of the search range",
@@ -35,7 +35,7 @@ class Choice(NamedTuple):
     `use` is the scheme in words, or ONE, NONE or UNKNOWN. `row` is the row of decision.csv of the
     scheme to use, else of the one with the shortest time to the target; None if no run reached the
     target. `tied` has the rows of the schemes whose time does not differ significantly from the
-    best one.
+    best one; of these, the ones that are significantly less accurate than another are not chosen.
     """
 
     use: str
@@ -65,18 +65,25 @@ class Answer(NamedTuple):
 def choice(rows: Frame) -> Choice:
     """Choose the best scheme that is shown to be faster than one worker, from a situation's rows.
 
-    If some runs of the best scheme missed the target, its speed-up is unknown, and a scheme that is
-    tied with it may be chosen. If some runs of one worker missed the target, no speed-up is known.
+    Of the schemes that are tied in time, those are passed over than which another is significantly
+    more accurate. If some runs of the best scheme missed the target, its speed-up is unknown, and a
+    scheme that is tied with it may be chosen. If some runs of one worker missed the target, no
+    speed-up is known.
     """
     best, tied = rows[rows["tier"] == "best"], rows[rows["tier"] == "tied"]
     ranked = pd.concat([best, tied.sort_values("target_seconds_mean")])
     if ranked.empty:
         return Choice(NONE, None, ranked)
-    for place, (_, row) in enumerate(ranked.iterrows()):
+    able = [place for place, name in enumerate(ranked["less_accurate_than"]) if not name]
+    for place in able:
+        row = ranked.iloc[place]
         if is_faster(row):
             return Choice(scheme_words(row), row, ranked.drop(ranked.index[place]))
-    first = ranked.iloc[0]
-    return Choice(UNKNOWN if pd.isna(first["speedup_mean"]) else ONE, first, ranked.iloc[1:])
+    place = able[0]  # there is one: the most accurate
+    first = ranked.iloc[place]
+    return Choice(
+        UNKNOWN if pd.isna(first["speedup_mean"]) else ONE, first, ranked.drop(ranked.index[place])
+    )
 
 
 def tier_of(row: Mapping[str, Any]) -> str:
@@ -143,14 +150,14 @@ def _answer(findings: StudyFindings, situation: Situation, rows: Frame) -> Answe
     if chosen.row is None:
         return _by_throughput(findings, situation, rows)
     numbers = _known(chosen.row) | {"scheme": scheme_words(chosen.row)}
-    numbers["speed"] = interval(chosen.row, "speedup", times)
+    numbers |= _both(chosen.row, "", "speedup", "speed", times)
     numbers["reached"] = say("reached", numbers, target=_target(findings, chosen.row["target"]))
     if chosen.use == ONE:
-        name = "answer_slower" if chosen.row["speedup_high"] < 1 else "answer_one_worker"
+        name = "answer_slower" if chosen.row["best_speedup_high"] < 1 else "answer_one_worker"
     else:
         name = "answer_scheme" if numbers["speed"] else "answer_without_speedup"
     use = "" if chosen.use == UNKNOWN else chosen.use
-    details = [*_compared(chosen.row), *_others(rows, chosen)]
+    details = [*_compared(chosen.row), *_others(rows, chosen), *_near_target(rows, chosen.row)]
     return Answer(situation.title, use, say(name, numbers, use=use), details)
 
 
@@ -199,27 +206,58 @@ def _of_reference(findings: StudyFindings, situation: Situation) -> list[str]:
 
 def _compared(row: Frame) -> list[str]:
     """Compare the scheme with one worker, and with the reference scheme if that is another one."""
-    sides = [(ONE, "", "one_worker_")]
+    sides = [(ONE, {"speed": "", "best_speed": ""}, "one_worker_")]
     if row["scheme"] != row["reference"]:
-        speed = interval(row, "reference_speedup", times)
+        speed = _both(row, "", "reference_speedup", "speed", times)
         sides.append((scheme_name(str(row["reference"])), speed, ""))
     texts = []
     for other, speed, side in sides:
-        numbers = {name: row[f"{side}{name}"] for name in ("accuracy", "within_margin")}
-        numbers |= {"other": other, "speed": speed, "at_edge": row["at_edge"]}
-        numbers["points"] = interval(row, f"{side}top1_difference", percent_points)
-        if speed or numbers["points"]:
+        names = [f"{at}{name}" for at in ("", AT_BEST) for name in ("accuracy", "within_margin")]
+        numbers = {name: row[f"{side}{name}"] for name in names}
+        numbers |= {"other": other, "at_edge": row["at_edge"], **speed}
+        numbers |= _both(row, side, "top1_difference", "points", percent_points)
+        if speed["speed"] or numbers["points"]:
             texts.append(say("compared", numbers))
     return texts
+
+
+def _near_target(rows: Frame, chosen: Frame) -> list[str]:
+    """Say who would reach a target half a point away in every run, if that may change the answer.
+
+    The answer may change if more schemes reach a lower target, or if the chosen one misses a higher
+    one.
+    """
+    runs = rows["n"] - rows["n_failed"]
+    more = rows[(rows["n_reached"] < runs) & (rows["n_reached_below"] == runs)]
+    reached = chosen["n_reached"] == chosen["n"] - chosen["n_failed"]
+    lost = reached and chosen["n_reached_above"] < chosen["n_reached"]
+    names = [scheme_words(row) for _, row in more.iterrows()]
+    if not names and not lost:
+        return []
+    return [say("near_target", _known(chosen), names=names, lost=lost, use=scheme_words(chosen))]
+
+
+def _both(row: Frame, side: str, name: str, word: str, form: Form) -> dict[str, str]:
+    """Format a number with the settings that were run, and with best_`word` that at the best ones.
+
+    The latter is "" if no search was made, so that both are the same.
+    """
+    here, best = (interval(row, f"{side}{at}{name}", form) for at in ("", AT_BEST))
+    same = all(
+        row[f"{side}{name}_{end}"] == row[f"{side}{AT_BEST}{name}_{end}"] for end in ("low", "high")
+    )
+    return {word: here, f"best_{word}": "" if same else best}
 
 
 def _others(rows: Frame, chosen: Choice) -> list[str]:
     """Return a sentence for each tier of the other schemes, with their names."""
     tiers = pd.Series([tier_of(row) for _, row in rows.iterrows()], rows.index)
     of_tier = {tier: rows[tiers == tier] for tier in ("behind", "never", NOT_JUDGED)}
+    lower = chosen.tied["less_accurate_than"].astype(bool)
+    of_tier = {"tied": chosen.tied[~lower], "lower": chosen.tied[lower]} | of_tier
     named = {
         tier: [_known(row) | {"words": scheme_words(row)} for _, row in own.iterrows()]
-        for tier, own in ({"tied": chosen.tied} | of_tier).items()
+        for tier, own in of_tier.items()
     }
     return [say("schemes", tier=tier, schemes=own) for tier, own in named.items() if own]
 

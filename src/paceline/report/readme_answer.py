@@ -63,16 +63,15 @@ def _use(chosen: Choice) -> list[str]:
         return ["no winner", ""]
     use = f"**{scheme_words(first)}**"
     if len(chosen.tied):
-        use += f" (tied with: {'; '.join(_tied(row, first) for _, row in chosen.tied.iterrows())})"
+        use += f" (tied with: {'; '.join(_tied(row) for _, row in chosen.tied.iterrows())})"
     if not chosen.is_scheme:
         use = f"**{chosen.use}**; of several, {use}"
-    return [use, with_interval(first, "speedup", times)]
+    return [use, with_interval(first, "best_speedup", times)]
 
 
-def _tied(row: Frame, first: Frame) -> str:
-    """Name a scheme that is tied with the first, and whether its accuracy is higher."""
-    better = row["scheme"] == first["reference"] and first["accuracy"] == "worse"
-    return scheme_words(row) + (", of higher accuracy" if better else "")
+def _tied(row: Frame) -> str:
+    """Name a scheme that is tied with the first, and whether its accuracy is lower."""
+    return scheme_words(row) + (", less accurate" if row["less_accurate_than"] else "")
 
 
 def _number(findings: StudyFindings, table: str, values: Row) -> int:

@@ -143,9 +143,9 @@ class SurfaceSearch(AbstractTuning):
 
     def _next(self, surfaces: Surfaces, member: int, scheme: str, of: int) -> list[Trial]:
         """Return the trials of one more round of a member, each as if the ones before had run."""
-        key = surfaces.top1.tobytes(), surfaces.places.tobytes(), member, of
+        key = surfaces.gains.tobytes(), surfaces.places.tobytes(), member, of
         if key not in self._known:
-            choice, places = self._choice(scheme)
+            choice, places = self.choice(scheme)
             found = list[Trial]()
             for _ in range(self.trials):
                 gains = surfaces.improvement(places, member).round(_DIGITS)
@@ -156,7 +156,7 @@ class SurfaceSearch(AbstractTuning):
             self._known[key] = found
         return self._known[key]
 
-    def _choice(self, scheme: str) -> tuple[list[Trial], np.ndarray]:
+    def choice(self, scheme: str) -> tuple[list[Trial], np.ndarray]:
         """Return the trials that later rounds choose from, with their places."""
         if scheme not in self._grids:
             axes = [np.linspace(0, 1, number) for number in _GRID]
@@ -178,7 +178,7 @@ class SurfaceSearch(AbstractTuning):
         pairs = zip(family, trials, strict=True)
         places = np.vstack([self._places(each.scheme, own) for each, own in pairs])
         members = np.repeat(np.arange(len(family)), [len(own) for own in trials])
-        return Surfaces(places, members, np.array(top1))
+        return Surfaces.of_top1(places, members, np.array(top1))
 
     def _best(
         self,

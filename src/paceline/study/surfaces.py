@@ -23,58 +23,80 @@ from scipy.stats import norm
 Array: TypeAlias = np.ndarray
 _LENGTHS = np.array([0.8, 1.2, 0.5])  # of the smooth parts, along each axis of a place
 _MIDDLE = np.array([-0.8, -0.5, 0.5])  # of the parabola
-_CONSTANT, _CURVED, _OWN, _NOISE = 10.0, 3.0, 1.0, 0.5  # standard deviations; 1 is the shared part
+_CONSTANT, _CURVED, _OWN, NOISE = 10.0, 3.0, 1.0, 0.5  # standard deviations; 1 is the shared part
 _SCALE, _TRUST = 0.05, 4  # of gains before any trial, and the number of trials that it counts for
 _POOR = 1.6  # times the smallest error of its member, beyond which a trial did not train
-_LEAST = 0.001  # added to errors, which may be 0
+LEAST = 0.001  # added to errors, which may be 0
+_FAR = 1e9  # distance to a trial that is not there
 _CLIFF = np.array([0.75, 1.5, 1.0])  # lengths by which a place is near a trial that did not train
 
 
 def gain_of(top1: ArrayLike) -> Array:
     """Return the gain of an accuracy, a share; NaN stays NaN."""
-    return -np.log(1 + _LEAST - np.asarray(top1, float))
+    return -np.log(1 + LEAST - np.asarray(top1, float))
 
 
 def points_of(gain: ArrayLike, top1: ArrayLike) -> Array:
     """Return by how much the accuracy `top1`, a share, rises if its gain rises by `gain`."""
-    return -np.expm1(-np.asarray(gain)) * (1 + _LEAST - np.asarray(top1))
+    return -np.expm1(-np.asarray(gain)) * (1 + LEAST - np.asarray(top1))
 
 
 @dataclass(frozen=True)
 class Surfaces:
     """Surfaces of a family after its trials.
 
-    `places` [trials, 3], `members` [trials] (indices), `top1` [trials]: NaN for trials that did not
-    finish.
+    `places` [trials, 3], `members` [trials] (indices), `gains` [trials]: NaN for trials that did
+    not train.
     """
 
     places: Array
     members: Array
-    top1: Array
+    gains: Array
 
-    @cached_property
+    @classmethod
+    def of_top1(cls, places: Array, members: Array, top1: Array) -> "Surfaces":
+        """Return the surfaces of accuracies; `top1` is NaN for trials that did not finish.
+
+        A trial did not train either if its error is far above the smallest one of its member.
+        """
+        error = np.where(np.isnan(top1), np.inf, 1 + LEAST - top1)
+        least = np.full(members.max(initial=-1) + 1, np.inf)
+        np.minimum.at(least, members, error)
+        trained = np.isfinite(error) & (error <= _POOR * least[members])
+        return cls(places, members, np.where(trained, gain_of(top1), np.nan))
+
+    @property
     def trained(self) -> Array:
-        """True for trials that trained: they finished, with an error near the smallest one."""
-        error = np.where(np.isnan(self.top1), np.inf, 1 + _LEAST - self.top1)
-        least = np.full(self.members.max(initial=-1) + 1, np.inf)
-        np.minimum.at(least, self.members, error)
-        return np.isfinite(error) & (error <= _POOR * least[self.members])
+        """True for trials that trained."""
+        return ~np.isnan(self.gains)
 
-    def within(self, places: Array, member: int) -> Array:
-        """Return whether `places` are nearer to a trial that trained than to one that did not.
+    def towards_cliff(self, places: Array, member: int) -> Array:
+        """Return how far `places` are on the way from the nearest trial that trained, at 0, to the
+        nearest one that did not, at 1.
 
-        Without a trial that trained, only the place that is farthest from all trials is within.
+        Without a trial that trained, only the place that is farthest from all trials is at 0.
         """
         own = self.members == member
         near, far = (
-            cdist(places / _CLIFF, self.places[own & which] / _CLIFF).min(1, initial=np.inf)
+            cdist(places / _CLIFF, self.places[own & which] / _CLIFF).min(1, initial=_FAR)
             for which in (self.trained, ~self.trained)
         )
-        return near <= far if (own & self.trained).any() else far == far.max()
+        if not (own & self.trained).any():
+            return np.where(far == far.max(), 0.0, 1.0)
+        return near / (near + far)
 
-    def grid(self, steps: tuple[int, int, int] = (25, 13, 5)) -> Array:
-        """Return places [n, 3] that fill the box around all trials evenly."""
-        ends = zip(self.places.min(axis=0), self.places.max(axis=0), steps, strict=True)
+    def within(self, places: Array, member: int) -> Array:
+        """Return whether `places` are nearer to a trial that trained than to one that did not."""
+        return self.towards_cliff(places, member) <= 0.5
+
+    def grid(self, steps: tuple[int, int, int] = (17, 9, 4)) -> Array:
+        """Return places [n, 3] that fill a box around all trials evenly, with a margin of a tenth.
+
+        No momentum is below 0, and no place of an own setting is outside of 0 to 1.
+        """
+        low, high = self.places.min(axis=0), self.places.max(axis=0)
+        margin = 0.1 * (high - low) * [1, 1, 0]
+        ends = zip(low - margin, np.minimum(high + margin, [np.inf, 0, 1]), steps, strict=True)
         axes = [np.linspace(low, high, n if high > low else 1) for low, high, n in ends]
         return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
 
@@ -103,11 +125,8 @@ class Surfaces:
     def believing(self, place: Array, member: int) -> "Surfaces":
         """Return the surfaces as if a trial at `place` had its expected gain."""
         (mean,), _ = self.predict(place[None], member)
-        return Surfaces(
-            np.vstack([self.places, place]),
-            np.append(self.members, member),
-            np.append(self.top1, 1 + _LEAST - np.exp(-mean)),
-        )
+        places = np.vstack([self.places, place])
+        return Surfaces(places, np.append(self.members, member), np.append(self.gains, mean))
 
     def draws(self, rng: Generator, places: Array, number: int) -> Array:
         """Draw surfaces given the trials: gains [members, places, number].
@@ -129,7 +148,7 @@ class Surfaces:
             ]
         )
         tried = prior[members, len(places) + np.arange(len(seen))]
-        tried = tried + _NOISE * normal(tried.shape)
+        tried = tried + NOISE * normal(tried.shape)
         wrong = cho_solve(self._factor, self._gains[:, None] - self.scale * tried)
         across = [_covariance(places, np.full(len(places), m), seen, members) for m in range(count)]
         return np.stack(
@@ -139,9 +158,12 @@ class Surfaces:
     @cached_property
     def scale(self) -> float:
         """Standard deviation of the shared smooth part, as the trials tell."""
-        inner = self._gains - self._gains.mean() if len(self._gains) else self._gains
-        square = float(inner @ cho_solve(self._factor, inner)) if len(inner) else 0.0
-        return float(np.sqrt((square + _TRUST * _SCALE**2) / (len(inner) + _TRUST)))
+        if not len(self._gains):
+            return _SCALE
+        inner = self._gains - self._gains.mean()
+        square = float(inner @ cho_solve(self._factor, inner))
+        degrees = max(len(inner) - len(np.unique(self._inputs[1])) - 3, 0)  # 3 of the parabola
+        return float(np.sqrt((square + _TRUST * _SCALE**2) / (degrees + _TRUST)))
 
     @property
     def _inputs(self) -> tuple[Array, Array]:
@@ -149,12 +171,12 @@ class Surfaces:
 
     @property
     def _gains(self) -> Array:
-        return gain_of(self.top1[self.trained])
+        return self.gains[self.trained]
 
     @cached_property
     def _factor(self) -> tuple[Array, bool]:
         inputs = self._inputs
-        return cho_factor(_covariance(*inputs, *inputs) + _NOISE**2 * np.eye(len(inputs[0])))
+        return cho_factor(_covariance(*inputs, *inputs) + NOISE**2 * np.eye(len(inputs[0])))
 
     @cached_property
     def _weights(self) -> Array:

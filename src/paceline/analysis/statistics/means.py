@@ -105,7 +105,8 @@ class Pooled:
 
     `means` [..., groups] are in `space`, and `sizes` [groups] are numbers of observations.
     `variance` [...] is that of a single observation, with `degrees` of freedom; it is NaN, and they
-    are 0, if no group has two observations.
+    are 0, if no group has two observations. `covariance` [groups, groups] of the means is relative
+    to it; None if the means are independent.
     """
 
     means: Array
@@ -113,10 +114,18 @@ class Pooled:
     variance: Array
     degrees: int
     space: Space
+    covariance: Array | None = None
 
     def variance_of_means(self) -> Array:
         """Return the variance of the mean of each group [..., groups]."""
         return self.variance[..., None] / self.sizes
+
+    def variance_of_differences(self, one: ArrayLike, other: ArrayLike) -> Array:
+        """Return the variance of the difference of the means of two groups [..., pairs]."""
+        first, second = np.asarray(one), np.asarray(other)
+        unit = np.diag(1 / self.sizes) if self.covariance is None else self.covariance
+        own = unit.diagonal()
+        return self.variance[..., None] * (own[first] + own[second] - 2 * unit[first, second])
 
 
 def pooled(groups: Sequence[ArrayLike], space: Space = PLAIN) -> Pooled:
@@ -133,6 +142,37 @@ def pooled(groups: Sequence[ArrayLike], space: Space = PLAIN) -> Pooled:
     degrees = int(sizes.sum() - len(sizes))
     variance = np.asarray(squares) / degrees if degrees else np.full(means.shape[:-1], np.nan)
     return Pooled(means, sizes, variance, degrees, space)
+
+
+def paired(table: ArrayLike, space: Space = PLAIN) -> Pooled:
+    """Map observations into `space`, and pool the variance that their seeds do not explain.
+
+    `table` [..., groups, seeds] is NaN where a group has no observation with a seed, at the same
+    places in all leading dimensions. Runs with the same seed share the order of their data and
+    their initial weights, so that an observation is the sum of a mean of the group, an effect of
+    the seed and an error. Means are those of least squares; their differences are free of the
+    effects of seeds. If the groups have too few seeds in common, they are taken as independent.
+    """
+    values = space.into(table)
+    num_groups, num_seeds = values.shape[-2:]
+    missing: Array = np.isnan(values).reshape(-1, num_groups, num_seeds)
+    known = np.asarray(~missing.any(axis=0))
+    shared = known & (known.sum(axis=0) > 1)  # a seed of one group alone tells nothing
+    group, column = np.nonzero(shared)
+    seed = np.unique(column, return_inverse=True)[1]
+    effects = np.eye(seed.max(initial=0) + 1)[:, :-1]
+    effects[-1] = -1  # all effects add up to 0
+    design = np.column_stack([np.eye(num_groups)[group], effects[seed]])
+    degrees = len(group) - design.shape[1]
+    if degrees < 1 or np.linalg.matrix_rank(design) < design.shape[1]:
+        raw = np.asarray(table, float)
+        return pooled([raw[..., each, :][..., known[each]] for each in range(num_groups)], space)
+    observed = values[..., group, column]
+    found = observed @ np.linalg.pinv(design).T
+    variance = ((observed - found @ design.T) ** 2).sum(axis=-1) / degrees
+    covariance = np.linalg.inv(design.T @ design)[:num_groups, :num_groups]
+    means = found[..., :num_groups]
+    return Pooled(means, shared.sum(axis=1), np.asarray(variance), degrees, space, covariance)
 
 
 def intervals_of_means(family: Pooled, extra_variance: Numbers = 0.0) -> Estimate:

@@ -32,36 +32,49 @@ Loads = tuple[float, ...]
 
 
 def against_reference(
-    family: Pooled, reference: int, level: float = LEVEL, extra_variance: Numbers = 0.0
+    family: Pooled,
+    reference: int,
+    level: float = LEVEL,
+    extra_variance: Numbers = 0.0,
+    shift: Numbers = 0.0,
 ) -> Estimate:
     """Return the contrast of every other group with the group at the index `reference`.
 
     With probability `level`, all intervals cover their true contrasts simultaneously.
     `extra_variance` [others] is the variance of an error of the contrasts that the family's
-    variance does not contain; with it, the intervals are conservative.
+    variance does not contain; with it, the intervals are conservative. `shift` [others] is the
+    mean of this error.
     """
     critical = _critical(two_sided_critical, family, reference, level)
-    return contrasts(family, reference, critical, extra_variance)
+    return contrasts(family, reference, critical, extra_variance, shift)
 
 
 def for_equivalence(
-    family: Pooled, reference: int, level: float = LEVEL, extra_variance: Numbers = 0.0
+    family: Pooled,
+    reference: int,
+    level: float = LEVEL,
+    extra_variance: Numbers = 0.0,
+    shift: Numbers = 0.0,
 ) -> Estimate:
     """Return the same contrasts with narrower intervals, for two one-sided tests of each.
 
     The probability of calling any group equivalent that is not is at most 1 - `level`.
     """
     critical = _critical(one_sided_critical, family, reference, level)
-    return contrasts(family, reference, critical, extra_variance)
+    return contrasts(family, reference, critical, extra_variance, shift)
 
 
 def contrasts(
-    family: Pooled, reference: int, critical: float, extra_variance: Numbers = 0.0
+    family: Pooled,
+    reference: int,
+    critical: float,
+    extra_variance: Numbers = 0.0,
+    shift: Numbers = 0.0,
 ) -> Estimate:
     """Return the contrasts with intervals that extend `critical` standard errors to each side."""
-    means, variances = family.means, family.variance_of_means()
-    difference = np.delete(means - means[..., reference, None], reference, axis=-1)
-    variance = np.delete(variances + variances[..., reference, None], reference, axis=-1)
+    others = np.delete(np.arange(len(family.sizes)), reference)
+    difference = family.means[..., others] - family.means[..., reference, None] + shift
+    variance = family.variance_of_differences(others, reference)
     half = critical * np.sqrt(variance + extra_variance)
     ends = (difference, difference - half, difference + half)
     return Estimate(*(family.space.contrast(end) for end in ends))
@@ -88,16 +101,18 @@ def judge(difference: Estimate, equivalence: Estimate, margin: float) -> Judgeme
     return Judgement(verdict, within)
 
 
-def unadjusted(family: Pooled) -> Array:
+def unadjusted(family: Pooled, shift: Numbers = 0.0, extra_variance: Numbers = 0.0) -> Array:
     """Return the p-value [..., pairs] of a t test for each pair of groups, with pooled variance.
 
     Pairs are in the order of itertools.combinations. The p-values are not adjusted for their
-    number.
+    number. `shift` and `extra_variance` [pairs] are added to each difference (the first less the
+    second) and to its variance. The result is NaN for two groups of equal means without a variance.
     """
     first, second = np.array(list(combinations(range(family.means.shape[-1]), 2))).T
-    variances = family.variance_of_means()
-    difference = family.means[..., first] - family.means[..., second]
-    statistics = np.abs(difference) / np.sqrt(variances[..., first] + variances[..., second])
+    variance = family.variance_of_differences(first, second) + extra_variance
+    difference = np.abs(family.means[..., first] - family.means[..., second] + shift)
+    with np.errstate(divide="ignore", invalid="ignore"):  # of runs that are all equal
+        statistics = difference / np.sqrt(variance)
     return 2 * stdtr(family.degrees, -statistics)
 
 

@@ -8,6 +8,7 @@ schemes that lose slow runs.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.special import stdtr, stdtrit
 from scipy.stats import CensoredData, ecdf
 
-from paceline.analysis.statistics.means import LEVEL, POSITIVE, Array, Estimate, Pooled
+from paceline.analysis.statistics.means import LEVEL, POSITIVE, Array, Estimate, Pooled, paired
 
 IN_A_ROW = 3  # evaluations at or above the target, since one alone may be luck
 
@@ -62,7 +63,8 @@ class RestrictedMean(NamedTuple):
     """Mean of min(time, horizon) over `n` runs, of which `reached` reached the target in time.
 
     `variance` is the variance of this mean; it is NaN for a single run, or if no run reached the
-    target before the horizon.
+    target before the horizon. `pseudo` [n] are the pseudo-values of runs whose `seeds` [n] are
+    known, and `width` the mean time between the evaluations before and after the target.
     """
 
     mean: float
@@ -70,6 +72,9 @@ class RestrictedMean(NamedTuple):
     n: int
     reached: int
     horizon: float
+    seeds: tuple[int, ...] = ()
+    pseudo: tuple[float, ...] = ()
+    width: float = 0.0
 
     @property
     def lost(self) -> int:
@@ -87,8 +92,12 @@ class RestrictedMean(NamedTuple):
         return Estimate(self.mean, self.mean / factor, high)
 
 
-def restricted_mean(crossings: Sequence[Crossing], horizon: float) -> RestrictedMean:
+def restricted_mean(
+    crossings: Sequence[Crossing], horizon: float, seeds: Sequence[int] = ()
+) -> RestrictedMean:
     """Return the restricted mean of crossings, each of which counts by the middle of its interval.
+
+    `seeds` of the runs, if known, allow to pair them with other runs.
 
     A run that ended without a crossing is censored at its end; NEVER counts as the horizon. The
     standard error is computed from jackknifed pseudo-values (Andersen, Klein, Rosthoej 2003,
@@ -97,14 +106,17 @@ def restricted_mean(crossings: Sequence[Crossing], horizon: float) -> Restricted
     times = np.array([min(each.middle, horizon) for each in crossings])
     crossed = np.array([each.reached and each.middle < horizon for each in crossings], bool)
     n, reached = len(times), int(crossed.sum())
-    variance = math.nan
+    variance, pseudo, width = math.nan, times, 0.0
     if not n:
         return RestrictedMean(math.nan, math.nan, 0, 0, horizon)
     if n > 1 and reached:
-        own = pseudo_values(times, crossed, horizon).var(ddof=1) / n
+        pseudo = pseudo_values(times, crossed, horizon)
         widths = [each.high - each.low for each in crossings if each.reached]
-        variance = max(float(own), float(np.mean(widths)) ** 2 / 12)
-    return RestrictedMean(area(times, crossed, horizon), variance, n, reached, horizon)
+        width = float(np.mean(widths))
+        variance = max(float(pseudo.var(ddof=1) / n), width**2 / 12)
+    mean = area(times, crossed, horizon)
+    known = tuple(pseudo.tolist()) if len(seeds) else ()
+    return RestrictedMean(mean, variance, n, reached, horizon, tuple(seeds), known, width)
 
 
 def pseudo_values(times: Array, crossed: Array, horizon: float) -> Array:
@@ -134,33 +146,45 @@ def fastest(groups: Sequence[RestrictedMean]) -> int:
     return int(np.argmin([group.mean for group in groups]))
 
 
-def ratio_of_means(one: RestrictedMean, other: RestrictedMean, level: float = LEVEL) -> Estimate:
+def ratio_of_means(
+    one: RestrictedMean,
+    other: RestrictedMean,
+    shift: float = 0.0,
+    extra_variance: float = 0.0,
+    level: float = LEVEL,
+) -> Estimate:
     """Return the ratio of two restricted means with the same horizon.
 
     Its interval is by Student's t of its logarithm, with the degrees of freedom of Welch and
-    Satterthwaite. The ends are NaN if a variance is NaN, for example because no run of a group
-    reached the target.
+    Satterthwaite. Runs are not paired, since few seeds tell less by pairs; as runs with the same
+    seed vary alike, this is conservative. `shift` and `extra_variance` are added to the logarithm
+    and to its variance. The ends are NaN if a variance is NaN, for example because no run of a
+    group reached the target.
     """
-    ratio = one.mean / other.mean
-    error, degrees = _error_of_ratio(one, other)
+    ratio = one.mean / other.mean * math.exp(shift)
+    error, degrees = _error_of_ratio(one, other, extra_variance)
     factor = math.exp(stdtrit(degrees, (1 + level) / 2) * error)
     return Estimate(ratio, ratio / factor, ratio * factor)
 
 
-def p_value(one: RestrictedMean, other: RestrictedMean) -> float:
-    """Return the two-sided p-value of the hypothesis that the ratio is 1.
+def p_value(
+    one: RestrictedMean, other: RestrictedMean, shift: float = 0.0, extra_variance: float = 0.0
+) -> float:
+    """Return the two-sided p-value of the hypothesis that the ratio is 1; NaN for NaN variances.
 
-    NaN if a variance is NaN.
+    The other arguments are those of `ratio_of_means`.
     """
-    error, degrees = _error_of_ratio(one, other)
-    return float(2 * stdtr(degrees, -abs(math.log(one.mean / other.mean)) / error))
+    error, degrees = _error_of_ratio(one, other, extra_variance)
+    return float(2 * stdtr(degrees, -abs(math.log(one.mean / other.mean) + shift) / error))
 
 
-def _error_of_ratio(one: RestrictedMean, other: RestrictedMean) -> tuple[float, float]:
+def _error_of_ratio(
+    one: RestrictedMean, other: RestrictedMean, extra: float
+) -> tuple[float, float]:
     """Return the standard error of the logarithm of a ratio, and its degrees of freedom."""
     errors = np.array([side.variance / side.mean**2 for side in (one, other)])
     freedom = np.array([max(side.n - 1, 1) for side in (one, other)])
-    total = errors.sum()
+    total = errors.sum() + extra
     if not total > 0:
         return math.nan, 1.0
     return math.sqrt(total), float(total**2 / (errors**2 / freedom).sum())
@@ -169,10 +193,19 @@ def _error_of_ratio(one: RestrictedMean, other: RestrictedMean) -> tuple[float, 
 def family_of(groups: Sequence[RestrictedMean]) -> Pooled:
     """Return groups as one family, with logarithms of means and one relative variance of times.
 
-    This assumes that all runs of the groups reached the target. Groups of one run use the variance
-    of the others.
+    Runs with the same seed are paired. This assumes that all runs of the groups reached the target.
+    Groups of one run use the variance of the others.
     """
+    columns = sorted({seed for group in groups for seed in group.seeds})
+    table = np.full((len(groups), len(columns)), math.nan)
+    for row, group in zip(table, groups, strict=True):
+        places = [columns.index(seed) for seed in group.seeds]
+        row[places] = math.log(group.mean) + np.array(group.pseudo) / group.mean - 1
+    found = paired(table) if columns else None
     degrees = sum(group.n - 1 for group in groups)
+    if found is not None and found.covariance is not None:
+        least = np.mean([group.n * (group.width / group.mean) ** 2 for group in groups]) / 12
+        return replace(found, variance=np.maximum(found.variance, least), space=POSITIVE)
     relative = [
         (group.n - 1) * group.n * group.variance / group.mean**2 for group in groups if group.n > 1
     ]

@@ -1,0 +1,288 @@
+"""Worlds of searches: five schemes, whose surfaces are drawn given the trials of committed studies.
+
+In each draw the schemes are searched, and run with eight seeds at what their search chose. The
+truth is known at all places that a search may try.
+"""
+
+from collections.abc import Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from benchmarks.planted_world import Aim, Found, found
+from paceline.analysis.searches import draw_luck, of_best
+from paceline.analysis.statistics.means import paired, pooled
+from paceline.analysis.statistics.multiple_comparisons import against_reference
+from paceline.analysis.statistics.times import Crossing, ratio_of_means, restricted_mean
+from paceline.study.surface_search import SurfaceSearch
+from paceline.study.surfaces import LEAST, NOISE, Surfaces
+from paceline.study.trials import QuasiRandomSearch, Searched, Trial
+
+REPORTS = Path(__file__).parent.parent / "reports"
+SCHEMES = ("sync_allreduce", "sync_parameter_server", "local_sgd", "gossip")
+SCHEMES += ("async_parameter_server",)
+STUDIES = {4: "schemes", 16: "schemes", 64: "when_asynchronous"}  # by number of workers
+SEEDS, OF_SEEDS, OF_RUNS = 8, 0.002, 0.002  # number, and standard deviations of effects and errors
+OF_TIMES, HORIZON = 0.12, 1e9  # standard deviation of the logarithm of a run's time; no end
+BOX = {"effective_rate": [0.001, 1], "one_minus_momentum": [0.03, 1]}
+TURNS = 8  # of a search, each with places of its own
+
+
+@cache
+def surface_search(trials: int, turn: int) -> SurfaceSearch:
+    return SurfaceSearch(rounds=2, trials=trials // 2, seed=turn, **BOX)
+
+
+@cache
+def best_of_sobol(trials: int, turn: int) -> QuasiRandomSearch:
+    one = {"searches": 1, "extensions": 0, "extension_trials": 1}
+    return QuasiRandomSearch(trials=trials, seed=turn, **one, **BOX)
+
+
+class World(NamedTuple):
+    """Accuracies [schemes, trials] of every trial that may be made; NaN beyond the cliff.
+
+    `noise`: standard deviation of the gain of a trial. `later` [schemes, trials]: logarithm of the
+    images to a target.
+    """
+
+    top1: np.ndarray
+    noise: float
+    later: np.ndarray
+
+    @property
+    def best(self) -> np.ndarray:
+        """The accuracy of each scheme at its best place, wherever it is."""
+        return np.nanmax(self.top1, axis=1)
+
+
+class Outcome(NamedTuple):
+    """What a search made: rows of tuning.csv by scheme, and the truth of the chosen trials.
+
+    `best` [schemes] are the indices of the best places within the range that the search tried, and
+    a tenth beyond.
+    """
+
+    rows: list[pd.DataFrame]
+    chosen: np.ndarray
+    later: np.ndarray
+    best: np.ndarray
+
+
+@cache
+def committed(workers: int) -> Surfaces:
+    table = pd.read_csv(REPORTS / STUDIES[workers] / "tuning.csv").query("workers == @workers")
+    table = table[table["scheme"].isin(SCHEMES)]
+    rest = 1 - table["momentum"]
+    places = np.column_stack([np.log10(table["lr"] / rest), np.log10(rest), 0 * rest])
+    top1 = table["top1"].where(table["status"] == "finished").to_numpy(float)
+    return Surfaces.of_top1(places, table["scheme"].map(SCHEMES.index).to_numpy(), top1)
+
+
+@cache
+def possible() -> dict[tuple[float, float], int]:
+    """Learning rate and momentum of every trial that a search may make, with its index."""
+    trials = list(surface_search(12, 0).choice(SCHEMES[0])[0])
+    for turn in range(TURNS):
+        for scheme in SCHEMES:
+            own = Searched(scheme, lambda _: None)
+            trials += [t for n in (8, 12, 16) for t in surface_search(n, turn).first(own)]
+        trials += best_of_sobol(16, turn).first(own)
+    return {pair: index for index, pair in enumerate(dict.fromkeys(map(of_trial, trials)))}
+
+
+def of_trial(trial: Trial) -> tuple[float, float]:
+    return trial.lr, trial.momentum or 0.0
+
+
+@cache
+def all_places() -> np.ndarray:
+    rates, momenta = np.array(list(possible())).T
+    rest = 1 - momenta
+    return np.column_stack([np.log10(rates / rest), np.log10(rest), 0 * rest])
+
+
+def worlds(workers: int, draws: int) -> list[World]:
+    surfaces, places = committed(workers), all_places()
+    gains = surfaces.draws(np.random.default_rng(workers), places, draws)
+    inside = np.stack([surfaces.within(places, scheme) for scheme in range(len(SCHEMES))])
+    top1 = np.where(inside[..., None], 1 + LEAST - np.exp(-gains), np.nan)
+    noise, rng = NOISE * surfaces.scale, np.random.default_rng(workers)
+    slopes = 0.15 * rng.standard_normal((draws, 1, 2))
+    slopes = slopes + 0.05 * rng.standard_normal((draws, len(SCHEMES), 2))
+    later = slopes @ (places[:, :2] - places[:, :2].mean(axis=0)).T
+    return [World(top1[..., draw], noise, later[draw]) for draw in range(draws)]
+
+
+def searched(world: World, search, rng: np.random.Generator) -> Outcome:
+    size = world.top1.shape
+    error = (1 + LEAST - world.top1) * np.exp(-world.noise * rng.standard_normal(size))
+    seen = 1 + LEAST - error
+
+    def of(scheme: int) -> Searched:
+        def result_of(trial: Trial):
+            top1 = seen[scheme, possible()[of_trial(trial)]]
+            return {"status": "diverged" if np.isnan(top1) else "finished", "top1": top1}
+
+        return Searched(SCHEMES[scheme], result_of)
+
+    family = [of(scheme) for scheme in range(len(SCHEMES))]
+    rows, chosen, late = [], [], []
+    images = np.exp(world.later + OF_TIMES * rng.standard_normal(size))
+    for place, each in enumerate(family):
+        tried = search.tried(each, family)
+        indices = [possible()[of_trial(trial)] for trial in tried.trials]
+        own = {"lr": [trial.lr for trial in tried.trials]}
+        own |= {"momentum": [trial.momentum for trial in tried.trials]}
+        own |= {"score": seen[place, indices], "images": images[place, indices]}
+        own |= {"chosen": ["true" if t == tried.best else "false" for t in tried.trials]}
+        table = pd.DataFrame(own)
+        table["status"] = np.where(table["score"].isna(), "diverged", "finished")
+        rows.append(table)
+        at = place, possible()[of_trial(tried.best)]
+        chosen.append(world.top1[at])
+        late.append(world.later[at])
+    tried = [
+        possible()[pair] for own in rows for pair in zip(own["lr"], own["momentum"], strict=False)
+    ]
+    low, high = (end(all_places()[tried], axis=0) for end in (np.min, np.max))
+    margin = 0.1 * (high - low)
+    inside = ((all_places() >= low - margin) & (all_places() <= high + margin)).all(axis=1)
+    best = np.nanargmax(np.where(inside, world.top1, np.nan), axis=1)
+    return Outcome(rows, np.array(chosen), np.array(late), best)
+
+
+def runs_of(chosen: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Accuracies [schemes, seeds]; all schemes share the effects of seeds."""
+    errors = OF_RUNS * rng.standard_normal((len(chosen), SEEDS))
+    return chosen[:, None] + OF_SEEDS * rng.standard_normal(SEEDS) + errors
+
+
+def four_searches(outcome: Outcome, noise: float) -> float:
+    """Variance of the best of four trials between four searches, as if it were that of all sixteen.
+
+    It is that of one scheme alone (the interaction of scheme and search), replaced by its upper end
+    of 90 %.
+    """
+    from scipy.stats import chi2
+
+    table = []
+    for rows in outcome.rows:
+        scores = rows["score"].fillna(0.1).to_numpy().reshape(4, 4)
+        table.append(scores.max(axis=1))
+    best = np.array(table)
+    own = best - best.mean(0) - best.mean(1, keepdims=True) + best.mean()
+    degrees = (best.shape[0] - 1) * (best.shape[1] - 1)
+    return 2 * max(float((own**2).sum()) / float(chi2.ppf(0.1, degrees)) - noise, 0.0)
+
+
+def estimands(draws: int) -> list[Found]:
+    """Differences from all-reduce with the settings that ran, and of schemes at their best."""
+    return [
+        *_estimands("12 trials in two rounds", partial(surface_search, 12), draws),
+        *_estimands("best of 16 of one sequence", partial(best_of_sobol, 16), draws),
+    ]
+
+
+def _estimands(name: str, search, draws: int) -> list[Found]:
+    hits = []
+    for workers in STUDIES:
+        rng = np.random.default_rng(workers + 1)
+        for turn, world in enumerate(worlds(workers, draws // len(STUDIES))):
+            hits.append(_covered(world, search(turn % TURNS), rng))
+    here, best, times = np.array(hits).T
+    return [
+        found(f"all 4 differences, {name}, these settings", here, Aim.COVERAGE),
+        found(f"all 4 differences, {name}, at best settings", best, Aim.COVERAGE),
+        found(f"a ratio of times, {name}, at best settings", times, Aim.AT_LEAST),
+    ]
+
+
+def _covered(world: World, search, rng: np.random.Generator) -> tuple[bool, ...]:
+    outcome = searched(world, search, rng)
+    family, luck = paired(runs_of(outcome.chosen, rng)), draw_luck(outcome.rows, rng)
+    shift, variance = of_best(luck, 0)
+    here = against_reference(family, 0)
+    best = against_reference(family, 0, extra_variance=variance, shift=shift)
+    at_best = range(len(SCHEMES)), outcome.best
+    pairs = ((here, outcome.chosen), (best, world.top1[at_best]))
+    told = [bool(found.covers(truth[1:] - truth[0]).all()) for found, truth in pairs]
+    runs = np.exp(outcome.later[:, None] + OF_TIMES * rng.standard_normal((len(SCHEMES), SEEDS)))
+    one, other = (restricted_mean([Crossing(t, t) for t in own], HORIZON) for own in runs[:2])
+    change = luck[0].later - luck[1].later
+    ratio = ratio_of_means(one, other, float(change.mean()), float(change.var()))
+    times = world.later[at_best]
+    return (*told, bool(ratio.covers(np.exp(times[0] - times[1]))))
+
+
+def told(draws: int) -> list[Found]:
+    """Families of equal schemes, and one of them worse by half a point, with these settings."""
+    rng, rows = np.random.default_rng(3), []
+    for name, analyse in (("paired by seed", paired), ("unpaired", lambda t: pooled(list(t)))):
+        for size in (5, 12):
+            equal, low = np.full(size, 0.9), np.full(size, 0.9)
+            low[-1] -= 0.005
+            ten = [against_reference(analyse(runs_of(equal, rng)), 0) for _ in range(draws)]
+            any_told = np.array([not each.covers(0.0).all() for each in ten])
+            worse = [against_reference(analyse(runs_of(low, rng)), 0) for _ in range(draws)]
+            text = f"{size} schemes, {SEEDS} seeds, {name}"
+            aim = Aim.SIZE if analyse is paired else Aim.LIMIT
+            rows.append(found(f"any of equal schemes told apart, {text}", any_told, aim))
+            half = np.array([each.high[-1] < 0 for each in worse])
+            rows.append(found(f"a scheme worse by 0.5 points told, {text}", half, Aim.POWER))
+    return rows
+
+
+def before(draws: int) -> list[Found]:
+    """Intervals with the luck of the best of four trials, in the same worlds: far too wide."""
+    hits = []
+    for workers in STUDIES:
+        rng = np.random.default_rng(workers + 1)
+        for turn, world in enumerate(worlds(workers, draws // len(STUDIES))):
+            outcome = searched(world, best_of_sobol(16, turn % TURNS), rng)
+            family = pooled(list(runs_of(outcome.chosen, rng)))
+            luck = four_searches(outcome, float(family.variance))
+            old = against_reference(family, 0, extra_variance=luck)
+            low = outcome.chosen[1:] - outcome.chosen[0]
+            told = np.asarray(old.high - old.value)[0] < 0.005  # half a point less would be told
+            hits.append((old.covers(low).all(), told))
+    covered, told = np.array(hits).T
+    text = "with the luck of the best of 4 trials for that of 16"
+    return [
+        found(f"all 4 differences, these settings, {text}", covered, Aim.LIMIT),
+        found(f"an estimated difference of 0.5 points told, {text}", told, Aim.POWER),
+    ]
+
+
+class Search(NamedTuple):
+    """Mean regret and luck of a search [points].
+
+    `luck`: standard deviation of a difference of two schemes between two searches.
+    """
+
+    name: str
+    regret: float
+    luck: float
+
+
+def regrets(draws: int, numbers: Sequence[int] = (8, 12, 16)) -> list[Search]:
+    kinds = [("surfaces of all schemes", surface_search, number) for number in numbers]
+    made: list[Search] = []
+    for name, kind, trials in [*kinds, ("best of one sequence", best_of_sobol, 16)]:
+        missed, turns = [], []
+        for workers in STUDIES:
+            rng = np.random.default_rng(workers)
+            for draw, world in enumerate(worlds(workers, draws // len(STUDIES))):
+                both = (2 * draw % TURNS, (2 * draw + 1) % TURNS)
+                pair = [searched(world, kind(trials, turn), rng).chosen for turn in both]
+                missed += [100 * (world.best - chosen) for chosen in pair]
+                turns.append(100 * np.subtract(*[chosen[1:] - chosen[0] for chosen in pair]))
+        luck = float(np.sqrt(np.mean(np.square(turns)) / 2))
+        made.append(Search(f"{name}, {trials} trials", float(np.mean(missed)), luck))
+    return made
+
+
+WORLDS = (estimands, told, before)
