@@ -178,8 +178,10 @@ def test_where_no_run_reaches_the_target_no_scheme_is_named():
     ]
     answer = answer_of(*rows)
     assert (answer.use, numbers(answer.text)) == ("", ["80.0"])
-    assert "all-reduce" in answer.details[0]
-    assert numbers(answer.details[0]) == ["400", "399", "401"]
+    assert not answer.details  # virtual images/s follow from what the study assumes
+    measured = answer_of(*(row | {"kind": "measured"} for row in rows))
+    assert "all-reduce" in measured.details[0]
+    assert numbers(measured.details[0]) == ["400", "399", "401"]
     at_edge = answer_of(rows[0], rows[1] | {"at_edge": "lowest lr"})
     assert len(at_edge.text) > len(answer.text)
 
@@ -274,7 +276,9 @@ def test_many_situations_are_counted_by_their_size_and_by_the_setting_that_decid
     ]
     for each in counts:
         even, late = sorted(each.use.split("; "))
-        assert even == "all-reduce in 1, the one with even workers (tied with other schemes)"
+        assert (
+            even == "all-reduce in 1, the one with equally fast workers (tied with other schemes)"
+        )
         assert late.startswith("gossip in 1, the one with one slow worker (all other")
         assert set(each.rows["scheme"]) == {"gossip", "sync_allreduce"}
     assert use_counts(made_findings(rows[:8], axes=axes)) == []
@@ -289,7 +293,7 @@ def test_many_situations_of_a_study_are_counted(written):
             runs += two_arms(crossings, workers, **{slow: late})
     most, *_ = use_counts(written(runs, axes=[*AXES, slow]))
     assert most.words == "6 workers, 2 situations"
-    assert "one worker in 1, the one with even workers" in most.use
+    assert "one worker in 1, the one with equally fast workers" in most.use
     assert list(most.rows["scheme"]) == ["gossip"]
 
 

@@ -148,7 +148,7 @@ def test_a_map_of_two_settings_names_the_best_and_counts_who_is_tied(tmp_path):
     assert len(chart.rows) == 6
     named = {(row["across"], row["down"]): row["scheme"] for row in chart.rows}
     late = {name for place, name in named.items() if "one slow worker" in place}
-    even = {name for place, name in named.items() if "even workers" in place}
+    even = {name for place, name in named.items() if "equally fast workers" in place}
     assert (late, even) == ({"gossip"}, {"all-reduce"})
 
 

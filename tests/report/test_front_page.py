@@ -150,7 +150,7 @@ def test_studies_of_the_readme_come_first(front, tmp_path):
     for name in ("another", "schemes", "example"):
         shutil.copytree(front / "made", tmp_path / name)
     page = write_front_page(tmp_path).read_text()
-    assert re.findall(r'<h2><a href="(\w+)/', page) == ["example", "schemes", "another"]
+    assert re.findall(r'<h2><a href="(\w+)/', page) == ["schemes", "example", "another"]
 
 
 def test_published_numbers_are_counted_by_verdict(front, tmp_path):

@@ -120,9 +120,30 @@ def choices(findings: StudyFindings) -> list[tuple[Situation, Choice]]:
 
 
 def answers(findings: StudyFindings) -> list[Answer]:
-    """Return an answer for each situation of `answered`."""
-    decision = findings.concluded["decision"]
-    return [_answer(findings, each, each.of(decision)) for each in answered(findings)]
+    """Return an answer for each situation of `answered`, but for those of `throughput`."""
+    decision, apart = findings.concluded["decision"], _of_throughput(findings)
+    own = [each for each in answered(findings) if each not in apart]
+    return [_answer(findings, each, each.of(decision)) for each in own]
+
+
+def throughput(findings: StudyFindings) -> list[str]:
+    """Return a sentence for each situation of a study in which only throughput was measured.
+
+    There are none if that is so in all situations; each of them then has an answer.
+    """
+    texts, name = list[str](), findings.tables.facets[0]
+    for each in _of_throughput(findings):
+        ratios = _images(findings, each, "speedup")
+        text = say("images_of_one", size=each.size_words, schemes=ratios)
+        start = f"{each.values['kind'].capitalize()}, {value_words(name, each.values[name])}"
+        texts.append(" ".join([f"{start}: {text}", *_of_reference(findings, each)]))
+    return texts
+
+
+def _of_throughput(findings: StudyFindings) -> list[Situation]:
+    found, decision = answered(findings), findings.concluded["decision"]
+    apart = [each for each in found if each.of(decision)["target"].isna().all()]
+    return apart if len(apart) < len(found) else []
 
 
 def target_metric(findings: StudyFindings) -> str:
@@ -176,6 +197,8 @@ def _by_throughput(findings: StudyFindings, situation: Situation, rows: Frame) -
     rates = rows["images_per_second_mean"].dropna()
     if rates.empty:
         return Answer(title, "", f"{none} {say('none_finished')}".strip(), [])
+    if none and situation.values["kind"] == "virtual":  # time is an assumption of the study
+        return Answer(title, "", none, [])
     if not none and (own := _images(findings, situation, "speedup")):  # no accuracy was measured
         text = say("images_of_one", size=situation.size_words, schemes=own)
         return Answer(title, "", text, _of_reference(findings, situation))

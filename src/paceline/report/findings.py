@@ -118,6 +118,11 @@ class Situation:
         return matching(table, {k: v for k, v in self.values.items() if k in table})
 
     @property
+    def settings(self) -> str:
+        """Words of the situation without its number of workers; "all settings" if none are left."""
+        return self.words.partition(", ")[2] or "all settings"
+
+    @property
     def title(self) -> str:
         """Words of the situation, with a capital letter at the beginning."""
         return self.words[:1].upper() + self.words[1:]

@@ -91,7 +91,11 @@ def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any])
         (new / "figures").mkdir()
         for chart in drawn:  # each for the situation that the page shows first
             shown = content["situations"][:1] if chart.by_situation else []
-            svg = static_svg(chart, *(text for each in shown for text in (each.name, each.words)))
+            named = [
+                (each.name, each.words if chart.name != "scale" else each.settings)
+                for each in shown
+            ]
+            svg = static_svg(chart, *named[0] if named else ())
             (new / "figures" / f"{chart.name}.svg").write_text(svg)
         shutil.copytree(folder / FOLDER, new / FOLDER)
         table = pd.DataFrame(content["answers"], columns=Answer._fields)

@@ -13,7 +13,7 @@ from paceline.analysis.configuration import groups, matching
 from paceline.analysis.configuration_table import known
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import EXCHANGE_NEAR, NEAR, NOISE, SIZE
-from paceline.report.answer import NONE, UNKNOWN, Choice, choices
+from paceline.report.answer import NONE, UNKNOWN, Choice, choices, throughput
 from paceline.report.findings import Situation, StudyFindings
 from paceline.report.number_format import interval, percent_points, plural
 from paceline.report.words import configuration_words, say, scheme_name, scheme_words, value_words
@@ -51,7 +51,7 @@ def summary_sentences(findings: StudyFindings) -> list[str]:
     if not found:
         return [say("nothing_to_compare")]
     if len(found) <= MOST:
-        return accuracy_at_scale(findings)
+        return [*throughput(findings), *accuracy_at_scale(findings)]
     unknown = (NONE, UNKNOWN)
     used = Counter("unknown" if each.use in unknown else each.use for _, each in found)
     return [say("uses", situations=len(found), uses=used.most_common())]
