@@ -17,13 +17,13 @@ STUDIES = sorted(path.parent.name for path in REPORTS.glob("*/runs.csv"))
 @pytest.mark.parametrize("study", STUDIES)
 def test_what_is_recommended_is_not_tied_and_less_accurate(study):
     tables = read_tables(REPORTS / study)
-    table = decision(tables).assign(at_edge="")
+    table = decision(tables)
     for situation, rows in groups(table, situation_columns(tables.axes)):
         chosen = choice(rows)
         if chosen.is_scheme:
             assert chosen.row["tier"] in ("best", "tied"), situation
             assert chosen.row["less_accurate_than"] == "", situation
-            assert chosen.row["best_speedup_low"] > 1, situation
+            assert not chosen.row["best_speedup_low"] <= 1, situation  # NaN: the only one
             reference = rows[rows["scheme"] == chosen.row["reference"]]
             tied = len(reference) == 1 and reference["tier"].iloc[0] in ("best", "tied")
             assert not (tied and chosen.row["accuracy"] == "worse"), situation
