@@ -19,6 +19,7 @@ MODULES = (
     "placed_data",
     "asynchronous",
     "asynchronous_throughput",
+    "commands",
     "launch",
     "logging_cost",
     "tracking_server",

@@ -182,10 +182,10 @@ CHANGES = [("runs.csv", *each) for each in RUNS.items()]
 CHANGES += [(file, *each) for file, changes in OTHERS.items() for each in changes.items()]
 
 
-def refused(folder):
+def refused(folder, by=read_findings):
     """The message with which the report of a folder is refused; any other error is raised."""
     with pytest.raises(SettingError) as error:
-        read_findings(folder)
+        by(folder)
     return str(error.value)
 
 
@@ -252,4 +252,4 @@ def test_rows_of_an_archive_follow_the_schema_too(whole, tmp_path):
         files = read_archive(folder / ARCHIVE)
         key = next(iter(files["curve.csv"]))
         write_files(folder / ARCHIVE, {**files, "curve.csv": {key: curve}})
-        assert "curve.csv" in refused(tie(folder))
+        assert "curve.csv" in refused(tie(folder), analyse)

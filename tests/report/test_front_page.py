@@ -76,6 +76,14 @@ def card_of(reports, study):
     return next(card for card in cards if f'"{study}/index.html"' in card)
 
 
+def test_the_front_page_reads_no_rows_of_points(front, monkeypatch):
+    """They would be most of its time, and no card has a number of them."""
+    before = page_of(front)
+    monkeypatch.setattr("paceline.analysis.tables.read_archive", None)
+    write_front_page(front)
+    assert page_of(front) == before
+
+
 def test_a_card_has_question_answer_figure_kind_dates_points_and_link(front):
     card = card_of(front, "made")
     for text in (

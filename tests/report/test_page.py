@@ -78,6 +78,18 @@ def test_the_page_loads_only_the_library_beside_its_folder(reported):
     assert not re.findall(r'(?:src|href)="(?:https?:)?//', visible(page))
 
 
+def test_the_library_of_charts_is_made_once_by_each_version_of_its_package(reported, monkeypatch):
+    library = reported.parent / "vega.js"
+    monkeypatch.setattr("vl_convert.javascript_bundle", lambda: "made anew")
+    before = library.read_text()
+    report(reported)
+    assert library.read_text() == before
+    library.write_text(before[1:])
+    report(reported)
+    assert library.read_text().endswith("\nmade anew")
+    library.write_text(before)
+
+
 def test_the_page_is_no_larger_than_it_may_be(reported):
     for page in (reported / "index.html", *REPORTS.glob("*/index.html")):
         assert page.stat().st_size < 1_500_000

@@ -45,12 +45,12 @@ def clocks(tables: Tables) -> Frame:
 
 
 def _agreement(virtual: Frame, wall: Frame) -> Row:
-    stale = paired(virtual, wall, "staleness_mean")
+    value, base = paired(virtual, wall, "staleness_mean")
     many, few = NONE, NONE
-    if stale["base"].mean() < LITTLE or (stale["base"] <= 0).any():
-        few = interval(stale["value"] - stale["base"])
+    if len(base) and (base.mean() < LITTLE or (base <= 0).any()):
+        few = interval(value - base)
     else:
-        many = interval(stale["value"] / stale["base"], COUNTS)
+        many = interval(value / base, COUNTS)
     return (
         ratio(virtual, wall, "images_per_second").named("images_per_second_ratio")
         | many.named("staleness_ratio")

@@ -210,6 +210,8 @@ def block_ratio(tables: Tables, configuration: Configuration, points: Frame) -> 
     configuration in its block (the runs of one seed). The column is empty for the reference
     configuration, and for a configuration without a finished point in a block that is kept.
     """
+    if not len(tables.blocks):
+        return {}
     kept = tables.blocks[tables.blocks["verdict"] == KEPT].set_index("block")
     references = kept[["first", "last"]].astype(float).mean(axis=1).rename("reference")
     own = finished(points).set_index("seed")

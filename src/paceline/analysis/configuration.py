@@ -5,6 +5,7 @@ Points of one configuration differ only in their seed.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
 import pandas as pd
 
 from paceline.analysis.frames import Entry, Frame, Row
@@ -83,7 +84,8 @@ def one_process(configuration: Configuration) -> Configuration:
 
 def matching(table: Frame, values: Mapping[str, Entry]) -> Frame:
     """Select the rows of `table` with these values; an empty value matches only an empty cell."""
-    same = pd.Series(True, table.index)
+    same = np.ones(len(table), bool)
     for name, value in values.items():
-        same &= table[name].isna() if pd.isna(value) else table[name] == value
+        column = table[name]
+        same &= (column.isna() if pd.isna(value) else column == value).to_numpy(bool)
     return table[same]

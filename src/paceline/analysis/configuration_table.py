@@ -39,8 +39,9 @@ def configuration_table(tables: Tables) -> Frame:
     rows = []
     for configuration, points in configurations(tables.runs, list(names)):
         row = configuration | {"n": len(points)} | counts(points)
+        own = finished(points)
         for number in numbers:
-            row |= mean(number, finished(points)).named(number.name)
+            row |= mean(number, own).named(number.name)
         for part in _PARTS:
             row |= part(tables, configuration, points)
         rows.append(row)

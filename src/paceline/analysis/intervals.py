@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import pandas as pd
+import numpy as np
 
 from paceline.analysis.frames import Frame
 from paceline.analysis.statistics.means import (
@@ -58,11 +58,13 @@ def not_negative(values: Iterable[float]) -> Space:
     return POSITIVE if all(value > 0 for value in values if not math.isnan(value)) else COUNTS
 
 
-def paired(points: Frame, baseline: Frame, metric: str) -> Frame:
-    """Return a row per seed that both tables have, with `metric` of each as `value` and `base`."""
-    sides = {"value": points, "base": baseline}
-    columns = [side.set_index("seed")[metric].rename(name) for name, side in sides.items()]
-    return pd.concat(columns, axis=1, join="inner").dropna().astype(float)
+def paired(points: Frame, baseline: Frame, metric: str) -> np.ndarray:
+    """Return `metric` of both tables for each seed that both have: [2, seeds], without NaNs."""
+    bases = dict(zip(baseline["seed"], baseline[metric], strict=True))
+    own = zip(points["seed"], points[metric], strict=True)
+    pairs = [(value, bases[seed]) for seed, value in own if seed in bases]
+    found = np.array(pairs, float).reshape(-1, 2)
+    return found[~np.isnan(found).any(axis=1)].T
 
 
 def ratio(points: Frame, baseline: Frame, metric: str, divisor: float = 1) -> Interval:
@@ -70,11 +72,11 @@ def ratio(points: Frame, baseline: Frame, metric: str, divisor: float = 1) -> In
 
     The ratio is that of points to baseline, divided by `divisor`.
     """
-    pairs = paired(points, baseline, metric)
-    return interval(pairs["value"] / pairs["base"] / divisor, POSITIVE)
+    value, base = paired(points, baseline, metric)
+    return interval(value / base / divisor, POSITIVE)
 
 
 def difference(points: Frame, baseline: Frame, metric: str) -> Interval:
     """Return the mean, over pairs of equal seed, of points minus baseline in a metric (a share)."""
-    pairs = paired(points, baseline, metric)
-    return interval(pairs["value"] - pairs["base"], DIFFERENCES)
+    value, base = paired(points, baseline, metric)
+    return interval(value - base, DIFFERENCES)

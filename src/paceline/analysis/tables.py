@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -47,23 +47,54 @@ class Tables:
     and without the throughput of points in dropped blocks. `staleness`, `phases`, `timeline` and
     `tests` have any number of rows per point, with its `key`. `blocks` judges each block (the runs
     of one seed, made one after another), and `repeats` has the last run of the reference
-    configuration in each. `curves` has the evaluations during training, which are all on the same
-    images; a final evaluation on more images is left out. `trial_curves` has those of the trials in
-    `tuning`. A table that the study lacks has no rows.
+    configuration in each. `read_points()` reads those with any number of rows per point, by name;
+    it is called when one of them is first needed, since that takes a second. A table that the study
+    lacks has no rows.
     """
 
     about: StudyState
     runs: Frame
     repeats: Frame
     blocks: Frame
-    curves: Frame
-    staleness: Frame
-    phases: Frame
-    timeline: Frame
-    tests: Frame
     predictions: Frame
     tuning: Frame
-    trial_curves: Frame
+    read_points: Callable[[], Mapping[str, Frame]]
+
+    @cached_property
+    def _of_points(self) -> Mapping[str, Frame]:
+        return self.read_points()
+
+    @cached_property
+    def curves(self) -> Frame:
+        """Evaluations during training, which are all on the same images.
+
+        A final evaluation on more images is left out.
+        """
+        return _on_equal_images(self._of_points["curves"], self)
+
+    @cached_property
+    def trial_curves(self) -> Frame:
+        """Evaluations of the trials in `tuning`, without final ones that used more images."""
+        curves = self._of_points["trial_curves"]
+        if self.about["settings"].get(CURVE_IMAGES) is None:
+            return curves
+        return curves[curves.duplicated("key", keep="last")]
+
+    @property
+    def staleness(self) -> Frame:
+        return self._of_points["staleness"]
+
+    @property
+    def phases(self) -> Frame:
+        return self._of_points["phases"]
+
+    @property
+    def timeline(self) -> Frame:
+        return self._of_points["timeline"]
+
+    @property
+    def tests(self) -> Frame:
+        return self._of_points["tests"]
 
     @property
     def is_strong(self) -> bool:
@@ -123,7 +154,7 @@ class Tables:
         rows = zip(self.tests["key"], self.tests["right"], self.tests["images"], strict=True)
         return {key: bits_of(right, int(images)) for key, right, images in rows}
 
-    @property
+    @cached_property
     def finished(self) -> Frame:
         """Points that finished; means contain only these, and other points are counted."""
         return finished(self.runs)
@@ -137,8 +168,7 @@ def read_tables(folder: Path) -> Tables:
     """
     first = f"paceline sweep {folder.name}"
     require_tied(folder / ARCHIVE, read_file(folder / ARCHIVE, first), first)
-    files = read_archive(folder / ARCHIVE)
-    why = partial(_first_difference, files["result.json"])
+    why = partial(_first_difference, folder / ARCHIVE)
     runs = read_tied(folder / "runs.csv", first, columns_of_runs(), why=why)
     repeated = runs["repeat"] > 0 if "repeat" in runs else pd.Series(False, runs.index)
     tuning = read_tied(folder / "tuning.csv", first, columns_of_tuning())
@@ -149,8 +179,7 @@ def read_tables(folder: Path) -> Tables:
         blocks=pd.DataFrame(),
         predictions=_read_predictions(folder / "predictions.csv"),
         tuning=tuning,
-        trial_curves=_joined(POINT_TABLES[0], files, tuning),
-        **{table.collected: _joined(table, files, runs[~repeated]) for table in POINT_TABLES},
+        read_points=partial(_read_points, folder / ARCHIVE, runs.loc[~repeated, "key"], tuning),
     )
     missing = [n for n in (*_NEEDED, *tables.axes) if n not in tables.runs]
     if missing or tables.runs.empty:
@@ -159,7 +188,6 @@ def read_tables(folder: Path) -> Tables:
         raise SettingError("study", message)
     blocks = judged(tables.runs, tables.repeats, tables.axes)
     kept = without_dropped(tables.runs, blocks, tables.repeats)
-    tables = replace(tables, trial_curves=_of_trials(tables), curves=_on_equal_images(tables))
     return replace(tables, blocks=blocks, runs=kept)
 
 
@@ -179,10 +207,11 @@ def read_about(folder: Path, command: str, *, exchanges: bool = False) -> Any:
     return about
 
 
-def _first_difference(results: Mapping[str, bytes], runs: Frame) -> str:
+def _first_difference(archive: Path, runs: Frame) -> str:
     """Say which cell of `runs` differs from its record in the archive; "" if none does."""
     if "key" not in runs:
         return "it has no column key"
+    results = read_archive(archive)["result.json"]
     for number, (_, row) in enumerate(runs.iterrows(), 1):
         if row["key"] not in results:
             return f"row {number}: {ARCHIVE} has no record {row['key']}"
@@ -193,9 +222,9 @@ def _first_difference(results: Mapping[str, bytes], runs: Frame) -> str:
     return ""
 
 
-def _on_equal_images(tables: Tables) -> Frame:
+def _on_equal_images(curves: Frame, tables: Tables) -> Frame:
     """Return `curves` without the final evaluation of each run that used more images for it."""
-    curves, runs, everywhere = tables.curves, tables.runs, tables.about["settings"]
+    runs, everywhere = tables.runs, tables.about["settings"]
     fewer = runs.get(CURVE_IMAGES, pd.Series(everywhere.get(CURVE_IMAGES), runs.index))
     fewer = runs[pd.Series(pd.to_numeric(fewer, errors="coerce"), runs.index).notna()]
     if fewer.empty:
@@ -205,21 +234,23 @@ def _on_equal_images(tables: Tables) -> Frame:
     return curves[single | (curves["samples"] != curves["key"].map(ends))]
 
 
-def _of_trials(tables: Tables) -> Frame:
-    """Return `trial_curves` without final evaluations, if these used more images."""
-    curves = tables.trial_curves
-    if tables.about["settings"].get(CURVE_IMAGES) is None:
-        return curves
-    return curves[curves.duplicated("key", keep="last")]
+def _read_points(archive: Path, keys: Frame, tuning: Frame) -> dict[str, Frame]:
+    """Read the tables with any number of rows per point, of the points with these `keys`.
+
+    `trial_curves` are the curves of the points in `tuning`.
+    """
+    files = read_archive(archive)
+    found = {table.collected: _joined(table, files, keys) for table in POINT_TABLES}
+    return found | {"trial_curves": _joined(POINT_TABLES[0], files, tuning["key"])}
 
 
-def _joined(table: PointTable, archive: Mapping[str, Mapping[str, bytes]], runs: Frame) -> Frame:
+def _joined(table: PointTable, archive: Mapping[str, Mapping[str, bytes]], keys: Frame) -> Frame:
     """Join one table of all points; cells of a table or column that a record lacks stay empty."""
     text, files, own = io.StringIO(), archive[f"{table.name}.csv"], ",".join(table.columns)
     joined = csv.DictWriter(text, ["key", *table.columns], lineterminator="\n")
     joined.writeheader()
     try:
-        for key in runs["key"][runs["key"].isin([*files])]:
+        for key in keys[keys.isin([*files])]:
             content = files[key].decode()
             header, _, rows = content.partition("\n")
             if header == own:  # ten times as fast

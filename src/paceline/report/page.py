@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +104,19 @@ def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any])
         tie_tables(new, folder)
         (new / "README.md").write_text(render("readme.md.j2", content))
         (new / "index.html").write_text(render("page.html.j2", content))
-    with replaced(folder.parent) as new:
-        (new / LIBRARY).write_text(vl_convert.javascript_bundle())  # pyright: ignore[reportCallIssue]
+    _write_library(folder.parent)
     return folder / "index.html"
+
+
+def _write_library(reports: Path) -> None:
+    """Write the library of all charts, unless it is there already; to make it takes seconds."""
+    made_by = f"/* vl-convert-python {version('vl-convert-python')} */\n"
+    path = reports / LIBRARY
+    if path.is_file() and path.read_text(errors="replace").startswith(made_by):
+        return
+    with replaced(reports) as new:
+        bundle = vl_convert.javascript_bundle()  # pyright: ignore[reportCallIssue]
+        (new / LIBRARY).write_text(made_by + bundle)
 
 
 def single_page(page: Path) -> str:
