@@ -1,5 +1,6 @@
 """Commands: one file each, all of them listed, and none that costs an import before it runs."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,13 @@ def test_a_former_command_is_answered_with_the_one_to_type():
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr.count("\n") == 1
     assert "paceline report STUDY --check" in run.stderr
+
+
+def test_the_head_of_a_study_names_no_former_command():
+    for path in (Path(__file__).parents[2] / "experiments").glob("*.yaml"):
+        told = "".join(re.findall(r"^# .*(?:Command: (.*?))(?: Cost:|$)", path.read_text(), re.M))
+        assert "paceline sweep" in told or "make study" in told, path
+        assert not {*re.findall(r"\w+", told)} & {"collect", "analyse", "check", "open"}, path
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -30,5 +30,17 @@ def test_a_broken_rule_is_the_exit_code(tmp_path, capsys, difference, code, verd
 
 
 def test_a_study_that_was_not_collected(tmp_path):
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments/made.yaml").touch()
     with pytest.raises(SettingError, match="first: paceline sweep made"):
         command("report").run(CHECKED, tmp_path)
+
+
+def test_a_name_without_a_study_is_not_sent_to_a_sweep(tmp_path):
+    (tmp_path / "runs/adhoc").mkdir(parents=True)
+    for name, told in (
+        ("adhoc", "adhoc has only single runs, .*paceline show"),
+        ("typo", "no typo"),
+    ):
+        with pytest.raises(SettingError, match=told):
+            command("report").run(Namespace(study=name, check=False, single=None), tmp_path)

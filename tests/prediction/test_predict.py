@@ -23,7 +23,7 @@ def each(*overrides, steps=10):
 def test_a_line_for_every_combination_and_a_column_for_what_differs():
     sizes = ("scheme.collective=ring,tree", "batch_size=32,64")
     found = each("cluster=minotauro", "workload=resnet50", "workers=4", *sizes)
-    rows, (note,) = [cells(prediction) for prediction in found], notes(found)
+    rows, (note, *_) = [cells(prediction) for prediction in found], notes(found)
     assert [*rows[0]][:7] == [
         *("cluster", "workload", "scheme", "scheme.collective"),
         *("batch_size", "workers", "images/s"),
@@ -35,6 +35,13 @@ def test_a_line_for_every_combination_and_a_column_for_what_differs():
         ["tree", "64", "4"],
     ]
     assert note.startswith("predicted: modelled time, nothing trained")
+
+
+def test_jitter_is_named_where_workers_wait_for_slower_steps():
+    for jitter, is_named in ((0.1, True), (0, False)):
+        settings = ("workload=resnet50", "workers=4", f"cluster.step_jitter={jitter}")
+        found = " ".join(notes(each("cluster=minotauro", *settings)))
+        assert (f"cluster.step_jitter={jitter}" in found) is is_named
 
 
 def test_a_batch_outside_of_what_was_fitted_is_said():

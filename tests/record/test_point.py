@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from paceline.errors import SettingError
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
+from paceline.record.without_effect import on_cpu
 from paceline.study.compose import composed
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -185,12 +186,17 @@ def test_the_defaults_and_what_is_just_allowed_pass(config):
     check(config)
 
 
-@pytest.mark.parametrize("accelerator", ["auto", "gpu"])
-def test_more_workers_than_gpus(accelerator, config, monkeypatch):
+def test_more_workers_than_gpus(config, monkeypatch):
+    """They are refused if GPUs were asked for; else the CPU trains them, and a line says so."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    config["cluster"]["accelerator"] = accelerator
-    check(config)
+    config["cluster"]["accelerator"] = "auto"
+    assert (check(config).device, on_cpu(check(config))) == ("cuda", "")
     config["workers"] = 2
+    assert check(config).device == "cpu"
+    assert re.match(r"cluster\.accelerator: .*2 workers.*has 1$", on_cpu(check(config)))
+    config["cluster"]["accelerator"] = "cpu"
+    assert on_cpu(check(config)) == ""
+    config["cluster"]["accelerator"] = "gpu"
     with pytest.raises(SettingError, match=r"^workers: 2 workers .* has 1; .*accelerator=cpu$"):
         check(config)
 

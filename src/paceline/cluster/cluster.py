@@ -31,16 +31,15 @@ Device = Literal["cpu", "cuda"]
 
 def choose(accelerator: Literal["auto", "cpu", "gpu"], workers: int) -> Device:
     """Choose the kind of device for all `workers` of a run, without initialising CUDA, so that
-    processes can still be forked. Raises SettingError if there are fewer GPUs than workers, because
-    two processes cannot share a GPU under NCCL.
+    processes can still be forked. Two processes cannot share a GPU under NCCL: with fewer GPUs than
+    workers "auto" is the CPU, and "gpu" raises SettingError.
     """
-    gpus = 0 if accelerator == "cpu" else torch.cuda.device_count()
-    if accelerator == "cpu" or (accelerator == "auto" and gpus == 0):
-        return "cpu"
-    if gpus < workers:
+    if accelerator == "cpu" or (gpus := torch.cuda.device_count()) >= workers:
+        return "cpu" if accelerator == "cpu" else "cuda"
+    if accelerator == "gpu":
         message = f"{workers} workers need a GPU each, and this machine has {gpus}; "
         raise SettingError("workers", message + "fewer workers, or cluster.accelerator=cpu")
-    return "cuda"
+    return "cpu"
 
 
 def device(accelerator: Device, local_worker: int) -> torch.device:

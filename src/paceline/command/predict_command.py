@@ -15,6 +15,9 @@ if TYPE_CHECKING:  # torch takes seconds
     from paceline.record.point import Point
 
 
+_SHOWN = 0.005  # a smaller share is 0 %
+
+
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=100, help="of each worker")
     draws = "of what the profile assumes, for an interval"
@@ -116,6 +119,12 @@ def cells(prediction: "Prediction") -> dict[str, str]:
 def notes(predictions: "Sequence[Prediction]") -> list[str]:
     """Return the lines below the table."""
     found = ["predicted: modelled time, nothing trained; batch_size: images of a worker and step"]
+    jitters = {each.cluster.step_jitter for each in predictions if each.run.waiting >= _SHOWN}
+    if named := ", ".join(f"{jitter:g}" for jitter in sorted(jitters) if jitter):
+        found.append(
+            "waiting: also for workers whose step takes longer, since steps are assumed to vary "
+            f"by cluster.step_jitter={named}; cluster.step_jitter=0 leaves that out"
+        )
     if any(each.extrapolated for each in predictions):
         found.append("*: outside of the batch sizes that were measured or published")
     return found

@@ -51,6 +51,7 @@ def _report(study: str, root: Path) -> Path:
     from paceline.report.page import report
 
     folder = root / "reports" / study
+    _require_study(study, root)
     if is_of_exchanges(folder):
         analyse_exchanges(folder)
         page = report_exchanges(folder)
@@ -59,6 +60,20 @@ def _report(study: str, root: Path) -> Path:
         page = report(folder)
     _log(page, root / "runs" / study)
     return page
+
+
+def _require_study(study: str, root: Path) -> None:
+    """Raise SettingError for a name of which there will never be a report."""
+    file, folder = root / "experiments" / f"{study}.yaml", root / "reports" / study
+    if file.is_file() or (folder / "study.json").is_file():
+        return
+    if (root / "runs" / study).is_dir():
+        message = f"{study} has only single runs, and a report needs a file in experiments/, which "
+        message += "paceline sweep runs; paceline show KEY shows one of the runs"
+        raise SettingError("study", message)
+    from paceline.study.study_points import require_study  # imports Hydra
+
+    require_study(study, root)
 
 
 def _log(page: Path, records: Path) -> None:

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import cast
 
+import torch
+
 from paceline.data.image_set import AbstractImageData
 from paceline.record.point import Point
 
@@ -23,6 +25,17 @@ def without_effect(point: Point) -> list[str]:
             message += "that of the nearest size is taken in proportion"
             lines.append(f"cluster.step_seconds: {message}")
     return lines
+
+
+def on_cpu(point: Point) -> str:
+    """Return a line if a point is trained on the CPU although there are GPUs, else ""."""
+    there = torch.cuda.device_count() if point.cluster.accelerator == "auto" else 0
+    if not there or point.device != "cpu":
+        return ""
+    return (
+        f"cluster.accelerator: auto is the CPU for {point.workers} workers, which need a GPU each; "
+        f"this machine has {there}"
+    )
 
 
 def _idle(point: Point) -> Iterator[tuple[str, object, str]]:

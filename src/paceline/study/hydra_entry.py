@@ -117,12 +117,12 @@ def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
             multiprocessing.set_start_method("spawn", force=True)
         preload()
         from paceline.record.point import Point  # torch, while the forkserver imports it
-        from paceline.record.without_effect import without_effect
+        from paceline.record.without_effect import on_cpu, without_effect
         from paceline.run.run_point import run_point
 
         point = Point.of(config)
         if number is None:
-            for line in without_effect(point):
+            for line in filter(None, [on_cpu(point), *without_effect(point)]):
                 print(f"paceline: {line}", file=sys.stderr, flush=True)
         if number == 1:
             prepare_log(mlflow)

@@ -281,11 +281,13 @@ def _warn_of_crowding(points: Points) -> None:
 
 
 def _warn_of_no_effect(study: Study) -> None:
-    """Warn of settings that have no effect in any point of the study."""
-    from paceline.record.without_effect import without_effect  # torch takes seconds
+    """Warn of settings that have no effect in any point, and of GPUs that some do not use."""
+    from paceline.record.without_effect import on_cpu, without_effect  # torch takes seconds
 
     rated = [point for point in study.points if point.has_rate]
     lines = [without_effect(point.point) for point in rated]
+    for line in filter(None, dict.fromkeys(on_cpu(point.point) for point in rated)):
+        _tell(line)
     for line in lines[0] if lines else []:
         if all(line in each for each in lines):
             _tell(line)
