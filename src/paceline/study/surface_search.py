@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from itertools import product
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -18,7 +18,6 @@ from pydantic import Field
 from paceline.errors import SettingError
 from paceline.record.rows import OWN
 from paceline.settings import Count, Whole, settings
-from paceline.study.surfaces import Surfaces
 from paceline.study.trials import (
     AbstractTuning,
     Bounds,
@@ -31,6 +30,9 @@ from paceline.study.trials import (
     best_trial,
     top1_of,
 )
+
+if TYPE_CHECKING:
+    from paceline.study.surfaces import Surfaces
 
 _GRID = (33, 17, 5)  # places along each axis that the later rounds choose from
 _DIGITS = 9  # of an expected improvement, so that every machine chooses the same place
@@ -141,7 +143,7 @@ class SurfaceSearch(AbstractTuning):
         wide = Bounds(rest.at(-0.25), min(1.0, rest.at(1.25)))
         return SearchBox(Bounds(rate.at(-0.25), rate.at(1.25)), wide)
 
-    def _next(self, surfaces: Surfaces, member: int, scheme: str, of: int) -> list[Trial]:
+    def _next(self, surfaces: "Surfaces", member: int, scheme: str, of: int) -> list[Trial]:
         """Return the trials of one more round of a member, each as if the ones before had run."""
         key = surfaces.gains.tobytes(), surfaces.places.tobytes(), member, of
         if key not in self._known:
@@ -167,8 +169,10 @@ class SurfaceSearch(AbstractTuning):
 
     def _surfaces(
         self, family: Sequence[Searched], trials: Sequence[Sequence[Trial]]
-    ) -> Surfaces | None:
+    ) -> "Surfaces | None":
         """Return the surfaces after these trials of each member; None if a result is missing."""
+        from paceline.study.surfaces import Surfaces  # scipy takes a second
+
         top1 = list[float]()
         for each, own in zip(family, trials, strict=True):
             for trial in own:
@@ -182,7 +186,7 @@ class SurfaceSearch(AbstractTuning):
 
     def _best(
         self,
-        surfaces: Surfaces,
+        surfaces: "Surfaces",
         member: int,
         trials: Sequence[Sequence[Trial]],
         result_of: ResultOf,
