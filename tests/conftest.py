@@ -38,6 +38,16 @@ def _done_once():
         yield
 
 
+@pytest.fixture(scope="session")
+def made_store(tmp_path_factory):
+    """The file of an MLflow store with the experiment `made`, to be copied."""
+    from paceline.record.tracking.mlflow_log import prepare_store
+
+    path = tmp_path_factory.mktemp("store") / "mlflow.db"
+    prepare_store(f"sqlite:///{path}", "made")  # 1.5 s for MLflow's migrations
+    return path
+
+
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
     """A repository of its own: the settings and studies of this one."""

@@ -1,5 +1,6 @@
 """The table of answers in README.md: that of the committed tables, and renewed by the command."""
 
+import shutil
 from argparse import Namespace
 from pathlib import Path
 
@@ -20,10 +21,16 @@ def test_the_committed_table_is_that_of_the_committed_tables():
     assert readme_answer(ROOT / "reports") in (ROOT / "README.md").read_text()
 
 
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("analysed") / STUDIES[0]
+    analyse(write_reports(folder, made_two_schemes(spread=30, accuracy=0.89)))
+    return folder
+
+
 @pytest.fixture
-def root(tmp_path):
-    runs = made_two_schemes(spread=30, accuracy=0.89)
-    analyse(write_reports(tmp_path / "reports" / STUDIES[0], runs))
+def root(analysed, tmp_path):
+    shutil.copytree(analysed, tmp_path / "reports" / STUDIES[0])
     return tmp_path
 
 

@@ -7,7 +7,10 @@ from torch.utils.data import DataLoader, Dataset
 
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
+from paceline.run.checked_module import rehearse
+from paceline.run.open_data import open_data
 from tests.run.own import OWN_TRAINING, Drawn, OwnData, OwnModule
+from tests.run.test_data_module import READING
 from tests.tiny import run_tiny, tiny_point
 
 
@@ -115,12 +118,21 @@ def assert_nothing_is_trained(config, folder, message):
     assert len(drawn) <= 8  # a first batch of each may be on its way
 
 
-@pytest.mark.parametrize("part", ["val", "test"])
-@pytest.mark.parametrize("loader", LOADERS)
-def test_a_part_that_cannot_be_scored_is_named(part, loader, tmp_path):
-    name = {"val": "validation", "test": "test"}[part]
-    message = rf"^data: pairs \(images, labels \[N\]\) of the {name} set are needed: "
-    assert_nothing_is_trained(point(tmp_path, **{part: loader}), tmp_path, message)
+PAIRS = r"^data: pairs \(images, labels \[N\]\) of the {} set are needed: "
+
+
+def test_a_part_that_cannot_be_scored_is_named(tmp_path):
+    for part, name in (("val", "validation"), ("test", "test")):
+        for loader in LOADERS:
+            data = open_data(UntoldData(tmp_path, **{part: loader}), READING)
+            with pytest.raises(SettingError, match=PAIRS.format(name)):
+                rehearse(OwnModule(lr=0), data)
+
+
+@pytest.mark.parametrize(("part", "name"), [("val", "validation"), ("test", "test")])
+def test_a_part_that_cannot_be_scored_is_named_before_training(part, name, tmp_path):
+    config = point(tmp_path, **{part: "several"})
+    assert_nothing_is_trained(config, tmp_path, PAIRS.format(name))
 
 
 @pytest.mark.parametrize("model", ["Tuple", "Flat", "Narrow"])
@@ -138,10 +150,6 @@ def test_a_module_that_changes_batches_by_a_hook_is_named(tmp_path):
 
 def test_nothing_is_drawn_for_it(tmp_path):
     """Random numbers of training are those that they would be without."""
-    from paceline.run.checked_module import rehearse
-    from paceline.run.open_data import open_data
-    from tests.run.test_data_module import READING
-
     data, module = open_data(OwnData(tmp_path), READING), OwnModule(lr=0)
     torch.manual_seed(0)
     expected = torch.rand(3)

@@ -17,6 +17,13 @@ def root(tmp_path):
     return tmp_path
 
 
+@pytest.fixture
+def store(root, made_store):
+    """The store that the studies of `root` are logged to, which has no run yet."""
+    shutil.copy(made_store, root / "mlflow.db")
+    return f"sqlite:///{root}/mlflow.db"
+
+
 def write_study(root, name="made", settings=None, **params):
     study = {
         "defaults": [{"override /data": "made"}],

@@ -7,7 +7,7 @@ import pytest
 from paceline.command.sweep_command import estimate, print_plan, table
 from paceline.errors import SettingError
 from paceline.record.record import PartialRecord
-from paceline.record.tracking.mlflow_log import KnownRun, PointLog, client, prepare_store
+from paceline.record.tracking.mlflow_log import KnownRun, PointLog, client
 from paceline.study.progress import finished_results
 from paceline.study.study_point import counts, to_run
 from paceline.study.study_points import study_points
@@ -53,7 +53,7 @@ def test_a_dry_run_writes_nothing(root, records, capsys):
     assert len(out.splitlines()) == 7
 
 
-def test_a_sweep_runs_the_study_and_logs_every_record(root, records, capsys):
+def test_a_sweep_runs_the_study_and_logs_every_record(root, records, store, capsys):
     seen = []
 
     def run(points):
@@ -66,7 +66,7 @@ def test_a_sweep_runs_the_study_and_logs_every_record(root, records, capsys):
     assert sweep(study, run)
     assert seen == [[study.points[n] for n in (0, 2, 3)]]
     assert capsys.readouterr().out == "made: 4 points: 3 finished, 1 failed\n"
-    store = client(f"sqlite:///{root}/mlflow.db")
+    store = client(store)
     runs = store.search_runs([store.get_experiment_by_name("paceline/made").experiment_id])
     (parent,) = [run for run in runs if "key" not in run.data.tags]
     assert (parent.info.run_name, parent.info.status) == ("made", "FINISHED")
@@ -80,13 +80,13 @@ def test_a_sweep_runs_the_study_and_logs_every_record(root, records, capsys):
     ]
 
 
-def test_a_sweep_that_is_interrupted_is_seen_to_be(root):
+def test_a_sweep_that_is_interrupted_is_seen_to_be(root, store):
     def run(points):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         sweep(checked_study("made", root), run)
-    store = client(f"sqlite:///{root}/mlflow.db")
+    store = client(store)
     (parent,) = store.search_runs([store.get_experiment_by_name("paceline/made").experiment_id])
     assert parent.info.status == "KILLED"
 
@@ -116,20 +116,18 @@ def test_more_processes_than_cores_are_warned_of(root, monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_only_what_dead_processes_began_is_removed(root):
+def test_only_what_dead_processes_began_is_removed(root, store):
     runs = root / "runs/made"
     alive = PartialRecord(runs / "0123456789ab")
     dead, other = runs / ".0123456789ac.partial", runs / ".gitignore"
     for folder in (dead, other):
         folder.mkdir()
-    uri = f"sqlite:///{root}/mlflow.db"
-    prepare_store(uri, "made")
-    lost = PointLog.begin(uri, "made", "lost", {}, 0.0)
-    KnownRun(lost.run_id, uri).write(dead / "mlflow.json")
-    settle_partial_records(runs, uri)
+    lost = PointLog.begin(store, "made", "lost", {}, 0.0)
+    KnownRun(lost.run_id, store).write(dead / "mlflow.json")
+    settle_partial_records(runs, store)
     lock = runs / ".0123456789ab.lock"
     assert sorted(runs.iterdir()) == sorted([alive.folder, lock, other])
-    assert client(uri).get_run(lost.run_id).info.status == "KILLED"
+    assert client(store).get_run(lost.run_id).info.status == "KILLED"
 
 
 def test_a_whole_record_of_a_dead_process_is_kept(root):

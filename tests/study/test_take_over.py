@@ -98,13 +98,12 @@ def test_a_renewed_sweep_takes_over_what_the_present_code_made_but_not_to_do_all
     assert [len(points) for points in seen] == [2, 1]
 
 
-def test_a_copy_is_logged_under_its_own_study(studies):
-    uri = f"sqlite:///{studies}/mlflow.db"
+def test_a_copy_is_logged_under_its_own_study(studies, store):
     for point in study_points("other", studies):
         record(point)
     sweep(checked_study("other", studies), None)
     sweep(checked_study("made", studies), None)
-    store = client(uri)
+    store = client(store)
     for study, number in (("made", 2), ("other", 3)):
         experiment = store.get_experiment_by_name(f"paceline/{study}")
         runs = store.search_runs([experiment.experiment_id], "tags.key != ''")

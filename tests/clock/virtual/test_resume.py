@@ -9,27 +9,21 @@ import torch
 from pytorch_lightning import Callback
 from torch.testing import assert_close
 
-from paceline.scheme.accounting import Accounting
 from paceline.timing.profile import ClusterProfile, Link
-from tests.clock.virtual.trained import SCHEMES, train, weights_of, workers_for
+from tests.clock.virtual.trained import (
+    SCHEMES,
+    STRUCTURES,
+    first_by,
+    train,
+    weights_of,
+    workers_for,
+)
 
 NUM_STEPS = 36
 NODES = ClusterProfile(Link(0.05, 20_000), Link(0.02, 50_000), 2, 0.02, 100_000)
 
 
-def first_by(kind):
-    """The first scheme of each kind, by name."""
-    kinds = {kind(scheme()): name for name, scheme in reversed(SCHEMES.items())}
-    return {name: SCHEMES[name] for name in SCHEMES if name in kinds.values()}
-
-
-def structure(scheme):
-    """What decides who holds which vector when."""
-    read = Accounting(scheme, workers_for(scheme, 5)).needs_read
-    return (type(scheme), scheme.servers, scheme.group_size, scheme.overlap, read)
-
-
-STRUCTURES, FIRST_OF_EACH = first_by(structure), first_by(type)
+FIRST_OF_EACH = first_by(type)
 
 
 class Killed(Exception):

@@ -15,7 +15,14 @@ from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
 from tests.clock.references import Gossiped
-from tests.clock.virtual.trained import JITTERED, SCHEMES, train, weights_of, workers_for
+from tests.clock.virtual.trained import (
+    JITTERED,
+    SCHEMES,
+    STRUCTURES,
+    train,
+    weights_of,
+    workers_for,
+)
 from tests.tiny import CONF, PlainSGD, Seen, batches_of, tiny_network, tiny_point
 
 exactly = {"rtol": 0, "atol": 0}
@@ -73,7 +80,13 @@ def test_every_scheme_is_held_to_these_laws():
     assert {name.split(" ")[0] for name in SCHEMES} == {path.stem for path in files}
 
 
-@every_scheme
+@pytest.mark.parametrize(
+    "scheme",
+    [
+        pytest.param(scheme, id=name, marks=[] if name in STRUCTURES else pytest.mark.slow)
+        for name, scheme in SCHEMES.items()
+    ],
+)
 def test_the_same_seed_gives_the_same_bits(scheme):
     workers = workers_for(scheme(), 5)
     first, second = (train(scheme(), workers, 65, batch_norm=True) for _ in range(2))

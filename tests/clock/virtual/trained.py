@@ -57,6 +57,21 @@ def workers_for(scheme, at_least):
     raise ValueError(f"no number of workers from {at_least} on suits {scheme}: change its laws")
 
 
+def first_by(kind):
+    """The first scheme of each kind, by name."""
+    kinds = {kind(scheme()): name for name, scheme in reversed(SCHEMES.items())}
+    return {name: SCHEMES[name] for name in SCHEMES if name in kinds.values()}
+
+
+def structure(scheme):
+    """What decides who holds which vector when."""
+    read = Accounting(scheme, workers_for(scheme, 5)).needs_read
+    return (type(scheme), scheme.servers, scheme.group_size, scheme.overlap, read)
+
+
+STRUCTURES = first_by(structure)
+
+
 def module_of(
     batch_norm=False, momentum=0.9, weight_decay=0.01, dropout=0.0, optimizer=None, layers=()
 ):
