@@ -1,15 +1,18 @@
 """Laws of the engines of the virtual clock: each ends where one by one does."""
 
+import contextlib
+
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
-from paceline.clock.virtual.wave_engines import ENGINES
+from paceline.clock.virtual.virtual_worker import Buffer
+from paceline.clock.virtual.wave_engines import ENGINES, Trained
 from paceline.errors import SettingError
 from paceline.timing.profile import ClusterProfile, Link
-from tests.clock.virtual.test_resume import STRUCTURES, Killed, WritesAt, assert_same
-from tests.clock.virtual.trained import train, weights_of, workers_for
+from tests.clock.virtual.test_resume import Killed, WritesAt, assert_same
+from tests.clock.virtual.trained import STRUCTURES, module_of, train, weights_of, workers_for
 
 HAS_GPU = torch.cuda.is_available()
 DEVICES = ["cpu", *([pytest.param("cuda:0", marks=pytest.mark.gpu)] if HAS_GPU else [])]
@@ -151,3 +154,20 @@ def test_auto_falls_back_by_name_on_a_gpu(capsys):
     strategy, _ = run_with("auto", STRUCTURES["sync_allreduce"], "cuda:0", dropout=0.2)
     assert strategy.engine == "one_by_one"
     assert "one by one, since vmap cannot compute Classifier" in capsys.readouterr().err
+
+
+def test_backward_adds_to_the_vector_that_is_given():
+    """Else gradients would exist twice."""
+    module = module_of()
+    weights = [*module.parameters()]
+    trained = Trained(
+        module, weights, [], [], precision=contextlib.nullcontext, clip=None, clip_by_value=False
+    )
+    gradient = Buffer(torch.ones(103, dtype=torch.float64))
+    trained.begin_gradient(gradient)
+    assert [weight.grad.data_ptr() for weight in weights] == [
+        view.data_ptr() for view in gradient.views(weights)
+    ]
+    assert not gradient.vector.any()
+    trained.end_gradient(gradient)
+    assert [weight.grad for weight in weights] == [None] * len(weights)
