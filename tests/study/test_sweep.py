@@ -184,15 +184,16 @@ def test_the_table_names_axes_and_status(root, records):
 
 def test_costs_come_from_records_alone(root, records):
     """The first two points are synchronous, the others have a server."""
-    points = study_points("made", root)
-    assert estimate(points, [], 1) == "time and memory: unknown until one point has run"
-    assert estimate([], [], 1) == "nothing to run"
+    points = study_points("made", root, ["sweep.jobs=1"])
+    assert estimate(points, []) == "time and memory: unknown until one point has run"
+    assert estimate([], []) == "nothing to run"
     records(0, wall_seconds=7200)
-    assert estimate(points[1:2], finished_results(root / "runs"), 1) == (
+    assert estimate(points[1:2], finished_results(root / "runs")) == (
         "about 2.0 hours; up to 1.0 GiB of memory in 1 processes"
     )
     records(2, wall_seconds=3600)
-    assert estimate([points[1], points[3]], finished_results(root / "runs"), 2) == (
+    points = study_points("made", root, ["sweep.jobs=2"])
+    assert estimate([points[1], points[3]], finished_results(root / "runs")) == (
         "about 1.5 hours; up to 4.0 GiB of memory in 4 processes"
     )
 
@@ -201,14 +202,14 @@ def test_costs_follow_the_samples_and_other_studies_count(root, records, studied
     records(0, wall_seconds=3600)
     results = finished_results(root / "runs")
     studied("other", scheme="sync_allreduce,async_parameter_server", seed="8,9")
-    longer = study_points("other", root, ["training.epochs=1,4"])
-    assert estimate(longer[:2], results, 1).startswith("about 2.5 hours; ")
-    assert estimate(longer[:1], results, 1).startswith("about 30.0 minutes; ")
-    assert estimate(longer[3:6], results, 1).startswith("about 2.0 hours and 2 points of unknown")
+    longer = study_points("other", root, ["training.epochs=1,4", "sweep.jobs=1"])
+    assert estimate(longer[:2], results).startswith("about 2.5 hours; ")
+    assert estimate(longer[:1], results).startswith("about 30.0 minutes; ")
+    assert estimate(longer[3:6], results).startswith("about 2.0 hours and 2 points of unknown")
     (by_samples,) = study_points(
-        "other", root, ["training.samples=32", "seed=8", "scheme=sync_allreduce"]
+        "other", root, ["training.samples=32", "seed=8", "scheme=sync_allreduce", "sweep.jobs=1"]
     )
-    assert estimate([by_samples], results, 1).startswith("about 15.0 minutes; ")
+    assert estimate([by_samples], results).startswith("about 15.0 minutes; ")
 
 
 def test_costs_are_those_of_the_study_itself_where_it_has_any(root, records, studied):
@@ -217,6 +218,6 @@ def test_costs_are_those_of_the_study_itself_where_it_has_any(root, records, stu
     (other,) = finished_results(root / "runs")
     own = {**other, "study": "other", "batch_size": 2 * other["batch_size"], "wall_seconds": 60}
     studied("other", scheme="sync_allreduce", seed="8")
-    points = study_points("other", root)
-    assert estimate(points, [other], 1).startswith("about 1.0 hours; ")
-    assert estimate(points, [other, own], 1).startswith("about 1.0 minutes; ")
+    points = study_points("other", root, ["sweep.jobs=1"])
+    assert estimate(points, [other]).startswith("about 1.0 hours; ")
+    assert estimate(points, [other, own]).startswith("about 1.0 minutes; ")
