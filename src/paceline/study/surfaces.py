@@ -131,7 +131,7 @@ class Surfaces:
         """Draw surfaces given the trials: gains [members, places, number].
 
         By Matheron's rule: surfaces and trials are drawn before any trial, and then corrected by
-        what the trials tell.
+        what the trials tell. The scale, which is uncertain, is drawn too.
         """
         seen, members = self._inputs
         every = np.vstack([places, seen])
@@ -148,11 +148,11 @@ class Surfaces:
         )
         tried = prior[members, len(places) + np.arange(len(seen))]
         tried = tried + NOISE * normal(tried.shape)
-        wrong = cho_solve(self._factor, self._gains[:, None] - self.scale * tried)
+        degrees = self._degrees + _TRUST
+        scale = self.scale * np.sqrt(degrees / rng.chisquare(degrees, number))
+        wrong = cho_solve(self._factor, self._gains[:, None] - scale * tried)
         across = [_covariance(places, np.full(len(places), m), seen, members) for m in range(count)]
-        return np.stack(
-            [self.scale * prior[m, : len(places)] + across[m] @ wrong for m in range(count)]
-        )
+        return np.stack([scale * prior[m, : len(places)] + across[m] @ wrong for m in range(count)])
 
     @cached_property
     def scale(self) -> float:
@@ -161,8 +161,13 @@ class Surfaces:
             return _SCALE
         inner = self._gains - self._gains.mean()
         square = float(inner @ cho_solve(self._factor, inner))
-        degrees = max(len(inner) - len(np.unique(self._inputs[1])) - 3, 0)  # 3 of the parabola
-        return float(np.sqrt((square + _TRUST * _SCALE**2) / (degrees + _TRUST)))
+        return float(np.sqrt((square + _TRUST * _SCALE**2) / (self._degrees + _TRUST)))
+
+    @property
+    def _degrees(self) -> int:
+        """Degrees of freedom of the scale, less those of constants and of the parabola."""
+        members = self._inputs[1]
+        return max(len(members) - len(np.unique(members)) - 3, 0)
 
     @property
     def _inputs(self) -> tuple[Array, Array]:
