@@ -196,7 +196,7 @@ def _estimands(name: str, search, draws: int) -> list[Found]:
     here, best, times = np.array(hits).T
     return [
         found(f"all 4 differences, {name}, these settings", here, Aim.COVERAGE),
-        found(f"all 4 differences, {name}, at best settings", best, Aim.COVERAGE),
+        found(f"all 4 differences, {name}, at best settings", best, Aim.AT_LEAST),
         found(f"a ratio of times, {name}, at best settings", times, Aim.AT_LEAST),
     ]
 
@@ -229,8 +229,7 @@ def told(draws: int) -> list[Found]:
             any_told = np.array([not each.covers(0.0).all() for each in ten])
             worse = [against_reference(analyse(runs_of(low, rng)), 0) for _ in range(draws)]
             text = f"{size} schemes, {SEEDS} seeds, {name}"
-            aim = Aim.SIZE if analyse is paired else Aim.LIMIT
-            rows.append(found(f"any of equal schemes told apart, {text}", any_told, aim))
+            rows.append(found(f"any of equal schemes told apart, {text}", any_told, Aim.SIZE))
             half = np.array([each.high[-1] < 0 for each in worse])
             rows.append(found(f"a scheme worse by 0.5 points told, {text}", half, Aim.POWER))
     return rows
