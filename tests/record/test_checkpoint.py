@@ -16,7 +16,7 @@ from paceline.record.record import PartialRecord, partial_folder
 from paceline.run.run_point import require_plain
 
 KEY = "0123456789ab"
-begin = partial(checkpoint.begin, check=require_plain)
+begin = partial(checkpoint.begin, check=require_plain, data="of then")
 
 
 def saved(state):
@@ -155,7 +155,7 @@ def test_of_another_point_or_other_code_it_is_left_with_a_reason(record, monkeyp
     origin = record / CHECKPOINTS / "origin.json"
     written = origin.read_text()
     monkeypatch.setattr(checkpoint, "source_digest", lambda: "fedcba987654")
-    with pytest.raises(ValueError, match="a different code wrote it"):
+    with pytest.raises(ValueError, match="with a different code"):
         begin(record, KEY)
     assert not has_checkpoint(record)
     write(record, 1)

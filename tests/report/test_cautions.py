@@ -132,6 +132,17 @@ def test_what_is_missing_left_out_or_of_other_code(findings):
     assert "d, e" in others
 
 
+def test_points_of_data_that_have_changed(findings):
+    runs = seeds()
+    assert cautions(findings(runs)) == []
+    for run, digest in zip(runs, ("a", ""), strict=True):
+        run["data_digest"] = digest  # a record of earlier code has none
+    assert cautions(findings(runs)) == []
+    runs[1]["data_digest"] = "b"
+    assert numbers(only(cautions(findings(runs)))) == ["2"]
+    assert numbers(only(cautions(findings(seeds(), stale_data=3)))) == ["3"]
+
+
 def test_records_that_do_not_fit_are_named_with_their_reasons(findings):
     text = only(cautions(findings(seeds(), unfit={"abc": "curve.csv: there is none"})))
     assert numbers(text) == ["1"]

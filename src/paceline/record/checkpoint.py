@@ -69,7 +69,9 @@ def folder_of(record: Path, number: int) -> Path:
     return record / CHECKPOINTS / str(number)
 
 
-def begin(record: Path, key: str, check: Callable[[Path], None]) -> Checkpoint | None:
+def begin(
+    record: Path, key: str, check: Callable[[Path], None], data: str | None
+) -> Checkpoint | None:
     """Prepare the folder for checkpoints of the point with this key.
 
     Returns the latest checkpoint of an earlier start, or None. If there are checkpoints that cannot
@@ -77,7 +79,7 @@ def begin(record: Path, key: str, check: Callable[[Path], None]) -> Checkpoint |
     nothing, if they belong to another user. `check(path)` raises ValueError for a file of a
     checkpoint that must not be loaded.
     """
-    folder, origin = record / CHECKPOINTS, _origin(key)
+    folder, origin = record / CHECKPOINTS, _origin(key, data)
     _require_own(folder)
     try:
         found = _checked(record, origin, check)
@@ -124,8 +126,8 @@ def _checked(
     if written["key"] != origin["key"]:
         raise ValueError(f"it belongs to another point, {written['key']}")
     for name in origin:
-        if written[name] != origin[name]:
-            raise ValueError(f"a different {name} wrote it")
+        if written.get(name) != origin[name]:
+            raise ValueError(f"it was written with a different {name}")
     found = latest(record)
     assert found is not None
     for name, size in found.sizes.items():
@@ -144,8 +146,9 @@ def _require_own(folder: Path) -> None:
             raise SettingError("training.checkpoint_seconds", f"{message} it")
 
 
-def _origin(key: str) -> dict[str, Any]:
-    return {"key": key, "code": source_digest(), "set of package versions": versions()}
+def _origin(key: str, data: str | None) -> dict[str, Any]:
+    code = {"code": source_digest(), "set of package versions": versions()}
+    return {"key": key, **code, "content of the data": data}
 
 
 def _complete_folders(record: Path) -> list[Path]:

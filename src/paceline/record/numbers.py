@@ -175,6 +175,7 @@ NUMBERS = [  # listed in the order of result.json
     Number("shuffle_bytes", "bytes", lambda o: o.data_moved.shuffle_bytes),
     Number("shuffle_seconds", "s", lambda o: o.data_moved.shuffle_seconds),
     Number("feed_bytes", "bytes", lambda o: o.data_moved.feed_bytes),
+    Number("data_digest", "text"),
     Number("num_parameters", "", _of_first("num_parameters")),
     Number("evaluated", "text", _of_first("evaluated")),
     Number("engine", "text", lambda o: o.first.strategy.engine),

@@ -15,7 +15,7 @@ from paceline.report.words import say, scheme_name, value_words
 
 _ON_TIME = ("crowded", "late", "unlike")  # rows of cautions.csv, before and after other sentences
 _ON_CHANCE = ("uncertified", "one_machine", "dropped", "super_linear", "few_seeds", "at_edge")
-_OF_RECORDS = ("missing", "unfit", "other_records", "stale_code")  # entries of study.json
+_OF_RECORDS = ("missing", "unfit", "other_records", "stale_data", "stale_code")
 
 
 class BrokenRule(NamedTuple):
@@ -32,12 +32,13 @@ def cautions(findings: StudyFindings) -> list[str]:
     """Return a sentence for each condition that weakens the numbers of the study."""
     about = findings.tables.about
     return [
+        *_found(findings, "mixed_data"),
         *_found(findings, "virtual"),
         *_free_links(findings),
         *(text for name in _ON_TIME for text in _found(findings, name)),
         *_ended_badly(findings),
         *_without_a_worker(findings.tables.finished),
-        *(say(f"records_{name}", about) for name in _OF_RECORDS if about[name]),
+        *(say(f"records_{name}", about) for name in _OF_RECORDS if about.get(name)),
         *(text for name in _ON_CHANCE for text in _found(findings, name)),
         *_tuned_elsewhere(findings),
     ]

@@ -32,6 +32,7 @@ from paceline.exchange.process_group import (
     worker_index,
 )
 from paceline.model.score import Score
+from paceline.record.data_digest import data_digest
 from paceline.record.observed import SnapshotScore, TrainingReport
 from paceline.record.point import Point
 from paceline.run.asked import leave_signals_to_launcher
@@ -89,6 +90,8 @@ class TrainingProcess:
         worker = None if point.kind == "virtual" else self._worker
         reading = replace(reading_of(point), worker=worker)
         self._data = open_data(point.data.build(), reading)
+        is_first = self._worker == shard_index() == 0
+        self._data_digest = data_digest(point.data) if is_first else None
         self._budget = budget_of(point, self._data.num_train)
         self._accounting = Accounting(point.scheme, point.workers)
         self._module = self._build_module()
@@ -159,6 +162,7 @@ class TrainingProcess:
             shard=shard_index(),
             checkpoints=files.written,
             resumes=files.resumes,
+            data_digest=self._data_digest,
         )
         self._evaluate(report)
         return report
