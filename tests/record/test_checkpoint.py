@@ -142,6 +142,13 @@ def test_only_tensors_and_plain_values_count_and_nothing_runs(tmp_path):
     assert not ran.exists()
 
 
+def test_data_must_not_have_changed_since(record):
+    for known in ("of then", None, "of then"):  # what a run itself downloads is not known
+        assert begin(record, KEY, data=known).number == 1
+    with pytest.raises(ValueError, match="with a different content of the data"):
+        begin(record, KEY, data="of now")
+
+
 def test_of_another_user_it_is_refused_until_it_is_copied(record, monkeypatch):
     me = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: me + 1)

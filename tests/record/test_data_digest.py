@@ -64,6 +64,7 @@ def test_a_file_that_was_replaced_is_another_content(named, monkeypatch):
 def test_other_files_change_nothing(tmp_path):
     before = digest(root="splits")
     Path("splits/.cache").touch()
+    Path("splits/broken").symlink_to("nowhere")
     Path("photos/new.png").touch()
     decoded = Path("splits/prepared/own-0123456789ab")
     decoded.mkdir(parents=True)
@@ -76,7 +77,13 @@ def test_other_files_change_nothing(tmp_path):
 
 
 def test_what_names_no_file_has_no_digest(tmp_path):
-    for named in ({}, {"root": "missing"}, {"root": "."}, {"root": str(tmp_path.parent)}):
+    for named in (
+        {},
+        {"root": "missing"},
+        {"root": "."},
+        {"root": str(tmp_path.parent)},
+        {"a": "~nobody"},
+    ):
         assert digest(**named) is None
     assert digest(root="empty") is None
     shutil.rmtree("splits")

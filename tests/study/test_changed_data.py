@@ -4,6 +4,7 @@ import pytest
 
 from paceline.command.sweep_command import print_plan
 from paceline.record.data_digest import data_digest, look_again
+from paceline.record.provenance import source_digest
 from paceline.study.collect import collect
 from paceline.study.study_point import to_run
 from paceline.study.sweep import checked_study, to_take_over
@@ -24,7 +25,8 @@ def write_records(root, **changes):
     look_again()
     for point in checked_study("made", root).points:
         digest = data_digest(point.config.target("data"))
-        make_record(point.folder, point.config, data_digest=digest, **changes)
+        made = {"source_digest": source_digest(), "data_digest": digest}
+        make_record(point.folder, point.config, **made, **changes)
 
 
 def test_changed_data_are_said_and_run_again_when_asked(root, photos, capsys):
@@ -53,11 +55,10 @@ def test_data_that_change_during_a_sweep_are_found_at_its_end(root, photos, caps
 
 
 def test_records_of_other_data_are_not_taken_over(root, photos, studied):
-    from paceline.record.provenance import source_digest
-
-    write_records(root, kind="virtual", source_digest=source_digest())
-    studied("again", scheme="sync_allreduce,async_parameter_server", seed="0,1")
+    modelled = {"defaults": [{"override /data": "made"}, {"override /cluster": "virtual"}]}
+    studied("made", modelled, seed="0,1")
+    studied("again", modelled, seed="0,1")
+    write_records(root, kind="virtual")
     taken = to_take_over(checked_study("again", root).points)
     photos.write_text("a dog")
-    look_again()
-    assert (len(taken), to_take_over(checked_study("again", root).points)) == (4, {})
+    assert (len(taken), to_take_over(checked_study("again", root).points)) == (2, {})

@@ -14,18 +14,16 @@ import lzma
 import re
 import stat
 import tarfile
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from paceline.errors import SettingError
-from paceline.record.data_digest import is_of_other_data
 from paceline.record.point_config import PointConfig
 from paceline.record.reading import MOST_BYTES, checked_result, read_result
 from paceline.record.record import PartialRecord, Result
 from paceline.record.rows import POINT_TABLES
-from paceline.record.target import Target
 
 ARCHIVE = "records.tar.xz"
 _NAMES = ("config.yaml", "result.json", *(f"{table.name}.csv" for table in POINT_TABLES))
@@ -183,22 +181,22 @@ def _entries(packed: _Unpacked) -> Iterator[tuple[str, str, bytes]]:
             raise ValueError("there are data behind its last file")
 
 
-def record_elsewhere(folder: Path, digest: str, data: Target) -> Path | None:
+def record_elsewhere(
+    folder: Path, digest: str, is_of_other_data: Callable[[Result], bool]
+) -> Path | None:
     """Return the folder of a record of the same point in another study, or None.
 
     `folder`: runs/<study>/<key> of the point. `digest`: the digest of the present source (see
-    `source_digest`), which the record must have as well. `data`: settings of the point's data; a
-    record of data that have changed since is not returned. Only records of the virtual clock are
-    returned, since their times do not depend on the state of the machine. Records of failed points
-    are never returned.
+    `source_digest`), which the record must have as well. `is_of_other_data(result)`: whether
+    the data have changed since. Only records of the virtual clock are returned, since their times
+    do not depend on the state of the machine. Records of failed points are never returned.
     """
     for path in sorted(folder.parent.parent.glob(f"[!.]*/{folder.name}/result.json")):
         result = read_result(path.parent)
         if path.parent == folder or result is None or result["status"] == "failed":
             continue
-        if is_of_other_data(result, data):
-            continue
-        if result["kind"] == "virtual" and result["source_digest"] == digest:
+        is_new = result["source_digest"] == digest and not is_of_other_data(result)
+        if result["kind"] == "virtual" and is_new:
             return path.parent
     return None
 

@@ -22,6 +22,7 @@ from paceline.record.provenance import source_digest, versions
 CHECKPOINTS = "checkpoint"  # folder in that of a record
 ASKED = "asked"  # file in it, touched to ask the processes of the point for a checkpoint
 _COMPLETE, _ORIGIN = "complete.json", "origin.json"
+_DATA = "content of the data"  # in the origin, unless it is unknown
 
 
 @dataclass(frozen=True)
@@ -122,11 +123,11 @@ def _checked(
         if any(folder.glob("*/*.ckpt")):
             raise ValueError("it is incomplete")
         return None
-    written = json.loads((folder / _ORIGIN).read_text())
+    written = {_DATA: origin.get(_DATA)} | json.loads((folder / _ORIGIN).read_text())
     if written["key"] != origin["key"]:
         raise ValueError(f"it belongs to another point, {written['key']}")
     for name in origin:
-        if written.get(name) != origin[name]:
+        if written[name] != origin[name]:
             raise ValueError(f"it was written with a different {name}")
     found = latest(record)
     assert found is not None
@@ -147,8 +148,8 @@ def _require_own(folder: Path) -> None:
 
 
 def _origin(key: str, data: str | None) -> dict[str, Any]:
-    code = {"code": source_digest(), "set of package versions": versions()}
-    return {"key": key, **code, "content of the data": data}
+    known = {} if data is None else {_DATA: data}  # data that the run itself will download are not
+    return {"key": key, "code": source_digest(), "set of package versions": versions(), **known}
 
 
 def _complete_folders(record: Path) -> list[Path]:

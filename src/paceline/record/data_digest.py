@@ -60,7 +60,7 @@ def _content(data: Target) -> object:
     return built.fingerprint() if isinstance(built, AbstractPreparedImageData) else None
 
 
-def _named_files(setting: str, value: Any) -> Iterator[tuple[str, Path]]:
+def _named_files(setting: str, value: Any) -> Iterator[tuple[str, str | Path]]:
     """Yield each file that a setting names, with a name that begins with the setting's.
 
     Folders in which the working directory is are left out, since runs are recorded there.
@@ -72,11 +72,12 @@ def _named_files(setting: str, value: Any) -> Iterator[tuple[str, Path]]:
         for number, inner in enumerate(cast("list[Any]", value)):
             yield from _named_files(f"{setting}.{number}", inner)
     elif isinstance(value, str):
-        path = Path(value).expanduser()
+        path = Path(os.path.expanduser(value))  # noqa: PTH111 (no error for ~nobody)
         if os.path.isfile(path):  # noqa: PTH113 (False for any text that is no path)
             yield setting, path
         elif os.path.isdir(path) and not Path.cwd().is_relative_to(path.resolve()):  # noqa: PTH112
             for file in files_below(path):
-                name = file.relative_to(path).as_posix()
-                if not _DECODED.fullmatch(name):
+                name = file[len(str(path)) + 1 :]
+                is_whole = os.path.isfile(file)  # noqa: PTH113 (not a broken link)
+                if is_whole and not _DECODED.fullmatch(name):
                     yield f"{setting}/{name}", file
