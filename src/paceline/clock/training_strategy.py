@@ -163,8 +163,8 @@ def set_random_state(state: dict[str, Any]) -> None:
 
 class RemoteOptimizer(Optimizer):
     """Optimizer that runs the closure, then `exchange`, and has no state of its own. Its groups are
-    those of `optimizer`. `zero()` clears the gradients in place, because they are views of the
-    vector that is sent.
+    those of `optimizer`, and `name` is the name of its class. `zero()` clears the gradients in
+    place, because they are views of the vector that is sent.
     """
 
     def __init__(
@@ -172,6 +172,7 @@ class RemoteOptimizer(Optimizer):
     ) -> None:
         super().__init__(optimizer.param_groups, dict(optimizer.defaults))
         self.param_groups = optimizer.param_groups
+        self.name = type(optimizer).__name__
         self._zero, self._exchange = zero, exchange
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

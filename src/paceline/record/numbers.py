@@ -176,6 +176,8 @@ NUMBERS = [  # listed in the order of result.json
     Number("shuffle_seconds", "s", lambda o: o.data_moved.shuffle_seconds),
     Number("feed_bytes", "bytes", lambda o: o.data_moved.feed_bytes),
     Number("data_digest", "text"),
+    Number("optimizer", "text", _of_first("optimizer")),
+    Number("scheduler", "text", _of_first("scheduler")),
     Number("num_parameters", "", _of_first("num_parameters")),
     Number("evaluated", "text", _of_first("evaluated")),
     Number("engine", "text", lambda o: o.first.strategy.engine),

@@ -55,7 +55,9 @@ class TrainingReport:
     joined the other processes, had built module and data, and drew its first batch [seconds since
     1970]. `moved`: data that moved among workers. `checkpoints`: number of checkpoints written.
     `resumes`: how often the run was resumed. `data_digest`: digest of the content of the data; None
-    if it is unknown, or if another process computed it.
+    if it is unknown, or if another process computed it. `optimizer`: name of the class of the
+    module's optimizer. `scheduler`: names of the classes of its schedulers of the learning rate;
+    None if it has none.
     """
 
     strategy: StrategyReport
@@ -81,6 +83,8 @@ class TrainingReport:
     checkpoints: int = 0
     resumes: int = 0
     data_digest: str | None = None
+    optimizer: str | None = None
+    scheduler: str | None = None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from paceline.clock.reports import ServerReport, TrainingClock
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot, evaluated_weights
 from paceline.clock.split.split_worker import SplitWorker
+from paceline.clock.training_strategy import RemoteOptimizer
 from paceline.clock.wall.server import serve
 from paceline.cluster.child import stopped_seconds, tolerate
 from paceline.cluster.cluster import device
@@ -138,7 +139,7 @@ class TrainingProcess:
             weights_only=True,
         )
         rest()
-        step_ends = np.array(observer.step_ends)
+        step_ends, schedulers = np.array(observer.step_ends), trainer.lr_scheduler_configs
         report = TrainingReport(
             strategy=strategy.report(step_ends, batches.seconds_waiting),
             evaluated=evaluated_weights(
@@ -163,6 +164,8 @@ class TrainingProcess:
             checkpoints=files.written,
             resumes=files.resumes,
             data_digest=self._data_digest,
+            optimizer=_name_of(trainer.optimizers[0]),
+            scheduler=", ".join(_name_of(each.scheduler) for each in schedulers) or None,
         )
         self._evaluate(report)
         return report
@@ -261,6 +264,11 @@ class TrainingProcess:
             report.test = _scored(snapshots[-1], ends[-1], scores)
             if self._point.save_weights:
                 save_weights(self._module, self._folder / "weights.pt")
+
+
+def _name_of(part: object) -> str:
+    """Return the name of the class of an optimizer or a scheduler."""
+    return part.name if isinstance(part, RemoteOptimizer) else type(part).__name__
 
 
 def _scored(snapshot: Snapshot, real_seconds: float, scores: list[Score]) -> SnapshotScore:
