@@ -36,7 +36,7 @@ class WaitingClassifier(Classifier):
 
     def on_train_start(self) -> None:
         strategy: Strategy | Any = self.trainer.strategy
-        assert self.trainer.world_size == 1
+        assert strategy.world_size == 1
         if self._broadcasting:
             strategy.world_size = 2
 

@@ -117,6 +117,14 @@ def test_both_sides_ran_on_one_machine_with_one_version(made, name):
     assert f"{name} is" in found["evidence"]
 
 
+def test_both_sides_are_of_one_content_of_the_data(made):
+    both = sides(data_digest="b")
+    assert rule(made(both), 2)["verdict"] == "holds"  # earlier records have no digest
+    found = rule(made([{**run, "data_digest": run.get("data_digest", "a")} for run in both]), 2)
+    assert found["verdict"] == "broken"
+    assert "data_digest is a and b" in found["evidence"]
+
+
 @pytest.mark.parametrize(("share", "verdict"), [(1.001, "holds"), (1.02, "broken")])
 def test_a_little_less_memory_is_no_other_machine(made, share, verdict):
     found = rule(made(sides(**{"hardware.memory_bytes": int(2**34 * share)})), 2)
@@ -154,6 +162,11 @@ def test_settings_machine_and_code_are_known(made, name, value):
     found = rule(made(sides(**{name: value})), 5)
     assert (found["verdict"], found["broken"], found["of"]) == ("broken", 3, 6)
     assert found["evidence"].startswith("3 points ")
+
+
+def test_an_optimizer_may_have_no_momentum(made):
+    adam = [run | {"optimizer": "AdamW", "momentum": None} for run in sides()]
+    assert rule(made(adam), 5)["verdict"] == "holds"
 
 
 def test_without_one_worker_there_is_no_speedup_to_judge(made):

@@ -110,6 +110,14 @@ def test_harmed_files_are_named(photos, harm, named):
         ImageFolder(**settings(photos, **SIZES)).load()
 
 
+def test_files_that_are_left_out_are_counted(photos, capsys):
+    for name in ("cat/notes.txt", "cat/photo.heic", "cat/.hidden", "labels.csv"):
+        (photos / "train" / name).touch()
+    ImageFolder(**settings(photos, **SIZES)).prepare()
+    err = capsys.readouterr().err
+    assert f"3 files in {photos} do not have the suffix of an image, and are left out\n" in err
+
+
 def test_a_digest_of_fresh_files_is_not_kept(photos):
     content_digest({"cat": photos / CAT})
     assert not Path("runs").exists()

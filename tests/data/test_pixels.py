@@ -37,10 +37,14 @@ def with_alpha(image, alpha):
     return image
 
 
-@pytest.mark.parametrize("suffix", ["png", "tif"])
-def test_sixteen_bits_are_scaled_by_the_range_of_the_whole_set(tmp_path, suffix):
-    write(tmp_path, Image.fromarray(GREY.astype(np.uint16) * 10 + 100), suffix)
-    Image.fromarray(np.full((4, 4), 2650, np.uint16)).save(tmp_path / f"train/dog/0.{suffix}")
+@pytest.mark.parametrize(
+    ("suffix", "dtype"),
+    [("png", "uint16"), ("tif", "uint16"), ("tif", ">u2"), ("pgm", "uint16"), ("tif", "int32")],
+)
+def test_more_than_eight_bits_are_scaled_by_the_range_of_the_whole_set(tmp_path, suffix, dtype):
+    write(tmp_path, Image.fromarray((GREY.astype(int) * 10 + 100).astype(dtype)), suffix)
+    brightest = Image.fromarray(np.full((4, 4), 2650, dtype))
+    brightest.save(tmp_path / f"train/dog/0.{suffix}")
     assert read(tmp_path)[0, 0].tolist() == [0, 60, 120, 180]  # 100 to 2,650 become 0 to 255
 
 
@@ -73,8 +77,8 @@ def test_files_that_would_lose_value_or_range_are_refused_by_name(tmp_path):
     more = [Image.fromarray(GREY), Image.fromarray(GREY[:, ::-1]), Image.fromarray(GREY.T)]
     for number, (image, suffix, options, why) in enumerate(
         [
-            (Image.fromarray(GREY.astype(np.float32)), "tif", {}, "32 bits"),
-            (Image.fromarray(GREY.astype(np.int32)), "tif", {}, "32 bits"),
+            (Image.fromarray(GREY.astype(np.float32)), "tif", {}, "floating-point"),
+            (Image.fromarray(GREY.astype(np.int32)), "tif", {}, "8 bits and of more"),
             (with_alpha(Image.fromarray(COLOUR), 254), "png", {}, "transparent"),
             (with_alpha(Image.fromarray(GREY), 0), "png", {}, "transparent"),
             (palette, "png", {"transparency": 1}, "transparent"),
@@ -88,7 +92,7 @@ def test_files_that_would_lose_value_or_range_are_refused_by_name(tmp_path):
                 {"save_all": True, "append_images": more[1:], "lossless": True},
                 "3 im",
             ),
-            (Image.fromarray(GREY.astype(np.uint16)), "png", {}, "8 and of 16 bits"),
+            (Image.fromarray(GREY.astype(np.uint16)), "png", {}, "8 bits and of more"),
         ]
     ):
         root = tmp_path / str(number)
@@ -99,10 +103,10 @@ def test_files_that_would_lose_value_or_range_are_refused_by_name(tmp_path):
         assert not list((root / "prepared").glob("*/")), number
 
 
-def test_eight_bits_among_sixteen_are_refused_by_name(tmp_path):
+def test_eight_bits_among_more_are_refused_by_name(tmp_path):
     write(tmp_path, Image.fromarray(GREY.astype(np.uint16)))
     Image.fromarray(GREY).save(tmp_path / "test/cat/1.png")
-    with pytest.raises(SettingError, match=r"test/cat/1\.png.* 8 and of 16 bits"):
+    with pytest.raises(SettingError, match=r"test/cat/1\.png.* 8 bits and of more"):
         read(tmp_path)
 
 

@@ -16,7 +16,7 @@ from paceline.record.record import PartialRecord, partial_folder
 from paceline.run.run_point import require_plain
 
 KEY = "0123456789ab"
-begin = partial(checkpoint.begin, check=require_plain)
+begin = partial(checkpoint.begin, check=require_plain, data="of then")
 
 
 def saved(state):
@@ -142,6 +142,13 @@ def test_only_tensors_and_plain_values_count_and_nothing_runs(tmp_path):
     assert not ran.exists()
 
 
+def test_data_must_not_have_changed_since(record):
+    for known in ("of then", None, "of then"):  # what a run itself downloads is not known
+        assert begin(record, KEY, data=known).number == 1
+    with pytest.raises(ValueError, match="with a different content of the data"):
+        begin(record, KEY, data="of now")
+
+
 def test_of_another_user_it_is_refused_until_it_is_copied(record, monkeypatch):
     me = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: me + 1)
@@ -155,7 +162,7 @@ def test_of_another_point_or_other_code_it_is_left_with_a_reason(record, monkeyp
     origin = record / CHECKPOINTS / "origin.json"
     written = origin.read_text()
     monkeypatch.setattr(checkpoint, "source_digest", lambda: "fedcba987654")
-    with pytest.raises(ValueError, match="a different code wrote it"):
+    with pytest.raises(ValueError, match="with a different code"):
         begin(record, KEY)
     assert not has_checkpoint(record)
     write(record, 1)

@@ -11,6 +11,7 @@ RECORDS = {
     "diverged": {"status": "diverged", "source_digest": "now"},
     "failed": {"status": "failed", "source_digest": "now"},
     "old": {"status": "finished", "source_digest": "then"},
+    "of other data": {"status": "finished", "source_digest": "now", "data_digest": "then"},
 }
 
 
@@ -19,13 +20,14 @@ RECORDS = {
     [
         ("none", {"missing"}),
         ("failed", {"missing", "failed"}),
-        ("stale", {"missing", "old"}),
+        ("stale", {"missing", "old", "of other data"}),
         ("all", set(RECORDS)),
     ],
 )
 def test_points_done_again(rerun, done_again):
     sweep = Sweep(jobs=1, rerun=rerun)
-    assert {n for n, record in RECORDS.items() if sweep.needs_run(record, "now")} == done_again
+    found = {n: sweep.needs_run(r, "now", "data_digest" in (r or {})) for n, r in RECORDS.items()}
+    assert {n for n, done in found.items() if done} == done_again
 
 
 def test_another_word_names_those_that_are():

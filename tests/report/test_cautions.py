@@ -132,6 +132,17 @@ def test_what_is_missing_left_out_or_of_other_code(findings):
     assert "d, e" in others
 
 
+def test_points_of_data_that_have_changed(findings):
+    runs = seeds()
+    assert cautions(findings(runs)) == []
+    for run, digest in zip(runs, ("a", ""), strict=True):
+        run["data_digest"] = digest  # a record of earlier code has none
+    assert cautions(findings(runs)) == []
+    runs[1]["data_digest"] = "b"
+    assert numbers(only(cautions(findings(runs)))) == ["2"]
+    assert numbers(only(cautions(findings(seeds(), stale_data=3)))) == ["3"]
+
+
 def test_records_that_do_not_fit_are_named_with_their_reasons(findings):
     text = only(cautions(findings(seeds(), unfit={"abc": "curve.csv: there is none"})))
     assert numbers(text) == ["1"]
@@ -198,7 +209,8 @@ def test_a_broken_rule_is_a_red_line_with_its_numbers(tmp_path):
     folder = write_reports(tmp_path / "made", one_and_two(-0.03))
     analyse(folder)
     findings = read_findings(folder)
-    ((headline, text),) = broken_rules(findings)
+    ((headline, text, affects),) = broken_rules(findings)
+    assert affects
     assert numbers(headline) == ["1", "1", "1"]
     assert "workers 2, -3.00 points (-3.00 to -3.00, n = 3)" in text
     page = report(folder).read_text()
@@ -214,6 +226,17 @@ def test_only_the_first_at_the_target_breaks_the_rule_on_accuracy(tmp_path, top1
     runs = [run for run in made_family() if run["scheme"] != "gossip" or run["workers"] == 1]
     folder = write_decided(tmp_path / "made", [*runs, *arm("gossip", 101, top1)])
     assert [rule.text.count("gossip") for rule in broken_rules(as_needed(folder))] == [1] * broken
+
+
+def test_what_touches_no_recommendation_is_a_caution_and_no_red_line(tmp_path):
+    runs = [run | {"commit": ""} for run in one_and_two(0)]
+    folder = write_reports(tmp_path / "made", runs)
+    analyse(folder)
+    (rule,) = broken_rules(read_findings(folder))
+    page = report(folder).read_text()
+    assert not rule.affects
+    assert 'class="broken"' not in page
+    assert f"<li>{rule.text.split(chr(39))[0]}" in page  # up to an apostrophe
 
 
 def test_without_a_broken_rule_there_is_no_red_line(reports, findings):

@@ -38,6 +38,35 @@ def test_a_setting_that_is_not_known_is_not_told(findings, unknown):
 
 
 @pytest.mark.parametrize(
+    ("run", "settings", "words"),
+    [
+        ({}, {}, "SGD, momentum 0.9, constant schedule"),
+        ({}, {"model._target_": "own.Module"}, "momentum 0.9, constant schedule"),
+        (
+            {},
+            {"model.optimizer._target_": "torch.optim.RMSprop"},
+            "RMSprop, momentum",
+        ),
+        ({"optimizer": "SGD", "scheduler": ""}, {}, "SGD, momentum 0.9, constant schedule"),
+        (
+            {"optimizer": "AdamW", "scheduler": "CosineAnnealingLR", "momentum": None},
+            {},
+            "AdamW, the rate follows the module's CosineAnnealingLR",
+        ),
+        (
+            {"optimizer": "SGD", "scheduler": "LinearLR, OneCycleLR"},
+            {"training.lr_rule": "none"},
+            "SGD, the rate follows the module's LinearLR, OneCycleLR, momentum 0.9",
+        ),
+    ],
+)
+def test_the_optimizer_and_the_schedule_are_those_that_ran(findings, run, settings, words):
+    known = {"training.momentum": 0.9, "training.schedule": "constant", **settings}
+    found = dict(how_it_was_run(findings([make_run(**run)], settings=known)))["Optimizer"]
+    assert found.startswith(words)
+
+
+@pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"training.epochs": 5, "training.samples": None}, "5 epochs over all workers together"),

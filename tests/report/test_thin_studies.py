@@ -1,11 +1,15 @@
 """Studies with little in them get an honest page, or an error that says what to run first."""
 
 import itertools
+import re
 
 import pytest
 
+from paceline.analysis.analyse import analyse
 from paceline.errors import SettingError
-from paceline.report.page import report
+from paceline.report.findings import read_findings, situations
+from paceline.report.page import charts, report
+from tests.made_decisions import arm, write_decided
 from tests.made_reports import fail, make_run, write_reports
 
 
@@ -62,3 +66,21 @@ def test_a_further_axis_makes_panels_and_columns(reports):
     page = reports(runs, axes=axes)
     assert '<th scope="col">training.lr</th>' in page
     assert "0.2 learning rate" in page
+
+
+def test_a_page_opens_where_every_chart_has_something_to_draw(tmp_path):
+    """Of one worker, which alone reaches the target, there is nothing to compare."""
+    one = [
+        run for scheme in ("sync_allreduce", "gossip") for run in arm(scheme, 801, 0.9, workers=1)
+    ]
+    four = [run for scheme in ("sync_allreduce", "gossip") for run in arm(scheme, None, 0.7)]
+    folder = write_decided(tmp_path / "made", [*one, *four])
+    analyse(folder)
+    findings = read_findings(folder)
+    first, *_ = situations(findings)
+    assert first.size == 1
+    opened = re.search(r'<option value="(s\d)">', report(folder).read_text())[1]
+    assert opened != first.name
+    for chart in charts(findings):
+        if chart.by_situation:
+            assert opened in {row["situation"] for row in chart.rows}

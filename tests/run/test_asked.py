@@ -60,7 +60,7 @@ def test_a_point_that_is_ended_writes_one_first(point, tmp_path, capsys):
     assert ended.value.code == 128 + signal.SIGTERM
     partial = partial_folder(point.config.folder)
     assert (
-        begin(partial, point.config.key, require_plain).samples == 4 * TURN
+        begin(partial, point.config.key, require_plain, None).samples == 4 * TURN
     )  # one more push is under way
     result = run_point(point).result
     assert (result["status"], result["checkpoints"], result["resumes"]) == ("finished", 1, 1)

@@ -7,8 +7,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
-from paceline.run.checked_module import rehearse
 from paceline.run.open_data import open_data
+from paceline.run.rehearsal import rehearse_scores
 from tests.run.own import OWN_TRAINING, Drawn, OwnData, OwnModule
 from tests.run.test_data_module import READING
 from tests.tiny import run_tiny, tiny_point
@@ -124,9 +124,9 @@ PAIRS = r"^data: pairs \(images, labels \[N\]\) of the {} set are needed: "
 def test_a_part_that_cannot_be_scored_is_named(tmp_path):
     for part, name in (("val", "validation"), ("test", "test")):
         for loader in LOADERS:
-            data = open_data(UntoldData(tmp_path, **{part: loader}), READING)
+            data = UntoldData(tmp_path, **{part: loader})
             with pytest.raises(SettingError, match=PAIRS.format(name)):
-                rehearse(OwnModule(lr=0), data)
+                rehearse_scores(OwnModule(lr=0), open_data(data, READING))
 
 
 @pytest.mark.parametrize(("part", "name"), [("val", "validation"), ("test", "test")])
@@ -154,7 +154,7 @@ def test_nothing_is_drawn_for_it(tmp_path):
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
-    rehearse(module, data)
+    rehearse_scores(module, data)
     assert torch.equal(torch.rand(3), expected)
 
 

@@ -76,6 +76,7 @@ def test_records_of_earlier_settings_are_named_and_left_out(root, points, studie
         "num_points": 4,
         "missing": [today[n].key for n in (1, 2, 3)],
         "other_records": sorted([points[0].key, points[2].key]),
+        "stale_data": 0,
         "stale_code": 0,
         "unfit": {},
         "margin": 1.0,

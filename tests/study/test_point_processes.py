@@ -84,8 +84,8 @@ def test_a_wrong_setting_ends_all():
 @pytest.mark.parametrize("rerun", ["none", "failed", "stale"])
 def test_what_the_machine_made_fail_runs_again(rerun):
     sweep = Sweep(jobs=1, rerun=rerun)
-    assert sweep.needs_run(FAILED | {"environment": True}, "a")
-    assert sweep.needs_run(FAILED | {"environment": False}, "a") == (rerun == "failed")
+    assert sweep.needs_run(FAILED | {"environment": True}, "a", False)
+    assert sweep.needs_run(FAILED | {"environment": False}, "a", False) == (rerun == "failed")
     assert not failed_by_environment({"status": "finished"})
 
 

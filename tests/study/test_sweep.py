@@ -8,7 +8,7 @@ from paceline.command.sweep_command import estimate, print_plan, table
 from paceline.errors import SettingError
 from paceline.record.record import PartialRecord
 from paceline.record.tracking.mlflow_log import KnownRun, PointLog, client
-from paceline.study.progress import finished_results
+from paceline.study.progress import finished_results, results_table
 from paceline.study.study_point import counts, to_run
 from paceline.study.study_points import study_points
 from paceline.study.sweep import (
@@ -51,6 +51,16 @@ def test_a_dry_run_writes_nothing(root, records, capsys):
     out = capsys.readouterr().out
     assert "4 points: 1 finished, 3 to do; 3 to run\n" in out
     assert len(out.splitlines()) == 7
+
+
+def test_a_multirun_ends_with_a_table_of_its_points(root, records):
+    records(0, images_per_second=1234.5, top1=0.875)
+    records(1, status="failed", top1=None)
+    header, first, second, third, _ = results_table(study_points("made", root)).splitlines()
+    assert header.split() == ["key", "scheme", "seed", "status", "top-1", "images/s"]
+    assert first.split()[3:] == ["finished", "87.50", "%", "1,234", "measured"]
+    assert second.split()[3:] == ["failed", "-", "-"]
+    assert third.split()[3:] == ["to", "do", "-", "-"]
 
 
 def test_a_sweep_runs_the_study_and_logs_every_record(root, records, store, capsys):

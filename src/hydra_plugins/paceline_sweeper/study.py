@@ -17,6 +17,8 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from paceline.study import compose as compose  # functions in settings, also for other programs
+
 if TYPE_CHECKING:
     from paceline.study.study_point import Points
 
@@ -40,6 +42,7 @@ class StudySweeper(Sweeper):
         """
         from paceline.study.collect import collect
         from paceline.study.compose import hydra_errors
+        from paceline.study.progress import results_table
         from paceline.study.sweep import checked_study, sweep
 
         name = self._config.hydra.runtime.choices.get("experiments")
@@ -49,7 +52,10 @@ class StudySweeper(Sweeper):
         with hydra_errors("study"):
             study = checked_study(name, Path.cwd(), settings, self._params)
             complete = sweep(study, self._launch, _retime)
-            if name is not None and any(point.result for point in study.in_order):
+            if name is None:
+                print(results_table(study.in_order))
+                print(study.in_order[0].folder.parent.relative_to(study.root))
+            elif any(point.result for point in study.in_order):
                 collect(study)
             return complete
 

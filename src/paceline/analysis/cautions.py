@@ -26,6 +26,7 @@ def cautions(tables: Tables) -> Frame:
     the condition:
 
     - virtual: the time of the points is computed by a model, not measured;
+    - mixed_data: the points of the data set `name` were made of `value` different contents of it;
     - crowded: the points had more processes than the machine had cores; `value` lists the pairs of
       both numbers, as "8 on 4, 9 on 4";
     - late: workers with emulated step times exceeded them in more than the share LATE of their
@@ -56,6 +57,15 @@ def _virtual(tables: Tables) -> Iterator[Row]:
     virtual = tables.runs[tables.runs["kind"] == "virtual"]
     if len(virtual):
         yield _row("virtual", virtual, tables.runs, kind="virtual")
+
+
+def _mixed_data(tables: Tables) -> Iterator[Row]:
+    """Yield a row per data set, with its settings, whose content has changed between points."""
+    settings = ["data", *(name for name in tables.axes if name.startswith("data."))]
+    for group, same in groups(tables.runs, settings) if "data_digest" in tables.runs else ():
+        number = same["data_digest"].replace("", None).nunique()
+        if number > 1:
+            yield _row("mixed_data", same, tables.runs, name=group["data"], value=str(number))
 
 
 def _crowded(tables: Tables) -> Iterator[Row]:
@@ -166,5 +176,5 @@ def _settings(row: Row | Frame, names: list[str]) -> list[str]:
     return [str(row[name]) if name == "scheme" else f"{name} {row[name]}" for name in known]
 
 
-_FOUND = (_virtual, _crowded, _late, _unlike, _uncertified, _one_machine, _dropped)
+_FOUND = (_virtual, _mixed_data, _crowded, _late, _unlike, _uncertified, _one_machine, _dropped)
 _FOUND += (_super_linear, _few_seeds, _at_edge)

@@ -32,7 +32,7 @@ RULES = (
     "broken where another one-worker run is shown to be faster, at an accuracy that is not shown "
     "to be lower, and no ratio to it is given."
 )
-_HARDWARE = ("hardware.", "versions.")
+_HARDWARE = ("hardware.", "versions.", "data_digest")
 _PLACES = ("cluster", "data", "model", "workload")  # groups of settings that a baseline must share
 _NETWORK = ("model", "num_parameters", "workload")
 _SETTINGS = ("batch_size", "samples", "seed", "lr", "momentum")
@@ -140,13 +140,16 @@ def _of_sides(sides: Sides, broken: Sequence[str], what: str) -> RuleFinding:
 
 
 def _unlike(points: Frame, base: Frame) -> str:
-    """Name a property of hardware or a version that differs between both tables; "" if none does.
+    """Name a property of hardware, a version or the content of the data that differs between both
+    tables; "" if none does.
 
     The memory that the kernel reserves varies from boot to boot, so sizes within 1 % count as
     equal.
     """
     for name in (column for column in base if column.startswith(_HARDWARE)):
         both = pd.concat([points[name], base[name]]).unique()
+        if name == "data_digest":  # records of earlier code have none
+            both = [digest for digest in both if digest]
         alike = name == "hardware.memory_bytes" and max(both) <= 1.01 * min(both)
         if len(both) > 1 and not alike:
             return f"{name} is {' and '.join(sorted(map(str, both)))}"
@@ -236,6 +239,8 @@ def _reporting_rule(tables: Tables) -> RuleFinding:
     """
     columns: Frame = tables.finished.reindex(columns=[*_SETTINGS, *_MACHINE, *_CODE])
     lacks: Frame = columns.replace("", None).isna()
+    if "optimizer" in tables.finished:  # one whose class is known may have no momentum
+        lacks["momentum"] &= tables.finished["optimizer"].replace("", None).isna()
     dirty: Frame = columns["commit"].astype(str).str.endswith(_DIRTY)
     reasons = [f"{count} points without {name}" for name, count in lacks.sum().items() if count]
     if dirty.any():

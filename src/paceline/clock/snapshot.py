@@ -4,7 +4,7 @@ moving average.
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,9 +45,13 @@ def evenly_spaced(rounds: int, evaluations: int) -> list[int]:
     return [rounds * (index + 1) // count for index in range(count)]
 
 
-def statistics_of(module: nn.Module) -> list[Tensor]:
-    """Return the floating-point buffers: running means and variances of BatchNorm."""
-    return [buffer for buffer in module.buffers() if buffer.is_floating_point()]
+def statistics_of(module: nn.Module, moving: Collection[str] = ()) -> list[Tensor]:
+    """Return the floating-point buffers: running means and variances of BatchNorm. After them come
+    the parameters named in `moving`, which change although no optimizer holds them, as a moving
+    average of the weights does.
+    """
+    buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
+    return [*buffers, *(weight for name, weight in module.named_parameters() if name in moving)]
 
 
 def counters_of(module: nn.Module) -> list[Tensor]:

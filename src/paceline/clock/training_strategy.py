@@ -2,7 +2,7 @@
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -50,11 +50,38 @@ DrawTogether = Callable[[Sequence[tuple[int, int]], torch.device], Any]
 class AbstractTrainingStrategy(Strategy, ABC):
     """Strategy of one process: for one worker on the wall clock, for all on the virtual one.
     `part`: file of this process's part of a checkpoint of the run, to go on from or to write.
+    `moving`: names of parameters of the module that change although no optimizer holds them; each
+    worker has its own, and they are treated as BatchNorm statistics are.
     """
 
     scheme: AbstractScheme
     run: RunSpec
     part: Path | None = None
+    moving: Collection[str] = ()
+
+    @property
+    def known_batches(self) -> int:
+        """Batches of all workers before the next step, by the knowledge of its worker."""
+        return self.samples // self.run.batch_size
+
+    def samples_before_next(self) -> int:
+        """Return the samples over all workers when the next batch is drawn."""
+        return self.samples
+
+    def training_step(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute a loss. Raises SettingError("model") for None, by which a Trainer of one process
+        skips a step: a scheme counts every step of a worker.
+        """
+        output = super().training_step(*args, **kwargs)
+        if output is None:
+            message = "training_step returned None, and no step of a worker can be skipped: return "
+            raise SettingError("model", message + "a loss, such as 0 * loss")
+        return output
+
+    def all_gather(self, *args: Any, **kwargs: Any) -> Any:
+        if self.run.num_workers == 1:
+            return super().all_gather(*args, **kwargs)
+        raise SettingError("model", "all_gather: workers meet by the scheme only, on this clock")
 
     @property
     @abstractmethod
@@ -121,8 +148,7 @@ class AbstractTrainingStrategy(Strategy, ABC):
             known = ", ".join(SERVED_PRECISIONS)
             message = f"{trainer.precision} cannot be honoured by {by}; there are: {known}"
             raise SettingError("training.precision", message)
-        if not trainer.lightning_module.automatic_optimization:
-            raise SettingError("model", f"manual optimization cannot be driven by {by}")
+        check_automatic(trainer, by)
         check_one_optimizer(self.optimizers, by)
         if trainer.accumulate_grad_batches != 1:
             message = f"each batch is a step to {by}; use a larger batch_size"
@@ -163,8 +189,8 @@ def set_random_state(state: dict[str, Any]) -> None:
 
 class RemoteOptimizer(Optimizer):
     """Optimizer that runs the closure, then `exchange`, and has no state of its own. Its groups are
-    those of `optimizer`. `zero()` clears the gradients in place, because they are views of the
-    vector that is sent.
+    those of `optimizer`, and `name` is the name of its class. `zero()` clears the gradients in
+    place, because they are views of the vector that is sent.
     """
 
     def __init__(
@@ -172,6 +198,7 @@ class RemoteOptimizer(Optimizer):
     ) -> None:
         super().__init__(optimizer.param_groups, dict(optimizer.defaults))
         self.param_groups = optimizer.param_groups
+        self.name = type(optimizer).__name__
         self._zero, self._exchange = zero, exchange
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -186,6 +213,12 @@ class RemoteOptimizer(Optimizer):
         loss = closure() if closure is not None else None
         self._exchange()
         return loss
+
+
+def check_automatic(trainer: Trainer, by: str) -> None:
+    """Raise SettingError("model") for manual optimization, in which steps are the module's own."""
+    if not trainer.lightning_module.automatic_optimization:
+        raise SettingError("model", f"manual optimization cannot be driven by {by}")
 
 
 def check_one_optimizer(optimizers: list[Optimizer], by: str) -> None:

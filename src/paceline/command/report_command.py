@@ -1,9 +1,12 @@
 """Command `paceline report`: conclusions, page and figures of a study, and the front page."""
 
 import argparse
+import csv
+import json
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any, cast
 
 from paceline.command import Command
 from paceline.errors import SettingError
@@ -58,6 +61,7 @@ def _report(study: str, root: Path) -> Path:
     else:
         analyse(folder)
         page = report(folder)
+        _tell_of_other_data(folder)
     _log(page, root / "runs" / study)
     return page
 
@@ -74,6 +78,32 @@ def _require_study(study: str, root: Path) -> None:
     from paceline.study.study_points import require_study  # imports Hydra
 
     require_study(study, root)
+
+
+def _tell_of_other_data(folder: Path) -> None:
+    """Print how many points of a study are of data that have changed since, if this is known.
+
+    It is known for a study whose points all have the same settings of the data.
+    """
+    with (folder / "runs.csv").open(newline="") as file:
+        digests = [row.get("data_digest") or None for row in csv.DictReader(file)]
+    about = json.loads((folder / "study.json").read_text())
+    if not any(digests) or any(name.partition(".")[0] == "data" for name in about["axes"]):
+        return
+    from omegaconf import OmegaConf
+
+    from paceline.record.data_digest import is_of_other_data
+    from paceline.record.point_config import PointConfig
+
+    settings = OmegaConf.create({"data": {}})
+    for name, value in about["settings"].items():
+        if name.startswith("data."):
+            OmegaConf.update(settings, name, value)
+    values = cast("dict[str, Any]", OmegaConf.to_container(settings))
+    data = PointConfig(values, of_record=True).target("data")
+    if others := sum(is_of_other_data({"data_digest": each}, data) for each in digests):
+        message = f"{others} of {len(digests)} points are of data that have changed since"
+        print(f"paceline: {message}; sweep.rerun=stale runs them again", file=sys.stderr)
 
 
 def _log(page: Path, records: Path) -> None:

@@ -82,13 +82,9 @@ def _print_points(name: str, points: "Points", others: "Mapping[str, Path]") -> 
 
 def table(points: "Points") -> str:
     """Format one line for each point: key, axes, status."""
-    axes = list(dict.fromkeys(name for point in points for name in point.axes))
-    rows = [["key", *axes, "status"]]
-    for point in points:
-        values = [str(point.axes.get(name, "")) for name in axes]
-        rows.append([point.key, *values, point.status or "to do"])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    from paceline.study.progress import aligned
+
+    return aligned(points, ["status"], [[point.status or "to do"] for point in points])
 
 
 def estimate(to_run: "Points", results: "Sequence[Result]") -> str:

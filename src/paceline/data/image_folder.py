@@ -18,7 +18,7 @@ from paceline.data.source import Part, Source, whole
 from paceline.errors import SettingError, first_line
 
 _MODES = {1: "L", 3: "RGB"}  # Pillow's names, by channels
-_SIXTEEN = "I;16"  # beginning of Pillow's names for grey values of 16 bits
+_WIDE = "I"  # beginning of Pillow's names for whole grey values of 16 or 32 bits
 _READ_AS = 2  # version of how pixels are read; part of the name of prepared files
 
 Range = tuple[int, int]  # smallest and largest value
@@ -32,10 +32,10 @@ class ImageFolder(AbstractPreparedImageData):
     Otherwise `num_validation` images are taken out of the training set for validation. Links are
     followed; files and folders whose names begin with a dot are left out.
 
-    Grey images of 16 bits are scaled, so that the smallest and the largest value in all files
+    Grey images of 16 or 32 bits are scaled, so that the smallest and the largest value in all files
     become 0 and 255. Raises SettingError("data.root") with the name of a file that cannot be read
-    without loss: pixels of 32 bits, transparent pixels, several images in a file, or files of 8 and
-    of 16 bits in one data set.
+    without loss: floating-point pixels, transparent pixels, several images in a file, or files of 8
+    bits and of more bits in one data set.
     """
 
     name = "image_folder"
@@ -44,7 +44,8 @@ class ImageFolder(AbstractPreparedImageData):
     def fingerprint(self) -> list[Any]:
         """Return the image shape, and a digest of the names and bytes of all images."""
         paths = chain.from_iterable(map(_all, self._images.values()))
-        files = {path.relative_to(self.root).as_posix(): path for path in paths}
+        root = len(str(self.root / "_")) - 1
+        files = {path[root:]: path for path in paths}
         try:
             digest = content_digest(files)
         except OSError as error:
@@ -56,6 +57,10 @@ class ImageFolder(AbstractPreparedImageData):
             message = f"{list(self.image_shape)}: 1 or 3 channels can be decoded"
             raise SettingError("data.image_shape", message)
         paths = {part: _all(classes) for part, classes in self._images.items()}
+        found = sum(1 for part in paths for _ in files_below(self.root / part))
+        if (left_out := found - sum(map(len, paths.values()))) > 0:
+            message = f"{left_out} files in {self.root} do not have the suffix of an image"
+            print(f"{message}, and are left out", file=sys.stderr, flush=True)
         values, parts = _range([*chain.from_iterable(paths.values())]), dict[str, Part]()
         for part, classes in self._images.items():
             if unmatched := sorted(set(classes) ^ set(self._images["train"])):
@@ -71,7 +76,7 @@ class ImageFolder(AbstractPreparedImageData):
         return self.read().parts(self.num_validation, self.split_seed)["train"]
 
     @cached_property
-    def _images(self) -> dict[str, dict[str, list[Path]]]:
+    def _images(self) -> dict[str, dict[str, list[str]]]:
         """The images of each class of each part of the data set, by the names of both."""
         parts = ["train", "test", *(["val"] if (self.root / "val").is_dir() else [])]
         try:
@@ -79,17 +84,20 @@ class ImageFolder(AbstractPreparedImageData):
         except OSError as error:
             raise _unreadable(error) from error
 
-    def _classes(self, folder: Path) -> dict[str, list[Path]]:
+    def _classes(self, folder: Path) -> dict[str, list[str]]:
         from PIL import Image
 
         if not folder.is_dir():
             message = f"no folder {folder}; looked for {self.root}/{{train,test}}/<class>/*"
             raise SettingError("data.root", message)
-        suffixes, found = Image.registered_extensions(), dict[str, list[Path]]()
+        suffixes, found = Image.registered_extensions(), dict[str, list[str]]()
         for each in sorted(folder.iterdir()):
             if each.is_dir() and not each.name.startswith("."):
-                files = [*files_below(each)]
-                found[each.name] = [path for path in files if path.suffix.lower() in suffixes]
+                found[each.name] = [
+                    path
+                    for path in files_below(each)
+                    if f".{path.rpartition('.')[2]}".lower() in suffixes
+                ]
                 if not found[each.name]:
                     raise SettingError("data.root", f"{each} has no file with an image's suffix")
         if not found:
@@ -97,7 +105,7 @@ class ImageFolder(AbstractPreparedImageData):
         return found
 
 
-def _all(classes: Mapping[str, Sequence[Path]]) -> list[Path]:
+def _all(classes: Mapping[str, Sequence[str]]) -> list[str]:
     return [*chain.from_iterable(classes.values())]
 
 
@@ -105,27 +113,28 @@ def _unreadable(error: OSError) -> SettingError:
     return SettingError("data.root", f"{error.filename}: {error.strerror}")
 
 
-def _range(paths: Sequence[Path]) -> Range | None:
-    """Return the smallest and largest value in images of 16 bits; None if the first has 8 bits."""
+def _range(paths: Sequence[str]) -> Range | None:
+    """Return the smallest and largest value in all images; None if the first one has 8 bits."""
     from PIL import Image
 
-    def extremes(path: Path) -> Range:
+    def extremes(path: str) -> Range:
         with _reading(path), Image.open(path) as image:
             values = np.asarray(image)
             return int(values.min()), int(values.max())
 
     with _reading(paths[0]), Image.open(paths[0]) as image:
-        if not image.mode.startswith(_SIXTEEN):
+        if not image.mode.startswith(_WIDE):
             return None
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         found = list(threads.map(extremes, paths))
     low, high = min(low for low, _ in found), max(high for _, high in found)
-    print(f"images of 16 bits: {low:,} to {high:,} become 0 to 255", file=sys.stderr, flush=True)
+    message = f"images of more than 8 bits: {low:,} to {high:,} become 0 to 255"
+    print(message, file=sys.stderr, flush=True)
     return low, high
 
 
 @contextmanager
-def _reading(path: Path) -> Generator[None]:
+def _reading(path: str) -> Generator[None]:
     """Turn any error inside, which reads an image, into SettingError("data.root")."""
     try:
         yield
@@ -137,12 +146,12 @@ def _reading(path: Path) -> Generator[None]:
 class DecodedFiles:
     """Image files that are decoded when indexed, on as many threads as there are cores.
 
-    `values`: the smallest and the largest value of images of 16 bits; None for images of 8 bits.
+    `values`: the smallest and the largest value of images of more than 8 bits; None for 8 bits.
     Indexing raises SettingError("data.root") for a file that cannot be decoded.
     """
 
     def __init__(
-        self, paths: Sequence[Path], image_shape: tuple[int, ...], values: Range | None = None
+        self, paths: Sequence[str], image_shape: tuple[int, ...], values: Range | None = None
     ) -> None:
         self._paths, self._image_shape, self._values = paths, image_shape, values
 
@@ -150,7 +159,7 @@ class DecodedFiles:
         with ThreadPoolExecutor(os.cpu_count()) as threads:
             return np.stack(list(threads.map(self._decode, (self._paths[row] for row in rows))))
 
-    def _decode(self, path: Path) -> np.ndarray:
+    def _decode(self, path: str) -> np.ndarray:
         from PIL import Image, ImageOps
 
         channels, height, width = self._image_shape
@@ -170,10 +179,10 @@ def _eight_bits(image: Any, values: Range | None) -> Any:
 
     if (number := getattr(image, "n_frames", 1)) > 1 and image.format != "MPO":  # of a camera
         raise ValueError(f"it has {number} images")
-    if image.mode in ("I", "F"):
-        raise ValueError("it has 32 bits a pixel, in a range that is not known; 8 or 16 are needed")
-    if image.mode.startswith(_SIXTEEN) != (values is not None):
-        raise ValueError("there are files of 8 and of 16 bits in one data set")
+    if image.mode == "F":
+        raise ValueError("it has floating-point pixels, whose range is not known; scale them")
+    if image.mode.startswith(_WIDE) != (values is not None):
+        raise ValueError("there are files of 8 bits and of more bits in one data set")
     ImageOps.exif_transpose(image, in_place=True)
     if values is not None:
         low, high = values

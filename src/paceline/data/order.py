@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
 from paceline.data.placement import Placement
 from paceline.errors import SettingError
@@ -268,9 +268,14 @@ def check_sampler(loader: Any) -> None:
     """Raise SettingError("data") for a DataLoader whose sampler would not be obeyed.
 
     Paceline replaces the sampler by its own order of data. That is right for a sampler that draws
-    all samples once each, in any order, and wrong for any other sampler.
+    all samples once each, in any order, and wrong for any other sampler. A loader without batches
+    of its own (batch_size=None) passes, since it has a sampler as well.
     """
-    sampler, every = loader.sampler, len(loader.dataset)
+    batches, sampler, every = loader.batch_sampler, loader.sampler, len(loader.dataset)
+    if type(batches) is BatchSampler:
+        sampler = batches.sampler
+    elif batches is not None:
+        sampler = batches
     if type(sampler) is SequentialSampler:
         return
     if type(sampler) is RandomSampler and not sampler.replacement and sampler.num_samples == every:

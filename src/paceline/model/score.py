@@ -53,7 +53,7 @@ def score(
     unsynced: Any = {"sync_on_compute": False}  # it would wait for processes that do not score
     loss = MeanMetric(nan_strategy="disable", **unsynced).to(device, torch.float64)
     options: Any = {"average": "micro", "validate_args": False, **unsynced}
-    with _evaluation_mode(network):
+    with evaluation_mode(network):
         outputs = ((network(images.to(device)), labels.to(device)) for images, labels in batches)
         first = next(outputs)
         right, num_classes = [], first[0].shape[1]
@@ -78,7 +78,7 @@ def score(
 
 
 @contextmanager
-def _evaluation_mode(network: nn.Module) -> Iterator[None]:
+def evaluation_mode(network: nn.Module) -> Iterator[None]:
     modes = [(module, module.training) for module in network.modules()]
     network.eval()
     try:

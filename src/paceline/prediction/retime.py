@@ -16,6 +16,7 @@ from paceline.clock.virtual.clock import VirtualClock
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
 from paceline.prediction.predict import point_clock
+from paceline.record.data_digest import is_of_other_data
 from paceline.record.numbers import NUMBERS
 from paceline.record.observed import Observed, TrainingReport
 from paceline.record.point import Point
@@ -187,5 +188,7 @@ def _trained_records(runs: Path) -> dict[str, Path]:
             continue
         ended = result["status"] == "finished" and result["kind"] == "virtual"
         if ended and result["source_digest"] == digest:
-            found.setdefault(key_of_weights(read_config(path.parent)), path.parent)
+            config = read_config(path.parent)
+            if not is_of_other_data(result, config.target("data")):
+                found.setdefault(key_of_weights(config), path.parent)
     return found

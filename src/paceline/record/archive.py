@@ -14,7 +14,7 @@ import lzma
 import re
 import stat
 import tarfile
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -181,19 +181,22 @@ def _entries(packed: _Unpacked) -> Iterator[tuple[str, str, bytes]]:
             raise ValueError("there are data behind its last file")
 
 
-def record_elsewhere(folder: Path, digest: str) -> Path | None:
+def record_elsewhere(
+    folder: Path, digest: str, is_of_other_data: Callable[[Result], bool]
+) -> Path | None:
     """Return the folder of a record of the same point in another study, or None.
 
     `folder`: runs/<study>/<key> of the point. `digest`: the digest of the present source (see
-    `source_digest`), which the record must have as well. Only records of the virtual clock are
-    returned, since their times do not depend on the state of the machine. Records of failed points
-    are never returned.
+    `source_digest`), which the record must have as well. `is_of_other_data(result)`: whether
+    the data have changed since. Only records of the virtual clock are returned, since their times
+    do not depend on the state of the machine. Records of failed points are never returned.
     """
     for path in sorted(folder.parent.parent.glob(f"[!.]*/{folder.name}/result.json")):
         result = read_result(path.parent)
         if path.parent == folder or result is None or result["status"] == "failed":
             continue
-        if result["kind"] == "virtual" and result["source_digest"] == digest:
+        is_new = result["source_digest"] == digest and not is_of_other_data(result)
+        if result["kind"] == "virtual" and is_new:
             return path.parent
     return None
 

@@ -22,6 +22,7 @@ from paceline.record.provenance import source_digest, versions
 CHECKPOINTS = "checkpoint"  # folder in that of a record
 ASKED = "asked"  # file in it, touched to ask the processes of the point for a checkpoint
 _COMPLETE, _ORIGIN = "complete.json", "origin.json"
+_DATA = "content of the data"  # in the origin, unless it is unknown
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,9 @@ def folder_of(record: Path, number: int) -> Path:
     return record / CHECKPOINTS / str(number)
 
 
-def begin(record: Path, key: str, check: Callable[[Path], None]) -> Checkpoint | None:
+def begin(
+    record: Path, key: str, check: Callable[[Path], None], data: str | None
+) -> Checkpoint | None:
     """Prepare the folder for checkpoints of the point with this key.
 
     Returns the latest checkpoint of an earlier start, or None. If there are checkpoints that cannot
@@ -77,7 +80,7 @@ def begin(record: Path, key: str, check: Callable[[Path], None]) -> Checkpoint |
     nothing, if they belong to another user. `check(path)` raises ValueError for a file of a
     checkpoint that must not be loaded.
     """
-    folder, origin = record / CHECKPOINTS, _origin(key)
+    folder, origin = record / CHECKPOINTS, _origin(key, data)
     _require_own(folder)
     try:
         found = _checked(record, origin, check)
@@ -120,12 +123,12 @@ def _checked(
         if any(folder.glob("*/*.ckpt")):
             raise ValueError("it is incomplete")
         return None
-    written = json.loads((folder / _ORIGIN).read_text())
+    written = {_DATA: origin.get(_DATA)} | json.loads((folder / _ORIGIN).read_text())
     if written["key"] != origin["key"]:
         raise ValueError(f"it belongs to another point, {written['key']}")
     for name in origin:
         if written[name] != origin[name]:
-            raise ValueError(f"a different {name} wrote it")
+            raise ValueError(f"it was written with a different {name}")
     found = latest(record)
     assert found is not None
     for name, size in found.sizes.items():
@@ -144,8 +147,9 @@ def _require_own(folder: Path) -> None:
             raise SettingError("training.checkpoint_seconds", f"{message} it")
 
 
-def _origin(key: str) -> dict[str, Any]:
-    return {"key": key, "code": source_digest(), "set of package versions": versions()}
+def _origin(key: str, data: str | None) -> dict[str, Any]:
+    known = {} if data is None else {_DATA: data}  # data that the run itself will download are not
+    return {"key": key, "code": source_digest(), "set of package versions": versions(), **known}
 
 
 def _complete_folders(record: Path) -> list[Path]:

@@ -54,7 +54,10 @@ class TrainingReport:
     process computed it. `joined`, `built`, `training_started`: times at which the process had
     joined the other processes, had built module and data, and drew its first batch [seconds since
     1970]. `moved`: data that moved among workers. `checkpoints`: number of checkpoints written.
-    `resumes`: how often the run was resumed.
+    `resumes`: how often the run was resumed. `data_digest`: digest of the content of the data; None
+    if it is unknown, or if another process computed it. `optimizer`: name of the class of the
+    module's optimizer. `scheduler`: names of the classes of its schedulers of the learning rate;
+    None if it has none.
     """
 
     strategy: StrategyReport
@@ -79,6 +82,9 @@ class TrainingReport:
     shard: int = 0
     checkpoints: int = 0
     resumes: int = 0
+    data_digest: str | None = None
+    optimizer: str | None = None
+    scheduler: str | None = None
 
 
 @dataclass(frozen=True)
@@ -205,6 +211,11 @@ class Observed:
         if self.dropped:
             counts = counts - self.first.order.times_drawn(self.dropped)
         return int((counts > 0).sum())
+
+    @property
+    def data_digest(self) -> str | None:
+        """Return the digest of the content of the data, or None."""
+        return next((each.data_digest for each in self.training if each.data_digest), None)
 
     @property
     def data_moved(self) -> DataMoved:

@@ -11,7 +11,8 @@ class Sweep:
     """Settings of a sweep.
 
     `jobs`: number of points that run at a time. `rerun`: the points that run although they have a
-    record: failed ones, those made by a different version of the code (stale), or all.
+    record: failed ones, those made by a different version of the code or of data that have changed
+    since (stale), or all.
     """
 
     jobs: Whole
@@ -22,17 +23,19 @@ class Sweep:
         """True if a point may get a copy of another study's record, in place of a run."""
         return self.rerun != "all"
 
-    def needs_run(self, result: Mapping[str, Any] | None, digest: str) -> bool:
+    def needs_run(self, result: Mapping[str, Any] | None, digest: str, of_other_data: bool) -> bool:
         """Return True if a point must run.
 
         `result`: the point's result.json; None if it has no record. `digest`: `source_digest()` of
-        the present source. A point that diverged does not count as failed: it would diverge again.
+        the present source. `of_other_data`: True if the record's data have changed since. A point
+        that diverged does not count as failed: it would diverge again.
         """
         if result is None or self.rerun == "all" or failed_by_environment(result):
             return True
         if self.rerun == "failed":
             return result["status"] == "failed"
-        return self.rerun == "stale" and result["source_digest"] != digest
+        stale = of_other_data or result["source_digest"] != digest
+        return self.rerun == "stale" and stale
 
 
 def failed_by_environment(result: Mapping[str, Any]) -> bool:

@@ -132,6 +132,7 @@ class _StudyState(BaseModel):
     num_points: _Count
     missing: list[str]
     other_records: list[str]
+    stale_data: _Count = 0  # earlier code did not write it
     stale_code: _Count
     unfit: dict[str, str]
     margin: _NotNegative

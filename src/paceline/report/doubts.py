@@ -9,35 +9,40 @@ from typing import NamedTuple
 from paceline.analysis.block_drift import MOST
 from paceline.analysis.configuration import groups, matching
 from paceline.analysis.frames import Frame
+from paceline.report.answer import choices
 from paceline.report.findings import RATE, StudyFindings
 from paceline.report.how_it_was_run import BANDWIDTH, searched_with
 from paceline.report.words import say, scheme_name, value_words
 
 _ON_TIME = ("crowded", "late", "unlike")  # rows of cautions.csv, before and after other sentences
 _ON_CHANCE = ("uncertified", "one_machine", "dropped", "super_linear", "few_seeds", "at_edge")
-_OF_RECORDS = ("missing", "unfit", "other_records", "stale_code")  # entries of study.json
+_OF_RECORDS = ("missing", "unfit", "other_records", "stale_data", "stale_code")
+_OF_FIRST, _OF_REPORTING = 1, 5  # numbers of rules: on schemes that are first, on records
 
 
 class BrokenRule(NamedTuple):
     """Broken rule of comparison.
 
-    `headline` says in how many cases the rule is broken, and `text` names the evidence.
+    `headline` says in how many cases the rule is broken, and `text` names the evidence. `affects`:
+    True if a recommendation may be affected.
     """
 
     headline: str
     text: str
+    affects: bool
 
 
 def cautions(findings: StudyFindings) -> list[str]:
     """Return a sentence for each condition that weakens the numbers of the study."""
     about = findings.tables.about
     return [
+        *_found(findings, "mixed_data"),
         *_found(findings, "virtual"),
         *_free_links(findings),
         *(text for name in _ON_TIME for text in _found(findings, name)),
         *_ended_badly(findings),
         *_without_a_worker(findings.tables.finished),
-        *(say(f"records_{name}", about) for name in _OF_RECORDS if about[name]),
+        *(say(f"records_{name}", about) for name in _OF_RECORDS if about.get(name)),
         *(text for name in _ON_CHANCE for text in _found(findings, name)),
         *_tuned_elsewhere(findings),
     ]
@@ -99,6 +104,12 @@ def _without_a_worker(finished: Frame) -> Iterator[str]:
 def broken_rules(findings: StudyFindings) -> list[BrokenRule]:
     """Return a headline and a text for each rule of comparison that the study breaks."""
     rows = matching(findings.concluded["rules"], {"verdict": "broken"})
+    recommends = any(chosen.is_scheme for _, chosen in choices(findings))
     return [
-        BrokenRule(say("rule_headline", row), say("rule_text", row)) for _, row in rows.iterrows()
+        BrokenRule(
+            say("rule_headline", row),
+            say("rule_text", row),
+            row["rule"] == _OF_FIRST or (recommends and row["rule"] != _OF_REPORTING),
+        )
+        for _, row in rows.iterrows()
     ]

@@ -97,7 +97,7 @@ def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[
         nouns = counted(name, 2).removeprefix("2 ") or f"{name}s"
         yield nouns.capitalize(), _by_size(runs, name)
     if known:
-        yield "Optimizer", _joined("SGD", *_told(known, [f"training.{n}" for n in _OPTIMIZER]))
+        yield "Optimizer", _optimizer(runs, known)
     yield "Search", _search(findings)
     yield "Cluster", _cluster(runs, known)
     yield "Seeds", f"{len(seeds)}: {', '.join(map(setting, seeds))}"
@@ -108,6 +108,21 @@ def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[
     yield "Code", f"commit {_listed(runs, 'commit', 12)}"
     yield "Cost", cost(runs)
     yield "Run it again", f"paceline sweep {findings.tables.about['study']}"
+
+
+def _optimizer(runs: Frame, known: Mapping[str, Any]) -> str:
+    """Name the optimizers that ran, with their options and the schedule of the learning rate."""
+    names = _listed(runs, "optimizer")
+    if not names:  # records of earlier code; then Paceline's own modules had SGD unless they say so
+        is_ours = str(known.get("model._target_", "paceline.")).startswith("paceline.")
+        usual = "torch.optim.SGD" if is_ours else ""
+        names = str(known.get("model.optimizer._target_", usual)).rpartition(".")[2]
+    elif runs["momentum"].isna().all():
+        known = {**known, "training.momentum": None}
+    if schedulers := _listed(runs, "scheduler"):  # then the run has none of its own
+        known = {**known, "training.schedule": None, "training.lr_rule": None}
+        schedulers = say("scheduler", names=schedulers)
+    return _joined(names, schedulers, *_told(known, [f"training.{n}" for n in _OPTIMIZER]))
 
 
 def _networks(runs: Frame) -> Frame:
@@ -121,7 +136,8 @@ def _joined(*parts: str) -> str:
 
 def _listed(runs: Frame, name: str, length: int | None = None) -> str:
     values = runs[name].dropna() if name in runs else []
-    return ", ".join(dict.fromkeys(setting(value)[:length] for value in values))
+    texts = dict.fromkeys(setting(value)[:length] for value in values)
+    return ", ".join(text for text in texts if text)
 
 
 def _only(runs: Frame, name: str) -> str:

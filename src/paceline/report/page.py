@@ -77,10 +77,12 @@ def charts(findings: StudyFindings) -> list[Chart]:
 def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any]) -> Path:
     """Write figures, answers, README.md and index.html of a study; return the page's path."""
     rows = [row for chart in drawn for row in chart.rows]
-    names = {row["situation"] for row in rows if "situation" in row}
+    drawn_of = [{row.get("situation") for row in each.rows} for each in drawn if each.by_situation]
+    shown = [each for each in content["situations"] if any(each.name in of for of in drawn_of)]
+    shown.sort(key=lambda each: sum(each.name not in of for of in drawn_of))  # fullest first
     content = {
         **content,
-        "situations": [each for each in content["situations"] if each.name in names],
+        "situations": shown,
         "charts": drawn,
         "charts_json": _json([_chart(chart) for chart in drawn]),
         "records": ARCHIVE if (folder / ARCHIVE).is_file() else "",
@@ -160,6 +162,7 @@ def markdown(text: str) -> str:
 def _content(findings: StudyFindings) -> Row:
     about, runs = findings.tables.about, findings.tables.runs
     how, counts = how_it_was_run(findings), use_counts(findings)
+    broken = broken_rules(findings)
     points = all_points(findings)
     return {
         "about": about,
@@ -174,8 +177,8 @@ def _content(findings: StudyFindings) -> Row:
         "answers": answers(findings),
         "most_answers": 0 if asks_of_time(findings) or counts else MOST,
         "hedge": say("hedge"),
-        "broken_rules": broken_rules(findings),
-        "cautions": cautions(findings),
+        "broken_rules": [each for each in broken if each.affects],
+        "cautions": [*cautions(findings), *(each.text for each in broken if not each.affects)],
         "kinds": {kind: say(f"kind_{kind}", paced="computing") for kind in runs["kind"].unique()},
         "num_points": len(runs),
         "num_finished": len(findings.tables.finished),

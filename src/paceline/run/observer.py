@@ -4,7 +4,7 @@ import bisect
 import itertools
 import time
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,26 +110,31 @@ class TimedBatches:
 
     `waits`: True if processes wait for each other inside a step. `seconds_waiting` is the time
     spent on drawing; `drawn` is the number of batches drawn. A checkpoint keeps both, and the time
-    of the clock.
+    of the clock. `epoch_ended()`: an iterator ends there, and the next one goes on.
     """
 
     def __init__(self, batches: SizedBatches, clock: TrainingClock, *, waits: bool = False) -> None:
         self._batches, self._begin = batches, rest if waits else work
         self._clock, self.seconds_waiting, self.drawn = clock, 0.0, 0
         self._seconds_before = 0.0  # of the training clock, before the run was resumed
+        self._source: Iterator[Any] | None = None
+        self.epoch_ended: Callable[[], bool] = lambda: False
+
+    @property
+    def begun(self) -> bool:
+        return self._source is not None
 
     def __len__(self) -> int:
         return len(self._batches)
 
     def __iter__(self) -> Iterator[Any]:
-        first = self.drawn
-        source = self._batches.beginning_at(first)
-        for n in range(first, len(self._batches)):
-            if n == first:
+        while self.drawn < len(self._batches) and not self.epoch_ended():
+            if self._source is None:
+                self._source = self._batches.beginning_at(self.drawn)
                 self._clock.start(self._seconds_before)
             self._begin()
             before = time.perf_counter()
-            batch = next(source, None)
+            batch = next(self._source, None)
             if batch is None:  # the virtual clock ended a run that diverged
                 return
             self.seconds_waiting += time.perf_counter() - before
@@ -152,14 +157,21 @@ class TimedBatches:
 class Evaluation:
     """Loads snapshots into `module`, which maps images to logits, and scores them on `device`.
 
-    `weights` are the module's parameters in the order of a snapshot's vector.
+    `weights` are the module's parameters in the order of a snapshot's vector. `moving`: names of
+    the parameters that are among its statistics, see `statistics_of`.
     """
 
-    def __init__(self, module: Any, weights: list, device: torch.device) -> None:
+    def __init__(
+        self, module: Any, weights: list, device: torch.device, moving: Collection[str] = ()
+    ) -> None:
         self._module = module.to(device)
         self._weights = weights
-        self._statistics = statistics_of(module)  # after `to`, which replaces buffers
+        self._statistics = statistics_of(module, moving)  # after `to`, which replaces buffers
         self._device = device
+
+    def load(self, weights: torch.Tensor, statistics: torch.Tensor) -> None:
+        fill(self._weights, weights)
+        fill(self._statistics, statistics)
 
     def scores(self, snapshot: Snapshot, batches: Callable[[], Iterable]) -> list[Score]:
         """Score the weights of `snapshot`, and then their moving average if there is one.
@@ -168,8 +180,7 @@ class Evaluation:
         """
         scores = []
         for weights in snapshot.weights:
-            fill(self._weights, weights)
-            fill(self._statistics, snapshot.statistics)
+            self.load(weights, snapshot.statistics)
             dtype = self._weights[0].dtype
             converted = ((images.to(dtype), labels) for images, labels in batches())
             scores.append(score(self._module, converted, self._device))

@@ -4,14 +4,14 @@ The order in which samples are drawn is always Paceline's, also for a LightningD
 """
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.utils.data import DataLoader, IterableDataset, Sampler, Subset
+from torch.utils.data import DataLoader, Sampler, Subset
 
 from paceline.data.augmentation import AbstractAugmentation
 from paceline.data.batches import (
@@ -24,13 +24,22 @@ from paceline.data.batches import (
     image_rows,
 )
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
-from paceline.data.order import AbstractOrder, check_sampler
+from paceline.data.order import AbstractOrder
 from paceline.data.shuffle import RowFormat, Share
 from paceline.data.source import curve_images
-from paceline.errors import SettingError
+from paceline.errors import SettingError, first_line
 from paceline.exchange.node import this_node
 from paceline.exchange.process_group import draw_number, run_store
-from paceline.run.checked_module import check_batch_hooks
+from paceline.run.lightning_contract import check_hooks
+from paceline.run.loaders import (
+    check_same_data,
+    check_training_loader,
+    evaluation_loader,
+    is_map_style,
+    like,
+    rehearsed,
+    rehearsed_loader,
+)
 from paceline.run.placed_data import AbstractTrainingSet, Pass, PlacedData, Reading
 
 _DRAWN_TWICE = 8  # items, to find out if they are random
@@ -69,6 +78,10 @@ def _open_images(
 
     drawn = curve_images(validation.labels.numpy(), reading.curve_images)
     passes = [evaluation(validation), evaluation(validation, drawn), evaluation(splits.test)]
+    passes += [
+        evaluation(part, np.concatenate(rehearsed(len(part), reading.evaluation_batch_size)))
+        for part in (validation, splits.test)
+    ]
     return training, reading, passes
 
 
@@ -147,42 +160,63 @@ class TrainingImages(AbstractTrainingSet):
 
 
 def _open_module(module: Any, reading: Reading) -> tuple["ModuleItems", Reading, list[Pass]]:
-    """Open a DataModule by the data set, `collate_fn` and `num_workers` of its training loader.
+    """Open a DataModule by its loaders; see `loaders` for what they may say.
 
-    Batches are (images, labels). Raises SettingError("data") for a module without a map-style
-    training set, or with hooks that change batches. Raises SettingError("data.store") for the store
-    `mapped`, since a module has no prepared file.
+    Batches are (images, labels). Validation and test loaders are read in order, each sample once.
+    Raises SettingError("data") for a module without a map-style training set, with hooks that
+    change batches, or with other data than worker 0 has. Raises SettingError("data.store") for the
+    store `mapped`, since a module has no prepared file.
     """
     if not hasattr(module, "train_dataloader"):
         raise SettingError("data._target_", f"{type(module).__name__} is no LightningDataModule")
-    check_batch_hooks(module, "data")
+    check_hooks(module, "data")
     if reading.placement.store == "mapped":
         message = f"mapped, but {type(module).__name__} has no prepared file: null or memory"
         raise SettingError("data.store", message)
-    _prepare(module)
-    module.setup("fit")
-    module.setup("test")
-    loader = module.train_dataloader()
-    if not _is_map_style(loader):
-        raise SettingError("data", "a DataLoader over a map-style training set is needed")
-    check_sampler(loader)
+    _call(module, "prepare_data", lambda: _prepare(module))
+    _call(module, "setup", lambda: (module.setup("fit"), module.setup("test")))
+    loader = _call(module, "train_dataloader", module.train_dataloader)
+    placement = reading.placement
+    plain = (placement.placement, placement.store, placement.feed) == ("replicated", None, "own")
+    check_training_loader(loader, in_process=reading.worker is None or not plain)
+    validation = _evaluated(module, "validation", "val_dataloader")
+    test = _evaluated(module, "test", "test_dataloader")
+    sets = {"training": loader, "validation": validation, "test": test}
+    check_same_data({part: each.dataset for part, each in sets.items()})
 
     def evaluation(batches: Iterable[Any]) -> Iterator[Any]:
         double = reading.dtype == torch.float64
         for images, labels in batches:
             yield images.to(torch.float64) if double else images, labels
 
-    chosen = _curve_loader(module, reading.curve_images)
-    passes: list[Pass] = [
-        lambda: evaluation(module.val_dataloader()),
-        lambda: evaluation(chosen or module.val_dataloader()),
-        lambda: evaluation(module.test_dataloader()),
-    ]
+    chosen = _curve_loader(validation, reading.curve_images)
+    few = [rehearsed_loader(each) for each in (validation, test)]
+    each_pass = (validation, chosen, test, *few)
+    passes: list[Pass] = [lambda each=each: evaluation(each) for each in each_pass]
     return ModuleItems(loader), reading, passes
 
 
-def _is_map_style(loader: Any) -> bool:
-    return isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset)
+def _call(module: Any, method: str, call: Callable[[], Any]) -> Any:
+    """Call a method of a user's DataModule; errors except the machine's name it."""
+    try:
+        return call()
+    except (SettingError, OSError, MemoryError):
+        raise
+    except Exception as error:  # code from outside may raise anything
+        message = f"{type(module).__name__}.{method}: {type(error).__name__}: {first_line(error)}"
+        raise SettingError("data", message) from error
+
+
+def _evaluated(module: Any, part: str, method: str) -> DataLoader:
+    """Return the loader of all samples of the validation or test set."""
+    try:
+        return evaluation_loader(getattr(module, method)())
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # code from outside may raise anything
+        said = error.message if isinstance(error, SettingError) else first_line(error)
+        message = f"pairs (images, labels [N]) of the {part} set are needed: {said}"
+        raise SettingError("data", message) from error
 
 
 def _prepare(module: Any) -> None:
@@ -198,22 +232,16 @@ def _prepare(module: Any) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _curve_loader(module: Any, number: int | None) -> DataLoader | None:
-    """Return a loader of `number` of the module's validation images; None if `number` is None."""
+def _curve_loader(loader: DataLoader, number: int | None) -> DataLoader:
+    """Return a loader of `number` of the validation images, or `loader` if `number` is None."""
     if number is None:
-        return None
-    loader = module.val_dataloader()
-    if not _is_map_style(loader):
+        return loader
+    if not is_map_style(loader):
         message = f"{number} images can only be drawn from a map-style data set; null is needed"
         raise SettingError("measurement.curve_images", message)
     chosen = curve_images(ModuleItems(loader).labels(), number)
     assert chosen is not None
-    return _like(loader, Subset(loader.dataset, chosen.tolist()), batch_size=loader.batch_size)
-
-
-def _like(loader: DataLoader, dataset: Any, **options: Any) -> DataLoader:
-    same: Any = {"collate_fn": loader.collate_fn, "num_workers": loader.num_workers}
-    return DataLoader(dataset, **same, **options)
+    return like(loader, Subset(loader.dataset, chosen.tolist()), batch_size=loader.batch_size)
 
 
 class ModuleItems(AbstractTrainingSet):
@@ -288,7 +316,7 @@ class ModuleBatches(AbstractBatches):
         if self._share is not None:
             return (self[n] for n in batches)
         numbers = _Numbers(self._order, self._worker, batches)
-        return iter(_like(self._loader, self._loader.dataset, batch_sampler=numbers))
+        return iter(like(self._loader, self._loader.dataset, batch_sampler=numbers))
 
 
 class _Numbers(Sampler):

@@ -113,6 +113,7 @@ class PlacedData:
 
     `validation()`, `curve()` and `test()` start a new pass over batches (images, labels) of these
     parts; `curve()` has the validation images on which all snapshots except the last are scored.
+    `rehearsed`: passes over a few validation and test images that stand for all.
     `traffic`: order in which samples are drawn, and how they move among workers. Raises
     SettingError("batch_size") if the batch size exceeds a worker's share of the images.
     """
@@ -122,7 +123,7 @@ class PlacedData:
     ) -> None:
         self._training, self._reading = training, reading
         self.num_train = len(training)
-        self.validation, self.curve, self.test = evaluations
+        self.validation, self.curve, self.test, *self.rehearsed = evaluations
         placement, sizes = reading.placement, (reading.num_workers, reading.batch_size)
         stream = SampleStream(self.num_train, reading.seed)
         order = order_of(placement, stream, *sizes, training.labels)

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from pytorch_lightning import Callback, Trainer
+from pytorch_lightning.loggers.logger import DummyLogger
 from pytorch_lightning.profilers import Profiler
 from tqdm import tqdm
 
@@ -22,12 +23,14 @@ def silence() -> None:
     warnings.filterwarnings("ignore", module="pytorch_lightning|lightning_fabric")
 
 
-def quiet_trainer(*, callbacks: Sequence[Callback] = (), **options: Any) -> Trainer:
+def quiet_trainer(
+    kind: type[Trainer] = Trainer, *, callbacks: Sequence[Callback] = (), **options: Any
+) -> Trainer:
     """Make a Trainer that only trains. `options`: further options of Lightning's Trainer."""
-    return Trainer(
+    return kind(
         callbacks=[IgnoredSignals(), *callbacks],
         profiler=NoProfiler(),
-        logger=False,
+        logger=DummyLogger() if kind is not Trainer else False,  # takes everything, keeps nothing
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,

@@ -19,6 +19,7 @@ from paceline.data.order import check_share
 from paceline.errors import SettingError, printable, said_of_environment
 from paceline.record import provenance
 from paceline.record.checkpoint import begin, has_checkpoint, latest
+from paceline.record.data_digest import data_digest, look_again
 from paceline.record.numbers import result as result_of
 from paceline.record.numbers import unmeasured
 from paceline.record.observed import Observed, TrainingReport
@@ -61,11 +62,13 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
         check_length(point)
         prepare_log(point.measurement.mlflow)
     prepare_data(point.data)
+    look_again()
+    data = data_digest(point.data)  # kept, so that workers need not read the bytes again
     folder = point.config.folder
     partial = PartialRecord(folder)
     try:
         partial.write_config(point.config.values)
-        _begin_checkpoints(point, partial.folder)
+        _begin_checkpoints(point, partial.folder, data)
         follower = ProgressFollower(partial.folder, point.config)
         result = _train(point, partial, follower, in_sweep)
         partial.complete(result)
@@ -95,8 +98,8 @@ def check_length(point: Point) -> None:
         budget_of(point, num_train)
 
 
-def _begin_checkpoints(point: Point, folder: Path) -> None:
-    """Prepare the folder of checkpoints.
+def _begin_checkpoints(point: Point, folder: Path, data: str | None) -> None:
+    """Prepare the folder of checkpoints of a run on data with this digest.
 
     Prints that the point resumes at a checkpoint, or why the checkpoint there cannot be used.
     """
@@ -104,7 +107,7 @@ def _begin_checkpoints(point: Point, folder: Path) -> None:
     if point.training.checkpoint_seconds is None and not has_checkpoint(folder):
         return
     try:
-        if checkpoint := begin(folder, key, require_plain):
+        if checkpoint := begin(folder, key, require_plain, data):
             print(f"{key}: resumed at {checkpoint.samples:,} images", flush=True)
     except (ValueError, OSError, TypeError, KeyError) as reason:
         message = f"paceline: the checkpoint of {key} is ignored: {reason}"

@@ -3,21 +3,24 @@
 A training process trains until the end of the budget, then scores the snapshots that it has kept.
 """
 
-import os
+import math
+import random
 import resource
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.distributed as dist
-from pytorch_lightning import Callback, LightningModule, Trainer, seed_everything
+from pytorch_lightning import Callback, LightningModule, Trainer
 
 from paceline.clock.reports import ServerReport, TrainingClock
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot, evaluated_weights
 from paceline.clock.split.split_worker import SplitWorker
+from paceline.clock.training_strategy import RemoteOptimizer
 from paceline.clock.wall.server import serve
 from paceline.cluster.child import stopped_seconds, tolerate
 from paceline.cluster.cluster import device
@@ -31,17 +34,22 @@ from paceline.exchange.process_group import (
     shard_index,
     worker_index,
 )
+from paceline.model.classifier import Classifier
 from paceline.model.score import Score
+from paceline.record.data_digest import data_digest
 from paceline.record.observed import SnapshotScore, TrainingReport
 from paceline.record.point import Point
 from paceline.run.asked import leave_signals_to_launcher
 from paceline.run.budget import budget_of, split_step_of
-from paceline.run.checked_module import HeededSettings, rehearse
+from paceline.run.checked_module import HeededSettings
 from paceline.run.checkpoints import CheckpointFiles, Checkpoints, ServerCheckpoints
 from paceline.run.observer import Evaluation, Observer, TimedBatches
 from paceline.run.open_data import open_data
 from paceline.run.placed_data import reading_of
 from paceline.run.quiet import quiet_trainer, silence
+from paceline.run.rehearsal import rehearse_scores
+from paceline.run.run_trainer import RunTrainer, Told
+from paceline.run.users_module import WatchedWeights, complete, meet_strategy, seed_equally
 from paceline.run.weights import load_weights, save_weights
 from paceline.scheme.accounting import Accounting
 from paceline.timing.pace import give_way
@@ -88,7 +96,12 @@ class TrainingProcess:
         self._device = device(point.device, local_rank())
         worker = None if point.kind == "virtual" else self._worker
         reading = replace(reading_of(point), worker=worker)
-        self._data = open_data(point.data.build(), reading)
+        seed_equally(point.seed)  # for what data draw, as a split
+        data = point.data.build()
+        self._datamodule = None if point.data.is_ours else data
+        self._data = open_data(data, reading)
+        is_first = self._worker == shard_index() == 0
+        self._data_digest = data_digest(point.data) if is_first else None
         self._budget = budget_of(point, self._data.num_train)
         self._accounting = Accounting(point.scheme, point.workers)
         self._module = self._build_module()
@@ -103,12 +116,16 @@ class TrainingProcess:
     def run(self) -> TrainingReport:
         """Train, score the snapshots, and return a report of the observations.
 
-        Raises SettingError before training if module and data cannot be evaluated.
+        Raises SettingError before training if module and data cannot be trained or evaluated.
         """
         strategy, data, point, clock = self._strategy, self._data, self._point, self._clock
         is_first = self._worker == shard_index() == 0
         if is_first and not (point.model.is_ours and point.data.is_ours):
-            rehearse(self._module, data)
+            rehearse_scores(self._module, data)
+        watched: WatchedWeights | None = None
+        if not isinstance(self._module, Classifier) and self._split is None:
+            meet_strategy(self._module, data, self._told, point, strategy, self._worker)
+            watched = WatchedWeights(self._module)
         thresholds = self._budget.thresholds
         observer = Observer(
             clock,
@@ -128,6 +145,9 @@ class TrainingProcess:
         if not point.model.is_ours and files.before is None:
             callbacks.append(HeededSettings(point.training))
         trainer = self._trainer(callbacks)
+        if isinstance(trainer, RunTrainer):
+            batches.epoch_ended = lambda: self._epoch_ended(trainer)
+            trainer.batches = lambda: strategy.known_batches if batches.begun else 0
         trainer.fit(
             self._split.trained if self._split else self._module,
             batches,
@@ -135,7 +155,9 @@ class TrainingProcess:
             weights_only=True,
         )
         rest()
-        step_ends = np.array(observer.step_ends)
+        if watched is not None:
+            watched.check(trainer, strategy)
+        step_ends, schedulers = np.array(observer.step_ends), trainer.lr_scheduler_configs
         report = TrainingReport(
             strategy=strategy.report(step_ends, batches.seconds_waiting),
             evaluated=evaluated_weights(
@@ -159,9 +181,28 @@ class TrainingProcess:
             shard=shard_index(),
             checkpoints=files.written,
             resumes=files.resumes,
+            data_digest=self._data_digest,
+            optimizer=_name_of(trainer.optimizers[0]),
+            scheduler=", ".join(_name_of(each.scheduler) for each in schedulers) or None,
         )
         self._evaluate(report)
         return report
+
+    @property
+    def _told(self) -> Told:
+        """Facts that a user's module is told of the run."""
+        epochs = self._point.training.epochs
+        if self._point.training.samples:
+            epochs = self._point.training.samples / self._data.num_train
+        epochs = max(1, math.ceil(round(epochs, 6)))
+        return Told(self._budget.num_steps, epochs, self._point.workers, self._datamodule)
+
+    def _epoch_ended(self, trainer: RunTrainer) -> bool:
+        """Return True if all workers together have passed over the training set once more."""
+        ended = trainer.current_epoch + 1
+        if ended >= self._told.num_epochs:
+            return False
+        return self._strategy.samples_before_next() >= ended * self._data.num_train
 
     def _run_spec(self) -> RunSpec:
         point, budget = self._point, self._budget
@@ -191,19 +232,25 @@ class TrainingProcess:
     def _build_module(self) -> LightningModule:
         """Build the module with the same random or loaded weights on every worker.
 
-        Later random numbers (dropout) differ between workers.
+        Later random numbers (dropout, augmentation) differ between workers.
         """
         seed = self._point.seed
-        seed_everything(seed, verbose=False)
-        del os.environ["PL_GLOBAL_SEED"]  # else Lightning's DDP uses it in every worker
+        seed_equally(seed)
         training = self._point.training
         module = training.corrected(self._point.model, self._accounting.expected_staleness).build()
+        if not self._point.model.is_ours:
+            first = partial(self._data.batch, self._worker, 0)
+            together = self._point.cluster.carried_out_by_ddp(self._point.scheme)
+            complete(module, self._told, seed, lambda: first()[0], together=together)
         if training.initial_weights is not None:
             load_weights(module, training.initial_weights)
         self._num_parameters = sum(weight.numel() for weight in module.parameters())
         weight_bytes = reading_of(self._point).dtype.itemsize
         self._point.cluster.fill(module, self._point.workload, weight_bytes)
-        torch.manual_seed(seed * 10_007 + self._worker)
+        of_worker = seed * 10_007 + self._worker
+        torch.manual_seed(of_worker)
+        random.seed(of_worker)
+        np.random.seed(of_worker % 2**32)
         return module
 
     def _split_worker(self) -> SplitWorker | None:
@@ -217,16 +264,21 @@ class TrainingProcess:
 
     def _trainer(self, callbacks: list[Callback]) -> Trainer:
         training = self._point.training
-        return quiet_trainer(
+        trainer = quiet_trainer(
+            Trainer if isinstance(self._module, Classifier) else RunTrainer,
             callbacks=callbacks,
             **self._strategy.trainer_options(),
             accelerator="gpu" if self._device.type == "cuda" else "cpu",
             precision=training.precision,
             gradient_clip_val=training.gradient_clip_val,
             gradient_clip_algorithm=training.gradient_clip_algorithm,
-            max_epochs=1,  # one pass of the loop; the budget is in samples
+            # one pass of the loop, as the budget is in samples, unless a user's module counts them
+            max_epochs=1 if isinstance(self._module, Classifier) else self._told.num_epochs,
             use_distributed_sampler=False,
         )
+        if isinstance(trainer, RunTrainer):
+            trainer.told = self._told
+        return trainer
 
     def _peak_rate(self, trainer: Trainer) -> float:
         """Return the learning rate after warm-up, before the schedule lowers it."""
@@ -243,10 +295,27 @@ class TrainingProcess:
         weights are saved as weights.pt. If the run has a moving average of the weights, it is saved
         in their place.
         """
-        snapshots, data = self._strategy.finish(), self._data
+        strategy = self._strategy
+        snapshots = strategy.finish()
         if not self._point.measurement.evaluations:
             return
-        evaluation = Evaluation(self._module, self._strategy.held_weights, self._device)
+        evaluation = Evaluation(self._module, strategy.held_weights, self._device, strategy.moving)
+        try:
+            self._score(report, snapshots, evaluation)
+        except Exception as error:  # code from outside may raise anything
+            is_ours = self._point.model.is_ours and self._point.data.is_ours
+            if is_ours or not snapshots or isinstance(error, OSError | MemoryError):
+                raise
+            last = snapshots[-1]
+            evaluation.load(last.weights[0], last.statistics)
+            save_weights(self._module, self._folder / "weights.pt")
+            message = "evaluation failed after training, whose weights are in weights.pt: "
+            raise RuntimeError(f"{message}{type(error).__name__}: {error}") from error
+
+    def _score(
+        self, report: TrainingReport, snapshots: list[Snapshot], evaluation: Evaluation
+    ) -> None:
+        data = self._data
         ends = self._strategy.real_seconds(snapshots)
         for snapshot, real_seconds in zip(snapshots, ends, strict=True):
             last = snapshot.samples >= self._budget.samples
@@ -257,6 +326,11 @@ class TrainingProcess:
             report.test = _scored(snapshots[-1], ends[-1], scores)
             if self._point.save_weights:
                 save_weights(self._module, self._folder / "weights.pt")
+
+
+def _name_of(part: object) -> str:
+    """Return the name of the class of an optimizer or a scheduler."""
+    return part.name if isinstance(part, RemoteOptimizer) else type(part).__name__
 
 
 def _scored(snapshot: Snapshot, real_seconds: float, scores: list[Score]) -> SnapshotScore:

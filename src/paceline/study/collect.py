@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from paceline.record.archive import ARCHIVE, write_archive
+from paceline.record.data_digest import look_again
 from paceline.record.point_config import flat_settings
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of
@@ -63,6 +64,7 @@ def _row(point: StudyPoint) -> Row:
 
 def _state(points: Points, trials: Points, records: Path, tuned_at: Row) -> StudyState:
     """Return the state of the study; `records`: folder of its records."""
+    look_again()  # data may have changed during the sweep
     config, keys = points[0].config, {point.key for point in (*points, *trials)}
     found = sorted(path.parent.name for path in records.glob("*/result.json"))
     own = [point for point in points if not is_repeat(point)]
@@ -74,6 +76,7 @@ def _state(points: Points, trials: Points, records: Path, tuned_at: Row) -> Stud
         "missing": [point.key for point in own if not point.result],
         "other_records": [key for key in found if key not in keys and not key.startswith(".")],
         "unfit": {p.key: fault for p in (*points, *trials) if (fault := fault_of(p.folder))},
+        "stale_data": sum(point.is_of_other_data for point in (*points, *trials)),
         "stale_code": num_of_other_code(p.result for p in points if p.result),
         "margin": config.margin,
         "target": dict(config.asked_target or {}) or None,
@@ -97,6 +100,9 @@ def _print(state: StudyState, folder: Path) -> None:
         print(f"{key} is invalid and is ignored: {fault}")
     if state["other_records"]:
         print(f"records of other settings, left out: {', '.join(state['other_records'])}")
+    if state["stale_data"]:
+        message = f"{state['stale_data']} records are of data that have changed since"
+        print(f"{message}; sweep.rerun=stale renews them")
     if stale:
         message = f"{stale} records were made by a different version of the code"
         print(f"{message}; sweep.rerun=stale renews them")

@@ -77,6 +77,15 @@ def num_gpus() -> int:
     return torch.cuda.device_count()
 
 
+def _chosen(group: str) -> str | None:
+    """Return the name of the chosen file of a group; None in a program that does not keep it.
+
+    DVC is such a program: it composes params.yaml, but without Hydra's own settings.
+    """
+    return HydraConfig.get().runtime.choices[group] if HydraConfig.initialized() else None
+
+
+OmegaConf.register_new_resolver("chosen", _chosen, replace=True)
 OmegaConf.register_new_resolver("divided", _divided, replace=True)
 OmegaConf.register_new_resolver("per", _per, replace=True)
 OmegaConf.register_new_resolver("here", _here, replace=True)

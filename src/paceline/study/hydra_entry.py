@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from paceline.cluster.processes import preload
 from paceline.errors import SettingError, printable
+from paceline.record.data_digest import is_of_other_data
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of, read_result
@@ -102,12 +103,14 @@ def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
     position of the point in a multirun, from 1; None outside of a multirun.
     """
     result, mlflow = read_result(config.folder), config.measurement.mlflow
-    if result is not None and not config.sweep.needs_run(result, source_digest()):
+    other = is_of_other_data(result, config.target("data"))
+    if result is not None and not config.sweep.needs_run(result, source_digest(), other):
         if number is None:  # a setting that is no part of the key may be wrong
             from paceline.record.point import Point
 
             Point.of_plain(config.values)
-        print(result_line(number, config, result, f"already there{_again(result)}"), flush=True)
+        note = f"already there{_again(result, other)}"
+        print(result_line(number, config, result, note), flush=True)
         unlogged = log(config.folder, mlflow) if number is None else None  # a sweep logs the rest
     else:
         if number is None and (fault := fault_of(config.folder)):  # a sweep names them at once
@@ -140,12 +143,13 @@ def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
     return result, problem
 
 
-def _again(result: Result) -> str:
+def _again(result: Result, of_other_data: bool) -> str:
     """Return a hint how to replace a failed or stale record, or ""."""
     if result["status"] == "failed":
         return "; sweep.rerun=failed runs it again"
-    stale = result["source_digest"] != source_digest()
-    return ", made by another version of the code; sweep.rerun=stale runs it again" if stale else ""
+    causes = ["made by another version of the code"] * (result["source_digest"] != source_digest())
+    causes += ["of data that have changed since"] * of_other_data
+    return f", {' and '.join(causes)}; sweep.rerun=stale runs it again" if causes else ""
 
 
 def _queue(point: "Point") -> tuple[Result | None, str]:

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
@@ -314,6 +314,27 @@ def _bar(file: TextIO) -> Generator[Show]:
             file.flush()
 
         yield show
+
+
+def results_table(points: Points) -> str:
+    """Return a line for each point: key, axes, status, top-1 and images/s."""
+    cells = list[list[str]]()
+    for point in points:
+        found = point.result or {}
+        top1, speed = found.get("top1"), found.get("images_per_second")
+        cells.append([point.status or "to do", "-" if top1 is None else f"{100 * top1:.2f} %"])
+        cells[-1].append("-" if speed is None else f"{speed:,.0f} {found['kind']}")
+    return aligned(points, ["status", "top-1", "images/s"], cells)
+
+
+def aligned(points: Points, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    """Return a line for each point: key, axes, and its `cells` of these columns."""
+    axes = list(dict.fromkeys(name for point in points for name in point.axes))
+    rows = [["key", *axes, *columns]]
+    for point, own in zip(points, cells, strict=True):
+        rows.append([point.key, *(str(point.axes.get(name, "")) for name in axes), *own])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
 
 def result_line(number: int | None, config: PointConfig, result: Result, note: str) -> str:

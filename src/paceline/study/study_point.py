@@ -22,6 +22,7 @@ from pydantic import Field
 from paceline.errors import SettingError
 from paceline.random_bits import random_permutation
 from paceline.record.agreement import kind_of
+from paceline.record.data_digest import is_of_other_data
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result
@@ -114,7 +115,13 @@ class StudyPoint:
     @property
     def needs_run(self) -> bool:
         """True if the point must run, according to `sweep.rerun` and its record."""
-        return self.config.sweep.needs_run(self.result, source_digest())
+        other = self.is_of_other_data
+        return self.config.sweep.needs_run(self.result, source_digest(), other)
+
+    @property
+    def is_of_other_data(self) -> bool:
+        """True if the point has a record, of data that have changed since."""
+        return is_of_other_data(self.result, self.config.target("data"))
 
     @property
     def is_unsettled(self) -> bool:
@@ -133,9 +140,15 @@ def to_run(points: Points) -> list[StudyPoint]:
 
 
 def counts(points: Points) -> str:
-    """Format the number of points by status: `24 points: 20 finished, 1 diverged, 3 to do`."""
+    """Format the number of points by status: `24 points: 20 finished, 1 diverged, 3 to do`.
+
+    Also says how many are of data that have changed since.
+    """
     states = [point.status or "to do" for point in points]
     parts = [f"{states.count(each)} {each}" for each in (*_STATES, "to do") if each in states]
+    if others := sum(point.is_of_other_data for point in points):
+        again = "sweep.rerun=stale runs them again"
+        parts.append(f"{others} of data that have changed since ({again})")
     return f"{len(points)} points: {', '.join(parts)}"
 
 

@@ -7,6 +7,7 @@ points are tuned, the trials of the study's hyperparameter search run first.
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from paceline.record.archive import (
     record_elsewhere,
     unpack_archive,
 )
+from paceline.record.data_digest import is_of_other_data, look_again
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.reading import fault_of
 from paceline.record.record import Lock, Result, adopt, clear, left_behind, partial_records
@@ -68,6 +70,7 @@ def checked_study(
             number, verb = len(archived), "to unpack from"
         if number:
             print(f"{number} records {verb} {archive.relative_to(root)}", flush=True)
+    look_again()
     study = Study(name, root, overrides, params, archived)
     points = [*study.trials_of_points, *study.in_order]
     for point in points:
@@ -206,7 +209,12 @@ class _Runner:
 def to_take_over(points: Points) -> dict[str, Path]:
     """Return the records of other studies that can be copied for `points`, by key."""
     able, digest = [each for each in points if each.config.sweep.takes_over], source_digest()
-    found = {point.key: record_elsewhere(point.folder, digest) for point in able}
+    found = {
+        point.key: record_elsewhere(
+            point.folder, digest, partial(is_of_other_data, data=point.config.target("data"))
+        )
+        for point in able
+    }
     return {key: folder for key, folder in found.items() if folder}
 
 

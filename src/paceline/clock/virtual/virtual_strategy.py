@@ -97,6 +97,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._profile, self._recycled = profile or FREE, recycled
         self._draw: DrawOne | None = None
         self._current_worker: VirtualWorker | None = None
+        self._stepped: VirtualWorker | None = None  # last
         self._gradient: Buffer | None = None  # of the step under way
         self._now = real_seconds
         self._snapshots_at: list[float] = []  # real seconds
@@ -107,6 +108,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._together: DrawTogether | None = None
         self._wave: Wave | None = None  # under way
         self._completed: list[tuple[int, Tensor]] = []  # see steps_of_batch
+        self._batch_ends: dict[int, Callable[[], Any]] = {}  # by worker, see _defer_batch_ends
 
     def batches(self, draw: DrawOne, batch_size: int, length: int) -> VirtualBatches:
         """Return at most `length` batches for `fit`; `draw(worker, n)`: n-th batch of a worker."""
@@ -128,6 +130,15 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     @property
     def samples(self) -> int:
         return self.clock.holder.samples
+
+    @property
+    def known_batches(self) -> int:
+        worker = self._current_worker
+        return super().known_batches if worker is None else self.clock.batches_behind(worker)
+
+    def samples_before_next(self) -> int:
+        self.clock.due_worker()  # advances the clock to the next step, and so ends the one before
+        return self.samples
 
     @property
     def held_weights(self) -> list[nn.Parameter]:
@@ -179,7 +190,8 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             raise SettingError("reload_dataloaders_every_n_epochs", message)
         self.check_honoured(trainer, "the virtual clock", again=hasattr(self, "clock"))
         own = self.optimizers[0]
-        self._options, self._statistics = LiveOptions(own), statistics_of(self._module)
+        self._options = LiveOptions(own)
+        self._statistics = statistics_of(self._module, self.moving)
         self._counters = counters_of(self._module)
         held = held_weights(own, self.scheme, self._statistics, self._options)
         self._weights, self._vectors = held
@@ -194,6 +206,8 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         )
         remote: Optimizer = RemoteOptimizer(own, self._zero_gradient, self._finish_step)
         self.optimizers = [remote]
+        if self.moving:
+            self._defer_batch_ends()
 
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         """Return the state of the clock, which applies all updates, for a checkpoint."""
@@ -260,6 +274,8 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     def on_train_end(self) -> None:
         super().on_train_end()
         self.clock.end()
+        for worker in self.clock.workers:
+            self._end_batch(worker)
         self._note_snapshots()
         self._hold_shared()
 
@@ -297,8 +313,35 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._schedules.set(self.clock.batches_behind(worker))
         self._gradient = self.clock.pool.take()
         assert worker.weights is not None
+        self._end_batch(worker)
         self._trained.refer_to(worker.weights, worker.statistics, worker.counters)
         return self._draw(worker.index, worker.num_steps)
+
+    def _defer_batch_ends(self) -> None:
+        """Call the module's on_train_batch_end for a worker when it has the weights that its step
+        led to, as real workers have them at once: they update an average of these weights.
+        """
+        module: Any = self._module
+        hook = module.on_train_batch_end
+        if not callable(hook):
+            return
+
+        def defer(*arguments: Any) -> None:
+            worker = self._stepped
+            assert worker is not None
+            self._batch_ends[worker.index] = lambda: hook(*arguments)
+
+        module.on_train_batch_end = defer
+
+    def _end_batch(self, worker: VirtualWorker) -> None:
+        end = self._batch_ends.pop(worker.index, None)
+        if end is None or worker.weights is None:
+            return
+        module: Any = self._module
+        before, module._current_fx_name = module._current_fx_name, "on_train_batch_end"
+        self._trained.refer_to(worker.weights, worker.statistics, worker.counters)
+        end()
+        module._current_fx_name = before
 
     # waves
 
@@ -387,6 +430,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         assert self._gradient is not None
         self._trained.end_gradient(self._gradient)
         worker, self._current_worker = self._current_worker, None
+        self._stepped = worker
         gradient, self._gradient = self._gradient, None
         self._take_numbers(worker)
         self.clock.finish_step(worker, gradient)

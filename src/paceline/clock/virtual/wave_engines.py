@@ -41,6 +41,8 @@ _HOOKS = (
     "on_before_zero_grad",
     "on_train_batch_end",
     "on_train_batch_start",
+    "on_train_epoch_end",
+    "on_train_epoch_start",
     "optimizer_step",
     "optimizer_zero_grad",
 )

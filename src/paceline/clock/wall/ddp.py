@@ -18,8 +18,9 @@ from torch.optim import Optimizer
 from paceline.clock.schedules import LiveOptions, Schedules
 from paceline.clock.snapshot import MovingAverage, Snapshot, flatten, state_of, statistics_of
 from paceline.clock.split.split_worker import SplitWorker
-from paceline.clock.training_strategy import check_one_optimizer
+from paceline.clock.training_strategy import check_automatic, check_one_optimizer
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
+from paceline.errors import SettingError
 from paceline.exchange.ddp_hook import BucketMean
 from paceline.exchange.find_collective import collective
 from paceline.exchange.liveness import rest
@@ -39,6 +40,15 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
     _bytes_exchanged = (0, 0)
     _average: MovingAverage | None = None
     _average_before: list[Tensor] | None = None  # of a run that was resumed
+    fills_gradients: bool = False  # with zeros, where a step gives none, as vectors have
+
+    def setup(self, trainer: Trainer) -> None:
+        super().setup(trainer)
+        check_automatic(trainer, "all-reduce")
+        if len(self.optimizers) != 1 or isinstance(self.optimizers[0], torch.optim.LBFGS):
+            names = ", ".join(type(each).__name__ for each in self.optimizers) or "none"
+            message = f"all-reduce applies one optimizer with one gradient a step, not {names}"
+            raise SettingError("model", message)
 
     @property
     def held_weights(self) -> list[nn.Parameter]:
@@ -84,6 +94,10 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
             """Multiply the rates, as they are after backward, for one step of the optimizer."""
             output = closure()
             self._finish_backward()
+            if self.fills_gradients:
+                for weight in self._trained_weights:
+                    if weight.requires_grad and weight.grad is None:
+                        weight.grad = torch.zeros_like(weight)
             for group in optimizer.param_groups:
                 rates.append(group["lr"])
                 group["lr"] = group["lr"] * factor
@@ -226,6 +240,13 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
 
     def trainer_options(self) -> dict[str, Any]:
         return {"strategy": self, "devices": self.run.num_workers, "plugins": []}
+
+    def expect_unused_weights(self) -> None:
+        """Let a step give no gradient to some weights."""
+        self._ddp_kwargs["find_unused_parameters"] = True
+
+    def all_gather(self, *args: Any, **kwargs: Any) -> Any:
+        return DDPStrategy.all_gather(self, *args, **kwargs)
 
     def broadcast(self, obj: Any, src: int = 0) -> Any:
         """Return the object of process `src`, a plain one: Lightning's own method pickles it."""

@@ -80,7 +80,10 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self.check_honoured(trainer, self.applied_by, again=hasattr(self, "_driver"))
         own = self.optimizers[0]
         of_all = own if self.split is None else self.split.whole_optimizer(self.precision_plugin)
-        self._options, self._statistics = LiveOptions(own), statistics_of(self.whole_module)
+        self._options, self._statistics = (
+            LiveOptions(own),
+            statistics_of(self.whole_module, self.moving),
+        )
         held = held_weights(of_all, self.scheme, self._statistics, self._options)
         self._weights, self.vectors = held
         self._schedules = Schedules(trainer.lr_scheduler_configs, self._options, self.run)
@@ -119,8 +122,8 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         if self._trainer.state.fn != TrainerFn.FITTING:
             return super().load_model_state_dict(checkpoint, strict)
         module, saved = self.whole_module, checkpoint["state_dict"]
-        buffers = {name: saved[name] for name, _ in module.named_buffers() if name in saved}
-        module.load_state_dict(buffers, strict=False)
+        names = [*(name for name, _ in module.named_buffers()), *self.moving]
+        module.load_state_dict({name: saved[name] for name in names if name in saved}, strict=False)
 
     def settle(self) -> None:
         self._beside.wait()

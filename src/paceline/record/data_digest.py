@@ -1,0 +1,83 @@
+"""Digest of the content of a point's data, by which a record is known to be of other data."""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from paceline.data.content import content_digest, files_below
+from paceline.errors import SettingError
+from paceline.record.target import Target
+
+_DECODED = re.compile(r"prepared/\w+-[0-9a-f]{12}\b.*")  # files that Paceline writes into a root
+
+_known = dict[str, str | None]()  # by the settings of the data
+
+
+def look_again() -> None:
+    """Forget which content the data had when it was last looked at."""
+    _known.clear()
+
+
+def data_digest(data: Target) -> str | None:
+    """Return a digest of the content of the data set with these settings: 12 hexadecimal digits.
+
+    For a class of Paceline it follows from `fingerprint`. For any other class it is of the files
+    that its settings name, and of the files in folders that they name. Returns None if there are no
+    such files, or if they cannot be read. It is computed once, until `look_again`.
+    """
+    settings = repr(data.values)
+    if settings not in _known:
+        try:
+            content = _content(data)
+        except (SettingError, OSError):
+            content = None
+        text = json.dumps(content).encode()
+        _known[settings] = None if content is None else hashlib.sha256(text).hexdigest()[:12]
+    return _known[settings]
+
+
+def is_of_other_data(result: Mapping[str, Any] | None, data: Target) -> bool:
+    """Return whether a record is of data that now have another content.
+
+    `result`: content of its result.json. False if the digest of the record or of the present data
+    is unknown.
+    """
+    found = (result or {}).get("data_digest")
+    return found is not None and data_digest(data) not in (found, None)
+
+
+def _content(data: Target) -> object:
+    if not data.is_ours:
+        files = dict(_named_files("data", data.values))
+        return content_digest(files) if files else None
+    from paceline.data.prepared import AbstractPreparedImageData  # torch takes seconds
+
+    built = data.build()
+    return built.fingerprint() if isinstance(built, AbstractPreparedImageData) else None
+
+
+def _named_files(setting: str, value: Any) -> Iterator[tuple[str, str | Path]]:
+    """Yield each file that a setting names, with a name that begins with the setting's.
+
+    Folders in which the working directory is are left out, since runs are recorded there.
+    """
+    if isinstance(value, Mapping):
+        for name, inner in cast("Mapping[str, Any]", value).items():
+            yield from _named_files(f"{setting}.{name}", inner)
+    elif isinstance(value, list):
+        for number, inner in enumerate(cast("list[Any]", value)):
+            yield from _named_files(f"{setting}.{number}", inner)
+    elif isinstance(value, str):
+        path = Path(os.path.expanduser(value))  # noqa: PTH111 (no error for ~nobody)
+        if os.path.isfile(path):  # noqa: PTH113 (False for any text that is no path)
+            yield setting, path
+        elif os.path.isdir(path) and not Path.cwd().is_relative_to(path.resolve()):  # noqa: PTH112
+            for file in files_below(path):
+                name = file[len(str(path)) + 1 :]
+                is_whole = os.path.isfile(file)  # noqa: PTH113 (not a broken link)
+                if is_whole and not _DECODED.fullmatch(name):
+                    yield f"{setting}/{name}", file

@@ -1,0 +1,58 @@
+"""Finds out that code of a user calls torch.distributed."""
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch.distributed.distributed_c10d as c10d
+
+from paceline.errors import SettingError
+
+
+@contextmanager
+def refuse_strangers(meets: bool) -> Generator[None]:
+    """Raise SettingError("model") where a module calls torch.distributed, unless it may."""
+    if meets:
+        yield
+        return
+    names = ("_get_default_group", "_group_or_default_group", "_rank_not_in_group")
+    kept = {name: getattr(c10d, name) for name in names if hasattr(c10d, name)}
+
+    def watched(call: Callable[..., Any]) -> Callable[..., Any]:
+        def asked(*arguments: Any, **options: Any) -> Any:
+            if (name := _asked_by_user()) is not None:
+                message = f"it calls torch.distributed.{name}: with this scheme and cluster the "
+                message += "process group is not that of the workers alone, or they do not take "
+                raise SettingError(
+                    "model",
+                    message + "the same steps; scheme=sync_allreduce on "
+                    "real workers has such a group",
+                )
+            return call(*arguments, **options)
+
+        return asked
+
+    for name, call in kept.items():
+        setattr(c10d, name, watched(call))
+    try:
+        yield
+    finally:
+        for name, call in kept.items():
+            setattr(c10d, name, call)
+
+
+def _asked_by_user() -> str | None:
+    """Return the function of torch.distributed that code of a user has called; else None."""
+    frame, name = sys._getframe(2), "?"  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        room = frame.f_globals.get("__name__", "").partition(".")[0]
+        if room not in ("torch", "contextlib"):
+            return None if room in ("pytorch_lightning", "lightning_fabric", "paceline") else name
+        distributed = frame.f_globals.get("__name__", "").startswith("torch.distributed")
+        if distributed and frame.f_code.co_name == "wrapper":
+            name = getattr(frame.f_locals.get("func"), "__name__", name)
+        elif distributed and not frame.f_code.co_name.startswith("_"):
+            name = frame.f_code.co_name
+        frame = frame.f_back
+    return None

@@ -1,0 +1,98 @@
+"""The Trainer of a user's module, which answers by the run over all workers."""
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pytorch_lightning import Trainer
+
+from paceline.errors import SettingError
+from paceline.run.lightning_contract import REFUSED
+
+_INSIDE = ("lightning_fabric", "paceline", "pytorch_lightning", "torchmetrics")
+
+
+class Told(NamedTuple):
+    """Facts that a module is told of its run.
+
+    `num_steps`: batches of all workers together, which are the steps of schedulers. `num_epochs`:
+    passes over the training set, the last of which may be shorter. `num_workers`: number of
+    workers. `datamodule`: the user's LightningDataModule, or None.
+    """
+
+    num_steps: int
+    num_epochs: int
+    num_workers: int
+    datamodule: Any
+
+
+class RunTrainer(Trainer):
+    """Trainer that tells a module the lengths of the run, on every clock the same.
+
+    `told`: set it before `fit`. `batches`: counts the batches of all workers so far, as far as this
+    process knows. Reading what would differ between clocks raises SettingError("model"); code of
+    Lightning and Paceline reads it unchanged.
+    """
+
+    told: Told | None = None
+    batches: Callable[[], int] = staticmethod(lambda: 0)
+
+    @property
+    def global_step(self) -> int:
+        """Batches of all workers before this one."""
+        return self.batches()
+
+
+def _inside() -> bool:
+    """Return True if code of Lightning or Paceline reads the attribute, and not a user's."""
+    name = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]
+    return name.partition(".")[0] in _INSIDE
+
+
+def _told(name: str, answer: Callable[[Told], Any]) -> property:
+    """Return a property that gives code of a user another answer than Lightning's."""
+    inherited = getattr(Trainer, name, None)
+
+    def get(self: RunTrainer) -> Any:
+        if self.told is not None and not _inside():
+            return answer(self.told)
+        of_lightning = inherited.fget if isinstance(inherited, property) else None
+        return of_lightning(self) if of_lightning else self.__dict__[name]
+
+    def put(self: RunTrainer, value: Any) -> None:
+        self.__dict__[name] = value
+
+    return property(get, put)
+
+
+def _refuse(name: str, why: str) -> Callable[[Told], Any]:
+    def answer(told: Told) -> Any:
+        if told.num_workers == 1 and name in ("num_devices", "num_nodes", "world_size"):
+            return 1
+        raise SettingError("model", f"trainer.{name} has no meaning in a run: {why}")
+
+    return answer
+
+
+def _method(name: str, why: str) -> Callable[..., Any]:
+    def call(self: RunTrainer, *arguments: Any, **options: Any) -> Any:
+        if self.told is not None and not _inside():
+            _refuse(name, why)(self.told)
+        return getattr(super(RunTrainer, self), name)(*arguments, **options)
+
+    return call
+
+
+_ANSWERS: dict[str, Callable[[Told], Any]] = {
+    "datamodule": lambda told: told.datamodule,
+    "estimated_stepping_batches": lambda told: told.num_steps,
+    "max_epochs": lambda told: told.num_epochs,
+    "num_training_batches": lambda told: math.ceil(told.num_steps / told.num_epochs),
+}
+for _name, _answer in _ANSWERS.items():
+    setattr(RunTrainer, _name, _told(_name, _answer))
+for _name, _why in REFUSED.items():
+    _is_method = callable(getattr(Trainer, _name, None))
+    _replaced = _method(_name, _why) if _is_method else _told(_name, _refuse(_name, _why))
+    setattr(RunTrainer, _name, _replaced)

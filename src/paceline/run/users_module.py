@@ -1,0 +1,147 @@
+"""Completes a user's LightningModule, tries it, and watches its weights."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from pytorch_lightning import LightningModule, Trainer, seed_everything
+from pytorch_lightning.utilities.model_helpers import is_overridden
+from torch.nn import SyncBatchNorm
+from torch.nn.parameter import is_lazy
+
+from paceline.clock.snapshot import weights_digest
+from paceline.clock.training_strategy import AbstractTrainingStrategy
+from paceline.clock.wall.ddp import AbstractSynchronousStrategy, SyncAllReduceStrategy
+from paceline.errors import SettingError, first_line
+from paceline.record.point import Point
+from paceline.run.lightning_contract import check_hooks
+from paceline.run.placed_data import PlacedData
+from paceline.run.quiet import quiet_trainer
+from paceline.run.rehearsal import rehearse_training
+from paceline.run.run_trainer import RunTrainer, Told
+from paceline.scheme.accounting import Accounting
+
+
+def seed_equally(seed: int) -> None:
+    """Seed the generators of torch, numpy and Python, equally in every process."""
+    seed_everything(seed, verbose=False)
+    del os.environ["PL_GLOBAL_SEED"]  # else Lightning's DDP uses it in every worker
+
+
+def complete(
+    module: Any, told: Told, seed: int, images: Callable[[], Any], *, together: bool
+) -> None:
+    """Call the hooks of a user's module that may build weights, with a Trainer to ask; then
+    initialise lazy layers by a pass over `images()`. Lightning does not call these hooks again.
+    `together`: True if DDP takes the steps of all workers together.
+
+    Raises SettingError("model") for a hook that is refused, and if there are no weights.
+    """
+    name = type(module).__name__
+    if not isinstance(module, LightningModule):
+        raise SettingError("model._target_", f"{name} is no LightningModule")
+    check_hooks(module, "model")
+    trainer = quiet_trainer(RunTrainer, accelerator="cpu", devices=1, max_epochs=1)
+    assert isinstance(trainer, RunTrainer)
+    trainer.told, module.trainer = told, trainer
+    hooks: Any = {"setup": {"stage": "fit"}, "configure_model": {}}
+    for hook, arguments in hooks.items():
+        if is_overridden(hook, module):
+            _or_refuse(f"{name}.{hook}", partial(getattr(module, hook), **arguments))
+            setattr(module, hook, None)  # which Lightning skips
+    module.trainer = None
+    if any(map(is_lazy, module.parameters())):
+        first = images()
+        seed_equally(seed)
+        module.eval()
+        with torch.no_grad():
+            _or_refuse(f"{name}, whose layers are lazy,", lambda: module(first.float()))
+        module.train()
+    if not any(True for _ in module.parameters()) or any(map(is_lazy, module.parameters())):
+        message = f"{name} has no weights after __init__, setup, configure_model and forward"
+        raise SettingError("model", message)
+    layers = module.modules()
+    if not together and told.num_workers > 1 and any(isinstance(x, SyncBatchNorm) for x in layers):
+        message = "SyncBatchNorm needs workers that take their steps together: "
+        raise SettingError("model", message + "real ones, with scheme=sync_allreduce")
+
+
+def _or_refuse(what: str, call: Callable[[], Any]) -> None:
+    try:
+        call()
+    except (SettingError, OSError, MemoryError):
+        raise
+    except Exception as error:  # code from outside may raise anything
+        message = f"{what} fails before training: {type(error).__name__}: {first_line(error)}"
+        raise SettingError("model", message) from error
+
+
+def meet_strategy(
+    module: LightningModule,
+    data: PlacedData,
+    told: Told,
+    point: Point,
+    strategy: AbstractTrainingStrategy,
+    worker: int,
+) -> None:
+    """Rehearse the training of a user's module, and tell the strategy what was found.
+
+    Raises SettingError("model") for what the strategy cannot do as others do it.
+    """
+    virtual, several = point.kind == "virtual", point.workers > 1
+    together = isinstance(strategy, SyncAllReduceStrategy)
+    alone = not virtual and not point.scheme.servers
+    training = point.training
+    on_gpu = training.precision == "16-mixed"  # which a CPU does not have
+    found = rehearse_training(
+        module,
+        data,
+        told,
+        worker=worker,
+        meets=not several or (alone and Accounting(point.scheme, point.workers).equal_steps),
+        gathers=together,
+        options={
+            "precision": "bf16-mixed" if on_gpu else training.precision,
+            "gradient_clip_val": training.gradient_clip_val,
+            "gradient_clip_algorithm": training.gradient_clip_algorithm,
+        },
+    )
+    if virtual and several and found.counting:
+        message = f"its {found.counting} changes in training, and the virtual clock has one "
+        message += "module for all workers: register it as a buffer, or use a real cluster"
+        raise SettingError("model", message)
+    if virtual and several and found.moving and is_overridden("optimizer_step", module):
+        message = "weights that no optimizer holds change, maybe in its optimizer_step, after "
+        message += "which a worker has no new weights yet: change them in on_train_batch_end"
+        raise SettingError("model", message)
+    if virtual and found.moving and training.checkpoint_seconds is not None:
+        message = "weights that no optimizer holds change, between the steps of one worker and of "
+        message += "another: null is needed on the virtual clock"
+        raise SettingError("training.checkpoint_seconds", message)
+    if not isinstance(strategy, AbstractSynchronousStrategy):
+        strategy.moving = found.moving
+        return
+    strategy.fills_gradients = found.unused
+    if found.unused and isinstance(strategy, SyncAllReduceStrategy):
+        strategy.expect_unused_weights()
+
+
+class WatchedWeights:
+    """Digests of the weights of a user's module before training."""
+
+    def __init__(self, module: LightningModule) -> None:
+        self._module = module
+        self._before = {name: weights_digest([each]) for name, each in module.named_parameters()}
+
+    def check(self, trainer: Trainer, strategy: AbstractTrainingStrategy) -> None:
+        """Raise RuntimeError if weights changed of which snapshots have no copy."""
+        if isinstance(strategy, AbstractSynchronousStrategy):
+            return  # whose snapshots have all weights
+        held = {id(w) for group in trainer.optimizers[0].param_groups for w in group["params"]}
+        for name, weight in self._module.named_parameters():
+            known = id(weight) in held or name in strategy.moving
+            if not known and weights_digest([weight]) != self._before[name]:
+                message = f"{name} changed, which no optimizer holds, and not within the first "
+                raise RuntimeError(message + "steps: snapshots have no copy of it")

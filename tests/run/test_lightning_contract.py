@@ -1,0 +1,84 @@
+"""What a run does with each hook, and each attribute of a Trainer, that Lightning has."""
+
+import re
+
+import pytest
+from pytorch_lightning import LightningDataModule, LightningModule, Trainer
+from pytorch_lightning.core.hooks import CheckpointHooks, DataHooks, ModelHooks
+
+from paceline.errors import SettingError
+from paceline.run.lightning_contract import ANSWERED, AS_EVER, DATA_HOOKS, HOOKS, REFUSED
+from paceline.run.run_trainer import RunTrainer, Told
+from tests.tiny import REPOSITORY
+
+PAGE = (REPOSITORY / "docs/what_lightning_calls.md").read_text()
+# Methods that a module calls, and what it finds out by them
+_TOOLS = """
+    all_gather automatic_optimization clip_gradients current_epoch device_mesh example_input_array
+    fabric freeze from_datasets global_rank global_step load_from_checkpoint local_rank log log_dict
+    logger loggers lr_schedulers manual_backward on_gpu optimizers print strict_loading
+    to_onnx to_tensorrt to_torchscript toggle_optimizer toggled_optimizer trainer unfreeze
+    untoggle_optimizer"""
+TOOLS = _TOOLS.split()
+
+
+def public(*kinds):
+    return {name for kind in kinds for name in vars(kind) if not name.startswith("_")}
+
+
+def cell(row):
+    """Names in the second cell of the page's row that begins so."""
+    line = next(line for line in PAGE.splitlines() if line.startswith(f"| {row}"))
+    return re.findall(r"`(\w+)`", line.split("|")[2])
+
+
+def test_each_hook_of_lightning_has_its_use():
+    own = {"CHECKPOINT_HYPER_PARAMS_KEY", "CHECKPOINT_HYPER_PARAMS_NAME"}
+    own |= {"CHECKPOINT_HYPER_PARAMS_TYPE", "call_super_init"}
+    hooks = public(ModelHooks, DataHooks, CheckpointHooks, LightningModule)
+    assert hooks - {*TOOLS, *own, "name"} == set(HOOKS)
+    of_data = public(DataHooks, LightningDataModule) - {*TOOLS, *own, "name"}
+    of_data -= {"allow_zero_length_dataloader_with_multiple_devices"}
+    assert of_data == set(DATA_HOOKS)
+
+
+def test_each_attribute_of_a_trainer_has_its_use():
+    trainer = Trainer(logger=False, accelerator="cpu", enable_checkpointing=False)
+    found = {name for name in dir(trainer) if not name.startswith("_")}
+    assert found == {*ANSWERED, *REFUSED, *AS_EVER}
+
+
+def test_the_page_shows_these_tables():
+    uses = {
+        "called as in any Trainer": "called",
+        "called once": "early",
+        "not called": "not called",
+        "refused |": "refused",
+    }
+    for row, use in uses.items():
+        assert cell(row) == sorted(hook for hook in HOOKS if HOOKS[hook] == use)
+    assert cell("of all workers together") == sorted(ANSWERED)
+    assert cell("refused, since") == sorted(REFUSED)
+
+
+def test_a_module_reads_the_run_s_numbers_and_nothing_that_differs():
+    options = {"logger": False, "accelerator": "cpu", "enable_checkpointing": False}
+    trainer = RunTrainer(max_epochs=1, **options)
+    assert trainer.max_epochs == 1
+    trainer.told = Told(num_steps=25, num_epochs=4, num_workers=8, datamodule="data")
+    trainer.batches = lambda: 7
+    numbers = {name: getattr(trainer, name) for name in ANSWERED}
+    assert numbers == {
+        "current_epoch": 0,
+        "datamodule": "data",
+        "estimated_stepping_batches": 25,
+        "global_step": 7,
+        "max_epochs": 4,
+        "num_training_batches": 7,
+    }
+    for name in REFUSED:
+        with pytest.raises(SettingError, match=rf"^model: trainer\.{name} has no meaning"):
+            getattr(trainer, name)()
+    for name in AS_EVER:
+        if name != "log_dir":  # which asks other processes
+            getattr(trainer, name)
