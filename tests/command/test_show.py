@@ -130,7 +130,7 @@ def test_a_study_whose_records_are_elsewhere_is_shown_by_its_tables(own, said):
     assert lines[-1] == "next: paceline report made"
     report(own / "reports/made")
     (line,) = [line for line in said("show")[1] if line.startswith("made")]
-    assert line.endswith(" asynchronous servers 1 (of 1)")
+    assert line.endswith(" all-reduce 1 (of 1)")
 
 
 def test_a_study_of_exchanges_has_a_command_of_its_own(own, said):

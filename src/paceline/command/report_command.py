@@ -68,10 +68,10 @@ def _report(study: str, root: Path) -> Path:
 
 def _require_study(study: str, root: Path) -> None:
     """Raise SettingError for a name of which there will never be a report."""
-    file, folder = root / "experiments" / f"{study}.yaml", root / "reports" / study
-    if file.is_file() or (folder / "study.json").is_file():
+    files = [path.stem for path in root.glob("experiments/*.yaml")]
+    if study in [*files, *(path.parent.name for path in root.glob("reports/*/study.json"))]:
         return
-    if (root / "runs" / study).is_dir():
+    if study in [path.name for path in root.glob("runs/*")]:
         message = f"{study} has only single runs, and a report needs a file in experiments/, which "
         message += "paceline sweep runs; paceline show KEY shows one of the runs"
         raise SettingError("study", message)

@@ -253,7 +253,7 @@ def _resolve_hydra(cfg: DictConfig | ListConfig) -> None:
         if isinstance(node, DictConfig | ListConfig) and not node._is_none():
             if not node._is_interpolation() and not node._is_missing():
                 _resolve_hydra(node)
-        elif node._is_interpolation() and "${hydra:" in str(node._value()):
+        elif node._is_interpolation() and re.search(r"\$\{(hydra|chosen):", str(node._value())):
             cfg[name] = cfg[name]
 
 
