@@ -2,9 +2,11 @@
 
 import csv
 import io
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from statistics import mean
@@ -14,8 +16,8 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from paceline.command.terminal import plain_table
-from paceline.record.reading import read_result
 from paceline.record.record import is_under_way, partial_records
+from paceline.record.schema import fault_of_result
 from paceline.record.tied_files import (
     SUMS,
     ChangedFileError,
@@ -100,13 +102,17 @@ def _records(root: Path, study: str, seeds: set[int]) -> Sequence[Mapping[str, A
     """Return the results of the study's points in runs/, or if there are none, rows of its tables.
 
     `seeds`: seeds of the study's points. Trials of its hyperparameter search have other seeds, and
-    are left out.
+    are left out. That a record has the key of its settings is not checked, because that needs the
+    classes of all settings, and so torch.
     """
-    found = [
-        result
-        for path in (root / "runs" / study).glob("[!.]*/result.json")
-        if (result := read_result(path.parent)) and result.get("seed") in {*seeds, None}
-    ]
+    found = list[Mapping[str, Any]]()
+    for path in (root / "runs" / study).glob("[!.]*/result.json"):
+        with suppress(OSError, ValueError):
+            result: Any = json.loads(path.read_bytes())
+            if not isinstance(result, dict) or result.get("seed") not in {*seeds, None}:
+                continue
+            if fault_of_result(result, exchange="formula" in result) is None:
+                found.append(result)
     return found or collected_rows(root, study)
 
 
