@@ -191,9 +191,10 @@ def test_a_multirun_trains_as_many_workers_as_asked_on_all_the_data(root):
     swept = (BOTH, "workers=2,1,4", "study=counts", "training.lr=0.01")
     code, lines, errors = run(root, "train", "--multirun", *UNLOGGED, *swept)
     assert (code, errors) == (0, [])
-    *points, last = lines
+    points = lines[:6]
     assert [line.split()[3] for line in points] == ["workers=2", "workers=1", "workers=4"] * 2
-    assert last == "counts: 6 points: 6 finished"
+    assert lines[6] == "counts: 6 points: 6 finished"
+    assert lines[-1] == "runs/counts"
     found = results(root, "counts")
     for scheme in ("sync_allreduce", "async_parameter_server"):
         mine = [result for result in found if result["scheme"] == scheme]

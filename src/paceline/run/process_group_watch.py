@@ -47,6 +47,8 @@ def _asked_by_user() -> str | None:
     frame, name = sys._getframe(2), "?"  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         room = frame.f_globals.get("__name__", "").partition(".")[0]
+        if frame.f_globals.get("__name__", "").startswith("torch._dynamo"):
+            return None  # the compiler asks for the rank, to name its files
         if room not in ("torch", "contextlib"):
             return None if room in ("pytorch_lightning", "lightning_fabric", "paceline") else name
         distributed = frame.f_globals.get("__name__", "").startswith("torch.distributed")
