@@ -13,7 +13,7 @@ from paceline.analysis.clocks import clock_agreement, clocks
 from paceline.analysis.configuration import counts, groups, situation_columns, size_of
 from paceline.analysis.configuration_table import NAME, configuration_table
 from paceline.analysis.crossovers import crossovers
-from paceline.analysis.decision import decision, is_faster
+from paceline.analysis.decision import best_and_faster, decision
 from paceline.analysis.frames import Frame, Row, read_tied, write_table
 from paceline.analysis.points import points
 from paceline.analysis.predicted import predicted_comparisons
@@ -121,8 +121,7 @@ def metrics(tables: Tables, configurations: Frame, decided: Frame) -> Row:
 def _decisions(tables: Tables, decided: Frame) -> Row:
     if not len(decided):
         return {"n_situations": 0, "n_decided": 0}
-    best = decided[decided["tier"] == "best"]
-    faster = best.loc[[index for index, row in best.iterrows() if is_faster(row)]]
+    faster = best_and_faster(decided)
     found = [
         own
         for situation, own in groups(decided, situation_columns(tables.axes))

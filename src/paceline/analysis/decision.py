@@ -8,6 +8,7 @@ reference are true, and likewise all statements on their times against the best 
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -69,6 +70,7 @@ NEAR_TARGET = 0.005  # share by which a target is moved, to see who reaches it t
 AT_BEST = "best_"  # prefix of columns on a scheme at its best, instead of at the settings that ran
 
 
+@lru_cache(maxsize=2)  # the rules of comparison look at it, too
 def decision(tables: Tables) -> Frame:
     """Return one row per situation and scheme.
 
@@ -121,6 +123,12 @@ def is_faster(best: Frame) -> bool:
     if pd.isna(mean):
         return best["baseline"] in ("", None) or pd.isna(best["baseline"])
     return bool(mean >= 1 if pd.isna(low) else low > 1)
+
+
+def best_and_faster(decided: Frame) -> Frame:
+    """Return those best rows of the table `decision` that `is_faster` holds for."""
+    best = decided[decided["tier"] == "best"]
+    return best.loc[[index for index, row in best.iterrows() if is_faster(row)]]
 
 
 def _rows(tables: Tables, situation: Configuration, members: Sequence[Member]) -> list[Row]:

@@ -20,7 +20,7 @@ from paceline.analysis.configuration import (
     matching,
     one_process,
 )
-from paceline.analysis.decision import decision, is_faster
+from paceline.analysis.decision import best_and_faster, decision
 from paceline.analysis.frames import Entry, Frame, Row
 from paceline.analysis.intervals import ratio
 from paceline.analysis.tables import Tables
@@ -87,12 +87,11 @@ def _accuracy_rule(tables: Tables, sides: Sides) -> RuleFinding:
     The rule is broken by a scheme whose accuracy is shown to be lower by more than the margin, or
     of which a run diverged.
     """
-    table = decision(tables)
-    first = [row for _, row in table[table["tier"] == "best"].iterrows() if is_faster(row)]
+    first = best_and_faster(decision(tables))
     found = [
         (configuration, equal_accuracy(points, base, tables.margin))
         for configuration, points, base in sides
-        if any(all(_same(row[n], v) for n, v in configuration.items()) for row in first)
+        if len(matching(first, configuration))
     ]
     lower = [each for each in found if each[1].verdict == "different" and not _is_higher(each[1])]
     equal = sum(accuracy.verdict == "equal" for _, accuracy in found)
@@ -256,10 +255,6 @@ def name_of(row: Row, axes: Sequence[str]) -> str:
     """Name a configuration in words: sync_allreduce, workers 4, batch_size 32."""
     parts = [f"{axis} {_text(row[axis])}" for axis in axes if axis != "scheme"]
     return ", ".join([str(row["scheme"]), *parts])
-
-
-def _same(one: Entry, other: Entry) -> bool:
-    return (pd.isna(one) and pd.isna(other)) or one == other
 
 
 def _text(value: Entry) -> str:

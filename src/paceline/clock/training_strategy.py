@@ -187,6 +187,13 @@ def set_random_state(state: dict[str, Any]) -> None:
     random.setstate((version, tuple(numbers), gauss))
 
 
+def seed_generators(seed: int) -> None:
+    """Seed the generators of torch, numpy and Python with a number of any size."""
+    torch.manual_seed(seed)  # pyright: ignore[reportUnknownMemberType]
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+
+
 class RemoteOptimizer(Optimizer):
     """Optimizer that runs the closure, then `exchange`, and has no state of its own. Its groups are
     those of `optimizer`, and `name` is the name of its class. `zero()` clears the gradients in

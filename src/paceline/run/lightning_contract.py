@@ -71,11 +71,9 @@ def check_hooks(module: Any, setting: str) -> None:
             and hasattr(parent, hook)
             and is_overridden(hook, module, parent=parent)
         ):
-            why = _INSTEAD.get(hook)
-            message = f"{type(module).__name__}.{hook} would not be called for every batch; move it"
-            message += " to the data set or to collate_fn"
-            if why:
-                message = f"{type(module).__name__}.{hook} would not be called: {why}"
+            of_batches = " for every batch; move it to the data set or to collate_fn"
+            why = f": {_INSTEAD[hook]}" if hook in _INSTEAD else of_batches
+            message = f"{type(module).__name__}.{hook} would not be called{why}"
             raise SettingError(setting, message)
 
 

@@ -24,11 +24,8 @@ def refuse_strangers(meets: bool) -> Generator[None]:
             if (name := _asked_by_user()) is not None:
                 message = f"it calls torch.distributed.{name}: with this scheme and cluster the "
                 message += "process group is not that of the workers alone, or they do not take "
-                raise SettingError(
-                    "model",
-                    message + "the same steps; scheme=sync_allreduce on "
-                    "real workers has such a group",
-                )
+                message += "the same steps; scheme=sync_allreduce on real workers has such a group"
+                raise SettingError("model", message)
             return call(*arguments, **options)
 
         return asked
@@ -46,12 +43,13 @@ def _asked_by_user() -> str | None:
     """Return the function of torch.distributed that code of a user has called; else None."""
     frame, name = sys._getframe(2), "?"  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
-        room = frame.f_globals.get("__name__", "").partition(".")[0]
-        if frame.f_globals.get("__name__", "").startswith("torch._dynamo"):
+        module = frame.f_globals.get("__name__", "")
+        room = module.partition(".")[0]
+        if module.startswith("torch._dynamo"):
             return None  # the compiler asks for the rank, to name its files
         if room not in ("torch", "contextlib"):
             return None if room in ("pytorch_lightning", "lightning_fabric", "paceline") else name
-        distributed = frame.f_globals.get("__name__", "").startswith("torch.distributed")
+        distributed = module.startswith("torch.distributed")
         if distributed and frame.f_code.co_name == "wrapper":
             name = getattr(frame.f_locals.get("func"), "__name__", name)
         elif distributed and not frame.f_code.co_name.startswith("_"):

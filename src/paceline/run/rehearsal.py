@@ -6,14 +6,11 @@ fails later fails now, and what differs between clocks is found.
 
 import contextlib
 import copy
-import random
 import tempfile
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.utilities.distributed import _all_gather_ddp_if_available
@@ -23,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torchmetrics import Metric
 
-from paceline.clock.training_strategy import random_state, set_random_state
+from paceline.clock.training_strategy import random_state, seed_generators, set_random_state
 from paceline.errors import SettingError, first_line
 from paceline.model.score import Score, evaluation_mode, score
 from paceline.run.module_state import differ, numbers_of
@@ -35,6 +32,7 @@ from paceline.run.run_trainer import RunTrainer, Told
 _BATCHES = 2  # of an epoch, of which there are two
 _START_HOOKS = ("on_{}_model_eval", "on_{}_start", "on_{}_epoch_start")
 _SEED = 46_341
+_NEEDED = "forward must map images [N, ...] to logits [N, classes]"
 
 
 class Found(NamedTuple):
@@ -88,7 +86,6 @@ def _pairs(part: str, begin: Pass) -> Iterator[tuple[Tensor, Tensor]]:
 
 def _score(module: Any, images: Tensor, labels: Tensor) -> Score:
     given = images.to(next(module.parameters()).dtype)
-    needed = "forward must map images [N, ...] to logits [N, classes]"
     if not len(labels) or int(labels.min()) < 0:
         raise SettingError("data", f"labels must be class numbers from 0 on, not {labels.tolist()}")
     try:
@@ -99,20 +96,19 @@ def _score(module: Any, images: Tensor, labels: Tensor) -> Score:
     except SettingError:
         raise
     except Exception as error:  # code from outside may raise anything
-        raise SettingError("model", f"{needed}: {first_line(error)}") from error
+        raise SettingError("model", f"{_NEEDED}: {first_line(error)}") from error
 
 
 def _check_logits(logits: Any, images: Tensor, labels: Tensor) -> None:
-    needed = "forward must map images [N, ...] to logits [N, classes]"
     shape = list(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
     if not isinstance(logits, Tensor) or logits.ndim != 2 or len(logits) != len(images):
-        raise SettingError("model", f"{needed}: it maps {len(images)} images to {shape}")
+        raise SettingError("model", f"{_NEEDED}: it maps {len(images)} images to {shape}")
     if logits.shape[1] == 1:
-        message = f"{needed}: one logit cannot tell two classes apart, return two"
+        message = f"{_NEEDED}: one logit cannot tell two classes apart, return two"
         raise SettingError("model", message)
     if int(labels.max()) >= logits.shape[1]:
         message = f"there is a label {int(labels.max())}, and {logits.shape[1]} logits"
-        raise SettingError("model", f"{needed}: {message}")
+        raise SettingError("model", f"{_NEEDED}: {message}")
 
 
 def rehearse_training(
@@ -138,10 +134,10 @@ def rehearse_training(
     except Exception as error:  # code from outside may raise anything
         message = f"{type(module).__name__} cannot be copied: {first_line(error)}"
         raise SettingError("model", message) from error
-    before, metrics = random_state(), _metrics_apart(trained)
-    torch.manual_seed(_SEED + worker)  # numbers of its own
-    random.seed(_SEED + worker)
-    np.random.seed(_SEED + worker)
+    for metric in (each for each in trained.modules() if isinstance(each, Metric)):
+        metric.distributed_available_fn = lambda: False  # metrics are those of this process
+    before = random_state()
+    seed_generators(_SEED + worker)  # numbers of its own
     unused = _Unused()
     epochs = min(2, told.num_steps)
     batches = [data.batch(worker, n) for n in range(max(1, min(_BATCHES, told.num_steps // 2)))]
@@ -164,7 +160,7 @@ def rehearse_training(
         trainer.strategy.all_gather = gather
     state = numbers_of(trained)
     try:
-        with refuse_strangers(meets), metrics:
+        with refuse_strangers(meets):
             trainer.fit(trained, _Batches(batches))
             with tempfile.TemporaryDirectory() as folder:
                 trainer.save_checkpoint(Path(folder) / "rehearsal.ckpt")
@@ -175,8 +171,8 @@ def rehearse_training(
         message = f"it fails in a rehearsal of a few steps: {type(error).__name__}: "
         raise SettingError("model", message + first_line(error)) from error
     set_random_state(before)
-    _check_optimizers(trained, trainer)
     groups = [group for each in trainer.optimizers for group in each.param_groups]
+    _check_schedulers(trained, trainer, groups)
     held = {id(weight) for group in groups for weight in group["params"]}
     pairs = dict(module.named_parameters())
     if pairs.keys() != dict(trained.named_parameters()).keys():
@@ -197,8 +193,10 @@ def _refuse_to_gather(*arguments: Any, **options: Any) -> None:
     raise SettingError("model", message)
 
 
-def _check_optimizers(module: LightningModule, trainer: Trainer) -> None:
-    groups = [group for each in trainer.optimizers for group in each.param_groups]
+def _check_schedulers(
+    module: LightningModule, trainer: Trainer, groups: Sequence[Mapping[str, Any]]
+) -> None:
+    """Raise SettingError("model") if a scheduler is not returned; `groups`: of all optimizers."""
     if any("initial_lr" in group for group in groups) and not trainer.lr_scheduler_configs:
         message = f"{type(module).__name__}.configure_optimizers does not return its scheduler, "
         message += "which would take the steps of one worker; return it with the optimizer"
@@ -259,16 +257,3 @@ class _Unused(Callback):
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
         weights = pl_module.parameters()
         self.found |= any(each.requires_grad and each.grad is None for each in weights)
-
-
-def _metrics_apart(module: nn.Module) -> Any:
-    """Return a context in which metrics are those of this process."""
-
-    @contextmanager
-    def apart() -> Generator[None]:
-        metrics = [each for each in module.modules() if isinstance(each, Metric)]
-        for each in metrics:
-            each.distributed_available_fn = lambda: False
-        yield
-
-    return apart()

@@ -4,7 +4,6 @@ A training process trains until the end of the budget, then scores the snapshots
 """
 
 import math
-import random
 import resource
 import time
 from dataclasses import replace
@@ -20,7 +19,7 @@ from paceline.clock.reports import ServerReport, TrainingClock
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot, evaluated_weights
 from paceline.clock.split.split_worker import SplitWorker
-from paceline.clock.training_strategy import RemoteOptimizer
+from paceline.clock.training_strategy import RemoteOptimizer, seed_generators
 from paceline.clock.wall.server import serve
 from paceline.cluster.child import stopped_seconds, tolerate
 from paceline.cluster.cluster import device
@@ -247,10 +246,7 @@ class TrainingProcess:
         self._num_parameters = sum(weight.numel() for weight in module.parameters())
         weight_bytes = reading_of(self._point).dtype.itemsize
         self._point.cluster.fill(module, self._point.workload, weight_bytes)
-        of_worker = seed * 10_007 + self._worker
-        torch.manual_seed(of_worker)
-        random.seed(of_worker)
-        np.random.seed(of_worker % 2**32)
+        seed_generators(seed * 10_007 + self._worker)
         return module
 
     def _split_worker(self) -> SplitWorker | None:
