@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from paceline.errors import SettingError
 from paceline.study.collect import collect
 from paceline.study.study_points import Study, study_points
 from paceline.study.sweep import checked_study, sweep
@@ -150,3 +151,17 @@ def test_grids_that_share_a_configuration_tune_it_once(root, studied):
     ]
     studied("made", {"tuning": SEARCH, "grids": grids}, scheme=",".join(SCHEMES))
     assert len(Study("made", root).trials) == 8
+
+
+def test_a_search_is_repeated_with_other_seeds(root, studied):
+    """The seed of the search is an axis: each value has trials of its own, and no point's seed."""
+    grids = [{"tuning.seed": n, "scheme": ",".join(SCHEMES), "seed": n - 90} for n in (100, 200)]
+    more = {"tuning": SEARCH, "grids": grids, "measurement": {"mlflow": {"tracking_uri": None}}}
+    studied("made", more, **{"training.rate": "tuned"})
+    study = Study("made", root)
+    seeds = [{trial.seed for trial in each.first} for each in study.configurations]
+    assert seeds == [{100, 101}] * 2 + [{200, 201}] * 2
+    assert len({each.key for each in study.first_trials}) == 16
+    studied("made", {**more, "grids": [*grids, {"tuning.seed": 10}]}, **{"training.rate": "tuned"})
+    with pytest.raises(SettingError, match=r"^tuning\.seed: 10 is also a seed of the study's own"):
+        _ = Study("made", root).tuning

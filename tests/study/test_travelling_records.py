@@ -1,17 +1,26 @@
 """A clone that has the archive of a study, and no runs/, trains what is new alone."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
 from paceline.command.sweep_command import print_plan
 from paceline.errors import SettingError
-from paceline.record.archive import ARCHIVE
+from paceline.record.archive import ARCHIVE, write_archive
+from paceline.record.provenance import source_digest
 from paceline.study.collect import collect
 from paceline.study.study_points import Study, study_points
 from paceline.study.sweep import checked_study, sweep
 from tests.made_records import make_record
 
+SEARCH = {  # in two rounds, of which the second learns from the first
+    "effective_rate": [0.001, 1],
+    "one_minus_momentum": [0.03, 1],
+    "rounds": 2,
+    "trials": 2,
+    "seed": 100,
+}
 UNLOGGED = ["measurement.mlflow.tracking_uri=null"]
 RATES = {"tuning": {"values": [0.1, 0.2], "seed": 100}}
 
@@ -73,3 +82,77 @@ def test_a_broken_archive_stops_the_sweep_by_its_name(collected):
     with pytest.raises(SettingError, match=f"^study: .*reports/made/{ARCHIVE} is not"):
         checked_study("made", collected)
     assert not (collected / "runs").exists()
+
+
+@pytest.fixture
+def elsewhere(root, tmp_path):
+    """An archive of another machine: three of four records, and one of another setting."""
+
+    def make(settings=()):
+        there = tmp_path / "there"
+        for overrides, which in (((), slice(3)), (("training.epochs=3",), slice(1))):
+            for point in study_points("made", root, [*overrides, *settings])[which]:
+                make_record(there / point.key, point.config, source_digest=source_digest())
+        write_archive(tmp_path / "there.tar.xz", there.iterdir())
+        return tmp_path / "there.tar.xz"
+
+    return make
+
+
+def test_records_of_another_machine_are_taken_up_by_key(root, elsewhere, capsys):
+    archive, points = elsewhere(), study_points("made", root)
+    make_record(points[0].folder, points[0].config, images_per_second=1.0)
+    failed = {"status": "failed", "environment": True, "reason": "no memory"}
+    make_record(points[1].folder, points[1].config, **failed)
+    kept = points[0].folder.joinpath("result.json").read_bytes()
+    before = sorted(root.rglob("*"))
+    checked_study("made", root, unpack=False, source=archive)
+    line = f"2 records {{}} from {archive}; 1 of other settings are left out; "
+    line += "1 have another result here, which is kept\n"
+    assert capsys.readouterr().out == line.format("to take up")
+    assert sorted(root.rglob("*")) == before
+    study = checked_study("made", root, source=archive)
+    assert capsys.readouterr().out == line.format("taken up")
+    assert [each.status for each in study.points] == ["finished"] * 3 + [None]
+    assert points[0].folder.joinpath("result.json").read_bytes() == kept
+    checked_study("made", root, source=archive)
+    assert capsys.readouterr().out.startswith("0 records taken up")
+
+
+def test_records_of_other_code_are_taken_up_and_told(root, elsewhere, capsys, monkeypatch):
+    archive = elsewhere()
+    monkeypatch.setattr("paceline.study.collect.source_digest", lambda: "another")
+    checked_study("made", root, source=archive)
+    assert "; 3 were made by a different version of the code\n" in capsys.readouterr().out
+
+
+def test_trials_that_follow_from_trials_are_taken_up(root, studied, tmp_path):
+    """The keys of later rounds, and of the points, are known only after the earlier ones."""
+    studied("made", {"tuning": SEARCH}, seed="0,1", **{"training.rate": "tuned"})
+
+    def run(points):
+        return [make_record(point.folder, point.config) for point in points]
+
+    assert sweep(checked_study("made", root, UNLOGGED), run)
+    folders = [path.parent for path in (root / "runs/made").glob("*/result.json")]
+    write_archive(tmp_path / "all.tar.xz", folders)
+    shutil.rmtree(root / "runs")
+    study = checked_study("made", root, source=tmp_path / "all.tar.xz")
+    assert [point.status for point in study.points] == ["finished"] * 2
+    assert len(folders) == len(list((root / "runs/made").glob("*/result.json"))) == 6
+
+
+def test_a_bad_file_is_refused_in_a_line(root, studied, elsewhere, tmp_path):
+    cut = tmp_path / "cut.tar.xz"
+    archive = elsewhere()
+    cut.write_bytes(archive.read_bytes()[:-50])
+    studied("other", seed="0,1")
+    for study, file, why in (
+        ("made", tmp_path / "none", "No such file"),
+        ("made", tmp_path, "it is not a regular file"),
+        ("made", cut, "cut off"),
+        ("other", archive, "it belongs to the study 'made'"),
+    ):
+        with pytest.raises(SettingError, match=f"^--from: {file} .*{why}"):
+            checked_study(study, root, source=Path(file))
+    assert not (root / "runs").exists()

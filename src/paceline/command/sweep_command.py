@@ -22,17 +22,27 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     only.add_argument("--dry-run", action="store_true", help="show points, hours, memory")
     only.add_argument("--prepare", action="store_true", help="find or download the data, no more")
     only.add_argument("--cancel", action="store_true", help="take its jobs out of Slurm's queue")
+    parser.add_argument(
+        "--from",
+        dest="source",
+        metavar="FILE",
+        type=Path,
+        help="an archive of records that another machine made, to take up first",
+    )
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
+    from paceline.errors import SettingError
     from paceline.study.compose import hydra_errors
     from paceline.study.hydra_entry import multirun
     from paceline.study.slurm_jobs import cancel_study
     from paceline.study.study_points import require_study
     from paceline.study.sweep import checked_study
 
-    study, overrides = options.study, options.overrides
+    study, overrides, source = options.study, options.overrides, options.source
     require_study(study, root)
+    if source is not None and (options.cancel or options.prepare):
+        raise SettingError("--from", "it is for a sweep, or for --dry-run")
     if options.cancel:
         print(f"{study}: {cancel_study(study)} jobs cancelled")
         return 0
@@ -41,8 +51,10 @@ def _run(options: argparse.Namespace, root: Path) -> int:
             print(prepare(study, root, overrides))
             return 0
         if options.dry_run:
-            print_plan(checked_study(study, root, overrides, unpack=False))
+            print_plan(checked_study(study, root, overrides, unpack=False, source=source))
             return 0
+        if source is not None:
+            checked_study(study, root, overrides, source=source)
         return 0 if multirun([f"experiments={study}", *overrides], root) else 1
 
 
@@ -149,7 +161,8 @@ def _checksum(part: "ImageSet") -> dict[str, object]:
 COMMAND = Command(
     help="""\
 run the points of a study that have no record yet -> reports/<study>/runs.csv;
---dry-run shows them, --prepare gets their data, --cancel ends their jobs in a queue""",
+--from takes up records of another machine, --dry-run shows the points, --prepare gets
+their data, --cancel ends their jobs in a queue""",
     run=_run,
     study=True,
     settings=True,

@@ -37,6 +37,7 @@ _CHUNK = 2**16
 _BROKEN = (tarfile.TarError, lzma.LZMAError, ValueError, OSError)
 
 Files = Mapping[str, Mapping[str, bytes]]  # content of files by name, then by the record's key
+Record = tuple[Mapping[str, bytes], Result]  # content of a record's files by name, and its result
 
 
 def write_archive(path: Path, folders: Iterable[Path]) -> None:
@@ -91,13 +92,29 @@ def archived_results(path: Path, runs: Path) -> dict[str, Result]:
     return {key: result for key, (_, result) in _missing(path, runs).items()}
 
 
-def unpack_archive(path: Path, runs: Path) -> int:
-    """Unpack the records that are missing in the folder `runs`; return their number.
+def read_records(
+    path: Path, study: str, wanted: Callable[[str], bool] = lambda _: True
+) -> dict[str, Record]:
+    """Return the files and the result of the records of a study whose keys are `wanted`, by key.
 
-    Raises SettingError("study") as `archived_results` does, before anything is unpacked.
+    Raises SettingError("study"), which names a record, if the archive cannot be read, or if one of
+    these records is invalid.
     """
-    missing = _missing(path, runs)
-    for key, (files, result) in missing.items():
+    records: dict[str, dict[str, bytes]] = {}
+    for name, by_key in read_archive(path).items():
+        for key, content in by_key.items():
+            records.setdefault(key, {})[name] = content
+    found: dict[str, Record] = {}
+    for key, files in sorted(records.items()):
+        if wanted(key):
+            with _readable(path, f"record {key}: "):
+                found[key] = files, checked_result(files, study, key)
+    return found
+
+
+def write_records(records: Mapping[str, Record], runs: Path) -> None:
+    """Write records to their folders in `runs`."""
+    for key, (files, result) in records.items():
         partial = PartialRecord(runs / key)
         try:
             for name, content in files.items():
@@ -106,21 +123,21 @@ def unpack_archive(path: Path, runs: Path) -> int:
         except BaseException:
             partial.discard()
             raise
+
+
+def unpack_archive(path: Path, runs: Path) -> int:
+    """Unpack the records that are missing in the folder `runs`; return their number.
+
+    Raises SettingError("study") as `archived_results` does, before anything is unpacked.
+    """
+    missing = _missing(path, runs)
+    write_records(missing, runs)
     return len(missing)
 
 
-def _missing(path: Path, runs: Path) -> dict[str, tuple[Mapping[str, bytes], Result]]:
-    """Return the files and the result of each record that is in the archive and not in `runs`."""
-    records: dict[str, dict[str, bytes]] = {}
-    for name, by_key in read_archive(path).items():
-        for key, content in by_key.items():
-            records.setdefault(key, {})[name] = content
-    found: dict[str, tuple[Mapping[str, bytes], Result]] = {}
-    for key, files in sorted(records.items()):
-        if read_result(runs / key) is None:
-            with _readable(path, f"record {key}: "):
-                found[key] = files, checked_result(files, runs.name, key)
-    return found
+def _missing(path: Path, runs: Path) -> dict[str, Record]:
+    """Return each record that is in the archive and not in `runs`."""
+    return read_records(path, runs.name, lambda key: read_result(runs / key) is None)
 
 
 @contextmanager

@@ -44,8 +44,8 @@ class Study:
         params: Mapping[str, Any] | None = None,
         archived: Mapping[str, Result] | None = None,
     ) -> None:
-        self.root, self.archived = root, archived or {}
-        self._read: AbstractTuning | None = None
+        self.root, self.archived = root, dict(archived or {})
+        self._read = dict[str, AbstractTuning]()  # by its settings
         self._configurations = dict[str, Configuration]()  # by key
         self._known = dict[str, Configuration]()  # by the axes that its points have in common
         file = [] if name is None else [f"experiments={name}"]
@@ -100,16 +100,17 @@ class Study:
 
     @property
     def tuning(self) -> AbstractTuning | None:
-        """The tuning (hyperparameter search) of the study, or None.
+        """The tuning (hyperparameter search) of the study's first point, or None.
 
         Raises SettingError if a trial has the same seed as a point of the study.
         """
-        cfg = self.points[0].cfg
-        if cfg.tuning is None:
+        if self.points[0].cfg.tuning is None:
             return None
-        tuning = self._tuning(cfg)
-        tuning.require_other_seeds({point.config.seed for point in self.points})
-        return tuning
+        seeds = {point.config.seed for point in self.points}
+        tunings = {id(each): each for each in (self._tuning(p.cfg) for p in self.points)}
+        for tuning in tunings.values():
+            tuning.require_other_seeds(seeds)
+        return self._tuning(self.points[0].cfg)
 
     @property
     def configurations(self) -> list[Configuration]:
@@ -186,10 +187,11 @@ class Study:
         return self._known[common]
 
     def _tuning(self, cfg: DictConfig) -> AbstractTuning:
-        """Return the tuning in the settings `cfg` of a point; it is the same in all points."""
-        if self._read is None:
-            self._read = tuning_of(cfg)
-        return self._read
+        """Return the tuning in the settings `cfg` of a point, the same one for equal settings."""
+        settings = str(cfg.tuning)
+        if settings not in self._read:
+            self._read[settings] = tuning_of(cfg)
+        return self._read[settings]
 
 
 def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[StudyPoint]:

@@ -16,15 +16,19 @@ from filelock import Timeout
 from paceline.errors import SettingError, printable
 from paceline.record.archive import (
     ARCHIVE,
+    Record,
     archived_results,
     copy_record,
+    read_records,
     record_elsewhere,
     unpack_archive,
+    write_records,
 )
 from paceline.record.data_digest import is_of_other_data, look_again
 from paceline.record.provenance import num_cores, source_digest
-from paceline.record.reading import fault_of
+from paceline.record.reading import fault_of, read_result
 from paceline.record.record import Lock, Result, adopt, clear, left_behind, partial_records
+from paceline.record.rerun import failed_by_environment
 from paceline.record.tied_files import SUMS, read_file, require_tied
 from paceline.record.tracking.log import (
     MARKER,
@@ -36,6 +40,7 @@ from paceline.record.tracking.log import (
     prepare_log,
 )
 from paceline.record.tracking.mlflow_log import LogError
+from paceline.study.collect import num_of_other_code
 from paceline.study.progress import StatusLine, SweepWatch
 from paceline.study.study_point import Points, StudyPoint, counts, to_run
 from paceline.study.study_points import Study
@@ -51,11 +56,13 @@ def checked_study(
     params: Mapping[str, Any] | None = None,
     *,
     unpack: bool = True,
+    source: Path | None = None,
 ) -> Study:
     """Return the study, after its archived records are unpacked and its points are checked.
 
     The arguments are passed to `Study`. Without `unpack`, the archive's records only count as those
-    of the points, and nothing is written. Raises SettingError for an invalid setting of any point.
+    of the points, and nothing is written. `source`: another archive, whose records of the study's
+    points are taken up. Raises SettingError for an invalid setting of any point.
     """
     archived: Mapping[str, Result] = {}
     if name is not None and (archive := root / "reports" / name / ARCHIVE).exists():
@@ -72,6 +79,8 @@ def checked_study(
             print(f"{number} records {verb} {archive.relative_to(root)}", flush=True)
     look_again()
     study = Study(name, root, overrides, params, archived)
+    if source is not None:
+        _take_up(study, source, unpack)
     points = [*study.trials_of_points, *study.in_order]
     for point in points:
         point.check()
@@ -80,6 +89,38 @@ def checked_study(
         _warn_of_crowding(to_run(points))
         _warn_of_no_effect(study)
     return study
+
+
+def _take_up(study: Study, source: Path, unpack: bool) -> None:
+    """Take up those records of an archive that the study has points for, but no settled record.
+
+    Without `unpack`, nothing is written. Raises SettingError("--from") for an invalid archive.
+    """
+    runs = study.root / "runs" / study.points[0].config.study
+    try:
+        records = read_records(source, runs.name)
+    except SettingError as error:
+        raise SettingError("--from", error.message) from error
+    new = dict[str, Record]()
+    study.archived.update({key: result for key, (_, result) in records.items()})
+    study.refresh()  # the results of trials may tell further trials
+    points = {point.key: point for point in (*study.trials_of_points, *study.with_repeats())}
+    kept = {key: result for key in points if (result := read_result(runs / key))}
+    for key, record in records.items():
+        if key in points and (key not in kept or failed_by_environment(kept[key])):
+            new[key] = record
+    if unpack:
+        write_records(new, runs)
+        study.refresh()
+    results = [result for _, result in new.values()]
+    other = sum(key in kept and key not in new and kept[key] != records[key][1] for key in records)
+    parts = {
+        "": f"{len(new)} records {'taken up' if unpack else 'to take up'} from {source}",
+        "of other settings are left out": sum(key not in points for key in records),
+        "have another result here, which is kept": other,
+        "were made by a different version of the code": num_of_other_code(results),
+    }
+    print("; ".join(f"{n} {words}".strip() for words, n in parts.items() if n), flush=True)
 
 
 def sweep(study: Study, launch: Launch, *write: Write) -> bool:
