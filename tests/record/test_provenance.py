@@ -165,6 +165,28 @@ def test_a_commit_is_dirty_where_code_changed(repository, code):
     assert commit(repository) == f"{clean}+dirty"
 
 
+def test_a_copy_without_a_repository_is_told_its_commit(tmp_path, monkeypatch):
+    (tmp_path / "own.py").write_text("a = 1")
+    digest = digest_of(provenance.Path(provenance.paceline.__file__).parent, tmp_path)
+    for told, expected in (
+        (f"{'a' * 40}:{digest}", "a" * 40),
+        (f"{'a' * 40}:{'b' * 12}", f"{'a' * 40}+dirty"),
+        ("a" * 40, ""),
+        (f"main:{digest}", ""),
+    ):
+        monkeypatch.setenv("PACELINE_COMMIT", told)
+        assert commit(tmp_path) == expected
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "README.md").write_text("a")
+    monkeypatch.setenv("PACELINE_COMMIT", f"{'a' * 40}:{digest}")
+    assert commit(tmp_path) == "a" * 40
+
+
+def test_a_repository_needs_not_to_be_told(repository, monkeypatch):
+    monkeypatch.setenv("PACELINE_COMMIT", f"{'a' * 40}:{'b' * 12}")
+    assert commit(repository) not in ("", "a" * 40)
+
+
 def test_there_need_be_no_repository_and_no_git(tmp_path, monkeypatch):
     assert commit(tmp_path) == ""
     monkeypatch.setattr(provenance.shutil, "which", lambda _: None)

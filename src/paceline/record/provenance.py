@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import os
 import platform
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ FILES = (
     *(f"record/{name}.py" for name in ("training", "observed", "certificate", "numbers", "rows")),
 )
 _NOT_OWN = ("paceline", "hydra_plugins", "conf", "tests", "benchmarks")  # not a project's own code
+COMMIT = "PACELINE_COMMIT"  # variable with the commit and the digest of a copy's source
+_TOLD = re.compile(r"([0-9a-f]{40}):([0-9a-f]{12})")
 _PATIENCE = 10  # s for a program that describes this machine
 _PACKAGES = ("paceline", "torch", "torchvision", "pytorch-lightning", "hydra-core", "numpy")
 
@@ -119,9 +122,13 @@ class _WithoutMessages(ast.NodeTransformer):
 def commit(root: Path = Path()) -> str:
     """Return the commit of the repository at `root`, with `+dirty` if code was changed since.
 
-    The result is "" outside a repository, or if git is not installed.
+    A copy without a repository takes the commit from the variable PACELINE_COMMIT, as in
+    <commit>:<source_digest() there>; it is dirty if the source has another digest here. Without
+    this variable, or if git is not installed, the result is "".
     """
     head = _output("git", "-C", str(root), "rev-parse", "HEAD")
+    if head is None and (told := _TOLD.fullmatch(os.environ.get(COMMIT, ""))):
+        return told[1] if told[2] == _source_digest(root.absolute()) else f"{told[1]}+dirty"
     paths = ("src", ":(glob)*.py")
     changed = _output("git", "-C", str(root), "status", "--porcelain", "--", *paths)
     return f"{head}+dirty" if head and changed != "" else head or ""
