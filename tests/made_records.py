@@ -4,8 +4,7 @@ import json
 
 import yaml
 
-from paceline.record.agreement import kind_of
-from paceline.record.point_config import PointConfig
+from paceline.record.point_config import PointConfig, kind_of
 from paceline.record.rows import POINT_TABLES
 
 # as of code before `real_seconds` and timelines, which readers must still bear

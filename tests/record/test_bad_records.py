@@ -12,10 +12,9 @@ import yaml
 
 from paceline.cluster.cluster import AbstractCluster
 from paceline.errors import SettingError
-from paceline.record.agreement import kind_of
 from paceline.record.archive import ARCHIVE, read_archive
 from paceline.record.point import Point
-from paceline.record.point_config import PointConfig
+from paceline.record.point_config import PointConfig, kind_of
 from paceline.record.reading import checked_result, fault_of, read_config
 from paceline.record.rows import text_of
 from paceline.record.target import GROUPS, Target, own_classes

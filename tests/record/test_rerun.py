@@ -1,9 +1,13 @@
 """`sweep.rerun` decides which points are done again."""
 
+from pathlib import Path
+
 import pytest
 
 from paceline.errors import SettingError
 from paceline.record.rerun import Sweep
+from paceline.study.compose import composed
+from tests.tiny import REPOSITORY
 
 RECORDS = {
     "missing": None,
@@ -28,6 +32,24 @@ def test_points_done_again(rerun, done_again):
     sweep = Sweep(jobs=1, rerun=rerun)
     found = {n: sweep.needs_run(r, "now", "data_digest" in (r or {})) for n, r in RECORDS.items()}
     assert {n for n, done in found.items() if done} == done_again
+
+
+@pytest.mark.parametrize(
+    ("cluster", "accelerator", "gpu", "jobs"),
+    [
+        ("virtual", "auto", False, 12),
+        ("virtual", "auto", True, 6),
+        ("virtual", "cpu", True, 12),
+        ("local", "auto", True, 1),
+    ],
+)
+def test_auto_jobs_follow_from_the_machine(cluster, accelerator, gpu, jobs, monkeypatch):
+    monkeypatch.setattr("paceline.record.rerun.num_cores", lambda: 12)
+    monkeypatch.setattr("paceline.record.rerun.GPU", Path("/dev/null" if gpu else "/none"))
+    asked = [f"cluster={cluster}", f"cluster.accelerator={accelerator}", "sweep.jobs=auto"]
+    found = composed(asked, REPOSITORY)
+    assert found.sweep.jobs == jobs
+    assert found.key == composed([*asked[:2], "sweep.jobs=3"], REPOSITORY).key
 
 
 def test_another_word_names_those_that_are():

@@ -28,7 +28,7 @@ def test_every_experiment_composes(study, monkeypatch):
         return [job for job, count in zip(jobs, changed, strict=True) if count <= 1]
 
     monkeypatch.setattr("paceline.study.study_points.jobs_of", beside_the_first)
-    points = study_points(study, REPOSITORY, ["seed=0"])
+    points = study_points(study, REPOSITORY)
     assert len(set(settings)) == len(settings)
     assert len({point.config.key for point in points}) == len(points) > 0
     assert {point.config.study for point in points} == {study}

@@ -7,11 +7,10 @@ import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any
 
-from paceline.record.point_config import PointConfig, flat_settings
+from paceline.record.point_config import PointConfig, flat_settings, kind_of
 from paceline.record.rows import bits_of
-from paceline.record.target import own_classes
 
 _Rows = Sequence[Mapping[str, str]]
 _Result = Mapping[str, Any]
@@ -52,18 +51,6 @@ def disagreement(result: _Result, config: PointConfig, texts: Mapping[str, str])
     if not _equal(result.get("updates_per_second"), _updates_per_second(result)):
         return "result.json: updates_per_second are not those of updates and seconds"
     return None
-
-
-def kind_of(cluster: Any) -> str | None:
-    """Return the kind of numbers of a cluster with these settings; None for a user's own class."""
-    values = cast("Mapping[str, Any]", cluster if isinstance(cluster, Mapping) else {})
-    target = str(values.get("_target_"))
-    if target not in own_classes("cluster"):
-        return None
-    if target.endswith(".VirtualCluster"):
-        return "virtual"
-    emulated = values.get("step_seconds") is not None or bool(values.get("server_seconds"))
-    return "paced" if emulated or target.endswith(".ShapedNodesCluster") else "measured"
 
 
 def _curve(rows: _Rows, result: _Result) -> Iterator[str]:

@@ -18,8 +18,8 @@ from paceline.errors import SettingError
 from paceline.model.network_size import Sharding
 from paceline.record.key import key_of, neutral_values
 from paceline.record.measurement import Measurement
-from paceline.record.rerun import Sweep
-from paceline.record.target import Target
+from paceline.record.rerun import Sweep, jobs_here
+from paceline.record.target import Target, own_classes
 
 STUDY_NAME = r"^\w[\w .-]{0,99}$"  # also the name of a folder in runs/
 _METRICS = ("top1", "top5", "loss")  # on the validation set
@@ -54,7 +54,7 @@ class PointConfig:
             raise SettingError("study", f"{message}, not {study!r}")
         if question is not None and not isinstance(question, str):
             raise SettingError("question", f"text is needed, not {question!r}")
-        return config
+        return config._with_jobs()
 
     @cached_property
     def key(self) -> str:
@@ -131,9 +131,29 @@ class PointConfig:
         earlier = neutral_values(_OF_THE_RUN[group])
         return {name: {**earlier, **self.values[group]}[name] for name in earlier}
 
+    def _with_jobs(self) -> "PointConfig":
+        """Return the settings with a number in place of sweep.jobs=auto."""
+        sweep, cluster = self.values["sweep"], self.values["cluster"]
+        if sweep["jobs"] != "auto":
+            return self
+        jobs = jobs_here(cluster) if kind_of(cluster) == "virtual" else 1
+        return self.replaced(sweep={**sweep, "jobs": jobs})
+
     def replaced(self, **values: Any) -> "PointConfig":
         """Return a copy in which these top-level settings have other values."""
         return replace(self, values={**self.values, **values})
+
+
+def kind_of(cluster: Any) -> str | None:
+    """Return the kind of numbers of a cluster with these settings; None for a user's own class."""
+    values = cast("Mapping[str, Any]", cluster if isinstance(cluster, Mapping) else {})
+    target = str(values.get("_target_"))
+    if target not in own_classes("cluster"):
+        return None
+    if target.endswith(".VirtualCluster"):
+        return "virtual"
+    emulated = values.get("step_seconds") is not None or bool(values.get("server_seconds"))
+    return "paced" if emulated or target.endswith(".ShapedNodesCluster") else "measured"
 
 
 def flat_settings(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 from paceline.errors import SettingError, did_you_mean
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import num_cores
+from paceline.record.rerun import GPU
 from paceline.record.target import GROUPS
 
 CONFIG = "config"  # the file of conf/ with which Hydra begins
@@ -70,7 +71,7 @@ def _here(what: str) -> str | int:
 
 def num_gpus() -> int:
     """Count the GPUs that this process may use."""
-    if not Path("/dev/nvidia0").exists():
+    if not GPU.exists():
         return 0
     import torch  # takes seconds
 

@@ -21,9 +21,8 @@ from pydantic import Field
 
 from paceline.errors import SettingError
 from paceline.random_bits import random_permutation
-from paceline.record.agreement import kind_of
 from paceline.record.data_digest import is_of_other_data
-from paceline.record.point_config import PointConfig
+from paceline.record.point_config import PointConfig, kind_of
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result
 from paceline.record.record import Result
