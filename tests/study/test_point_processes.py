@@ -12,7 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from paceline.record.rerun import Sweep, failed_by_environment
-from paceline.study.point_processes import Killed, run_points
+from paceline.study.point_processes import Killed, processes_kept, run_points
 from tests.command_line import results, run
 from tests.ends import all_end
 from tests.small_study import write_small_study
@@ -30,6 +30,10 @@ def job(cfg):
     if cfg.how == "long":
         time.sleep(60)
     return cfg.number
+
+
+def whoami(cfg):
+    return os.getpid()
 
 
 class SlowToArrive:
@@ -55,6 +59,17 @@ def jobs(*hows):
 def test_a_killed_process_costs_its_own_point_alone():
     ended = run_points(job, jobs("ends", "killed", "ends", "killed", "ends"), 2)
     assert ended == [0, KILLED, 2, KILLED, 4]
+
+
+def test_processes_are_kept_for_the_next_points():
+    with processes_kept():
+        first = run_points(whoami, jobs("ends", "ends", "ends"), 1)
+        again = run_points(whoami, jobs("ends", "ends"), 2)
+        assert len(set(first)) == 1
+        assert len({*first, *again}) <= 2
+        assert run_points(job, jobs("killed", "ends"), 2) == [KILLED, 1]
+    all_end([psutil.Process(pid) for pid in {*first, *again} if psutil.pid_exists(pid)], seconds=20)
+    assert set(run_points(whoami, jobs("ends"), 1)).isdisjoint({*first, *again})
 
 
 def test_a_process_that_starts_does_not_outlive_its_sweep():

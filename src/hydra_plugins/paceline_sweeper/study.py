@@ -42,6 +42,7 @@ class StudySweeper(Sweeper):
         """
         from paceline.study.collect import collect
         from paceline.study.compose import hydra_errors
+        from paceline.study.point_processes import processes_kept
         from paceline.study.progress import results_table
         from paceline.study.sweep import checked_study, sweep
 
@@ -51,7 +52,8 @@ class StudySweeper(Sweeper):
             return _exchange(name, settings)
         with hydra_errors("study"):
             study = checked_study(name, Path.cwd(), settings, self._params)
-            complete = sweep(study, self._launch, _retime)
+            with processes_kept():
+                complete = sweep(study, self._launch, _retime)
             if name is None:
                 print(results_table(study.in_order))
                 print(study.in_order[0].folder.parent.relative_to(study.root))

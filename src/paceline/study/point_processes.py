@@ -1,8 +1,9 @@
 """Runs the points of a multirun in several processes at a time.
 
-If a process dies, only the point that it was running fails. These functions are not in the file of
-the launcher, because Hydra imports plugins under another name, so that functions in them cannot be
-pickled.
+A process needs seconds to import what it runs, so that a sweep uses the same processes for all of
+its stages. If a process dies, only the point that it was running fails. These functions are not in
+the file of the launcher, because Hydra imports plugins under another name, so that functions in
+them cannot be pickled.
 """
 
 import multiprocessing
@@ -10,8 +11,8 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -40,18 +41,18 @@ class _Left(NamedTuple):
 class _Worker:
     """A process that runs points one after the other. `busy`: index of the current point."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.ends, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(task, theirs))
+        self.process = context.Process(target=_serve, args=(theirs,))
         self.process.start()
         theirs.close()
         self.busy = -1
 
-    def begin(self, index: int, job: DictConfig) -> None:
+    def begin(self, index: int, task: Task, job: DictConfig) -> None:
         self.busy = index
         with suppress(BrokenPipeError):  # the process has died; `end` reports it
-            self.ends.send(job)
+            self.ends.send((task, job))
 
     def end(self) -> Any:
         """Return the result of the current point, or Killed."""
@@ -62,6 +63,21 @@ class _Worker:
             return Killed(death(self.process.exitcode))
 
 
+_kept: list[_Worker] | None = None  # idle processes; None: they end with each call of run_points
+
+
+@contextmanager
+def processes_kept() -> Generator[None]:
+    """Let all calls of `run_points` inside use the same processes, which end with the context."""
+    global _kept
+    _kept = []
+    try:
+        yield
+    finally:
+        left, _kept = _kept, None
+        _end(left)
+
+
 def run_points(task: Task, jobs: Sequence[DictConfig], processes: int) -> list[Any]:
     """Run `task` for each of `jobs` (composed configurations) in `processes` processes.
 
@@ -69,14 +85,15 @@ def run_points(task: Task, jobs: Sequence[DictConfig], processes: int) -> list[A
     died. Raises SystemExit as soon as a task raises it.
     """
     left, ended = deque(enumerate(jobs)), [None] * len(jobs)
-    idle: list[_Worker] = []
+    idle: list[_Worker] = [] if _kept is None else _kept
     busy: dict[Connection, _Worker] = {}
     try:
         while left or busy:
             while left and len(busy) < processes:
-                worker = idle.pop() if idle else _Worker(task)
+                worker = idle.pop() if idle else _Worker()
                 busy[worker.ends] = worker
-                worker.begin(*left.popleft())
+                index, job = left.popleft()
+                worker.begin(index, task, job)
             for ready in connection.wait(list(busy)):
                 worker = busy.pop(ready)  # type: ignore[reportArgumentType]
                 end = ended[worker.busy] = worker.end()
@@ -86,7 +103,7 @@ def run_points(task: Task, jobs: Sequence[DictConfig], processes: int) -> list[A
                     sys.exit(end.code)
         return ended
     finally:
-        _end([*idle, *busy.values()])
+        _end([*busy.values(), *([] if idle is _kept else idle)])
 
 
 def _end(workers: Sequence[_Worker]) -> None:
@@ -100,12 +117,12 @@ def _end(workers: Sequence[_Worker]) -> None:
         worker.process.join()
 
 
-def _serve(task: Task, ends: Connection) -> None:
+def _serve(ends: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the sweep handles Ctrl-C
     die_with_parent()
     with suppress(EOFError):
         while True:
-            job = ends.recv()
+            task, job = ends.recv()
             try:
                 ends.send(task(job))
             except SystemExit as left:
