@@ -1,28 +1,79 @@
 #!/usr/bin/env bash
-# Test and measure the engines of the virtual clock on a GPU, within LIMIT seconds (default 300).
+# Test, measure or run a study on a machine with a GPU, which need have no network, within LIMIT seconds (default 300).
 #
-#     OUT=folder WHEELS=folder scripts/on_a_gpu.sh
+#     scripts/on_a_gpu.sh pack                           # before: puts wheels, the commit and the digest of its source into WHEELS
+#     scripts/on_a_gpu.sh tests [FILE...]                # there: the tests that need a GPU; by default of the virtual clock's engines
+#     scripts/on_a_gpu.sh bench                          # there: their benchmark, and a profile
+#     scripts/on_a_gpu.sh study NAME [SETTING=VALUE...]  # there: a study, of which the finished points are kept at the limit
 #
-# WHEELS: wheels of packages that are missing there; without it nothing is installed.
-# Needs torch, pytorch-lightning, torchmetrics, numpy, pydantic, hydra-core, omegaconf, pytest, pytest-timeout, pandas,
-# filelock and psutil. Writes test.log, benchmark.md and profile.log to OUT (default: on_a_gpu).
+# The tree may travel without .git and without reports/. WHEELS (default: .whl) travels with it; a tree whose source differs from
+# what was packed is refused. Results are in OUT (default: on_a_gpu): test.log; benchmark.md and profile.log; NAME.log and
+# NAME.tar.xz, which `paceline sweep NAME --from NAME.tar.xz` takes up elsewhere. LIMIT counts from the start of the script.
+# Needs torch, pytorch-lightning, torchmetrics, numpy, scipy, pandas, filelock, psutil, rich, pytest and pytest-timeout there.
 set -uo pipefail
-cd "$(dirname "$0")/.."
-out=${OUT:-on_a_gpu} limit=${LIMIT:-300} begun=$SECONDS
-mkdir -p "$out"
-left() { local rest=$((limit - SECONDS + begun)); echo $((rest > 5 ? rest : 5)); }
-if [ -n "${WHEELS:-}" ]; then
-    python3 -m pip install --quiet --no-index --no-deps "$WHEELS"/*.whl || python3 -m pip install --quiet --no-index --no-deps \
-        --break-system-packages "$WHEELS"/*.whl
+cd "$(dirname "$0")/.." || exit
+what=${1:-} out=${OUT:-on_a_gpu} limit=${LIMIT:-300} wheels=${WHEELS:-.whl} site=${TMPDIR:-/tmp}/on_a_gpu_site begun=$SECONDS
+left() { local rest=$((limit - SECONDS + begun - ${1:-0})); echo $((rest > 5 ? rest : 5)); }
+digest() { python3 -c 'from paceline.record.provenance import source_digest; print(source_digest())'; }
+export PYTHONPATH="$PWD/src:$PWD:$site${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+
+if [ "$what" = pack ]; then
+    [ -z "$(git status --porcelain -- src scripts ':(glob)*.py')" ] || { echo "commit first: code was changed" >&2; exit 2; }
+    for name in hydra-core omegaconf pydantic pydantic-core annotated-types typing-inspection importlib-metadata cryptography cffi \
+        pycparser; do
+        python3 -m pip download --quiet --no-deps --only-binary=:all: --python-version "${PYTHON:-3.12}" --implementation cp \
+            --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
+            --constraint constraints.txt --dest "$wheels" "$name" || exit 1
+    done
+    python3 -m pip wheel --quiet --no-deps --constraint constraints.txt --wheel-dir "$wheels" antlr4-python3-runtime || exit 1
+    echo "$(git rev-parse HEAD):$(digest)" | tee "$wheels/commit"
+    exit
 fi
-export PYTHONPATH="$PWD/src:$PWD${PYTHONPATH:+:$PYTHONPATH}"
-python3 -c 'import torch; print(torch.__version__, torch.cuda.get_device_name())' | tee "$out/device.txt" || exit 1
-failed=0
-several=$(python3 -c 'import xdist; print("-n 8")' 2>/dev/null)
-timeout $(($(left) / 3)) python3 -m pytest -q -p no:cacheprovider -m gpu -W default --timeout 60 -o addopts=--import-mode=importlib $several \
-    tests/clock/virtual/test_engines.py >"$out/test.log" 2>&1 || failed=1
-tail -n 15 "$out/test.log"
-timeout "$(left)" python3 -m benchmarks virtual_engines 2>"$out/benchmark.log" | tee "$out/benchmark.md"
-[ "${PIPESTATUS[0]}" = 0 ] || failed=1
-timeout "$(left)" python3 -m benchmarks.virtual_engines >"$out/profile.log" 2>&1
-exit $failed
+if ls "$wheels"/*.whl >/dev/null 2>&1; then
+    python3 -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir --upgrade --target "$site" "$wheels"/*.whl || exit 1
+fi
+if [ -f "$wheels/commit" ]; then
+    PACELINE_COMMIT=$(cat "$wheels/commit")
+    export PACELINE_COMMIT
+    found=$(digest) || exit 1
+    [ "${PACELINE_COMMIT#*:}" = "$found" ] || { echo "the source has the digest $found, not $PACELINE_COMMIT" >&2; exit 2; }
+fi
+mkdir -p "$out"
+python3 -c 'import torch; print(torch.__version__, torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU")' || exit 1
+
+shift $(($# > 0))
+case $what in
+tests)
+    several=$(python3 -c 'import xdist; print("-n 8")' 2>/dev/null)
+    timeout "$(left)" python3 -m pytest -q -p no:cacheprovider -m gpu -W default --timeout 60 -o addopts=--import-mode=importlib \
+        $several "${@:-tests/clock/virtual/test_engines.py}" >"$out/test.log" 2>&1
+    ended=$?
+    tail -n 15 "$out/test.log"
+    exit $ended
+    ;;
+bench)
+    timeout "$(left)" python3 -m benchmarks virtual_engines 2>"$out/benchmark.log" | tee "$out/benchmark.md"
+    ended=${PIPESTATUS[0]}
+    timeout "$(left)" python3 -m benchmarks.virtual_engines >"$out/profile.log" 2>&1
+    exit "$ended"
+    ;;
+study)
+    name=${1:?which study? one of experiments/} && shift
+    timeout --signal INT --kill-after 10 "$(left 20)" python3 -m paceline sweep "$name" measurement.mlflow.tracking_uri=null "$@" \
+        2>&1 | tee "$out/$name.log"
+    ended=${PIPESTATUS[0]}
+    python3 - "$name" "$out/$name.tar.xz" <<'END'
+import sys
+from pathlib import Path
+from paceline.record.archive import write_archive
+folders = [path.parent for path in sorted(Path("runs", sys.argv[1]).glob("[!.]*/result.json"))]
+write_archive(Path(sys.argv[2]), folders)
+print(f"{len(folders)} records in {sys.argv[2]}")
+END
+    exit "$ended"
+    ;;
+*)
+    echo "scripts/on_a_gpu.sh pack | tests | bench | study NAME [SETTING=VALUE...]" >&2
+    exit 2
+    ;;
+esac
