@@ -95,10 +95,8 @@ class VirtualPushLink:
         begun = self._kernel.now
         yield self._cores.busy(seconds)
         if server == 0:
-            own = worker.statistics.vector
-            self._servers.keep_statistics(
-                worker, self._group.statistics(worker) if self._group else own
-            )
+            mean = self._group.statistics(worker) if self._group else None
+            self._servers.keep_statistics(worker, mean)
         updates = served.report.updates
         answered = self._servers.arrive(server, worker)
         updates = served.report.updates - updates

@@ -25,7 +25,8 @@ class VirtualServers:
         self.bounds = vectors.bounds(scheme.servers)
         self._workers, self._pool = parts.workers, parts.pool
         self._accounting = Accounting(scheme, run.num_workers)
-        self._pushed: dict[int, Tensor] = {}  # statistics of each worker's last push
+        self._statistics_pool = parts.statistics_pool
+        self._pushed: dict[int, Buffer] = {}  # statistics of each worker's last push
         self._shared = Buffer(weights)  # version that answers of a single server share
         self._answers: dict[int, Buffer] = {}  # under way, by worker
         self._granted: dict[int, bool] = {}
@@ -35,7 +36,7 @@ class VirtualServers:
                 spec,
                 weights[first:last],
                 gradient=partial(self._gradient, first, last),
-                statistics=self._pushed.__getitem__ if spec.server == 0 else _no_statistics,
+                statistics=self._statistics if spec.server == 0 else _no_statistics,
                 seconds=lambda: kernel.now,
                 numbers=self._numbers,
             )
@@ -74,7 +75,8 @@ class VirtualServers:
     @property
     def statistics(self) -> list[Tensor]:
         """Statistics in each worker's last push; before the first push, those of worker 0."""
-        return list(self._pushed.values()) or [self._workers[0].statistics.vector]
+        pushed = self._pushed.values() or (self._workers[0].statistics,)
+        return [each.vector for each in pushed]
 
     def begin(self, worker: VirtualWorker) -> bool:
         """Give the worker the first weights (version 0); return True if it may take a step."""
@@ -85,9 +87,13 @@ class VirtualServers:
             self._granted[first] = grants[0]
         return self._granted[first]
 
-    def keep_statistics(self, worker: VirtualWorker, statistics: Tensor) -> None:
-        """Keep the statistics in the worker's push to server 0."""
-        self._pushed.setdefault(worker.index, torch.empty_like(statistics)).copy_(statistics)
+    def keep_statistics(self, worker: VirtualWorker, mean: Tensor | None) -> None:
+        """Keep the statistics in the worker's push to server 0. `mean`: that of its group."""
+        if (before := self._pushed.get(worker.index)) is not None:
+            self._statistics_pool.release(before)
+        own = worker.statistics
+        kept = self._statistics_pool.share(own) if mean is None else Buffer(mean)
+        self._pushed[worker.index] = kept
 
     def arrive(self, server: int, worker: VirtualWorker) -> tuple[int, ...]:
         """Take the worker's push; return the workers that this server answers now."""
@@ -125,6 +131,9 @@ class VirtualServers:
         if worker.gradient is not None and worker.message is worker.gradient.vector:
             worker.release_gradient(self._pool)
         worker.message = None
+
+    def _statistics(self, worker: int) -> Tensor:
+        return self._pushed[worker].vector
 
     def _numbers(self, worker: int) -> Sequence[float]:
         return self._workers[worker].take_numbers() or ()
