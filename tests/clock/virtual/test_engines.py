@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
+from paceline.clock.virtual.dropout_streams import DropoutStreams
 from paceline.clock.virtual.virtual_worker import Buffer
 from paceline.clock.virtual.wave_engines import ENGINES, Trained
 from paceline.errors import SettingError
@@ -25,6 +26,7 @@ on_every_device = pytest.mark.parametrize("device", DEVICES)
 def run_with(engine, scheme, device="cpu", **options):
     settings = {
         "batch_norm": True,
+        "dropout": 0.2,
         "snapshot_samples": [40, 100],
         "profile": NODES,
         "length": 200,
@@ -76,6 +78,44 @@ def test_gradients_are_clipped_as_one_by_one(engine, clip, device):
     assert not torch.allclose(found["1.weight"], unclipped["1.weight"], rtol=1e-3)
 
 
+def apart(ours, theirs):
+    """The distance of two sets of weights, as a share of the second's length."""
+    pairs = [(ours[name].double(), each.double()) for name, each in theirs.items()]
+    distance = sum((one - other).square().sum() for one, other in pairs)
+    return float((distance / sum(other.square().sum() for _, other in pairs)).sqrt())
+
+
+@on_every_device
+@every_engine
+def test_precision_is_as_one_by_one(engine, device):
+    """Factors of 8 bits are rounded in every engine, and in none without being asked."""
+    found, expected = (
+        {
+            precision: weights_of(
+                run_with(each, STRUCTURES["sync_allreduce"], device, precision=precision)[1]
+            )
+            for precision in ("32-true", "bf16-mixed", "64-true")
+        }
+        for each in (engine, "one_by_one")
+    )
+    for weights in (found, expected):
+        assert apart(weights["32-true"], expected["64-true"]) < 1e-4
+        assert 1e-3 < apart(weights["bf16-mixed"], expected["64-true"]) < 0.1
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")
+@every_engine
+def test_tf32_is_as_one_by_one(engine, monkeypatch):
+    """Factors of convolutions have 11 bits where torch is told so, and 24 elsewhere."""
+    for allowed, least, most in ((False, 0, 1e-4), (True, 1e-5, 0.03)):
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", allowed)
+        for each in (engine, "one_by_one"):
+            run = run_with(each, STRUCTURES["sync_allreduce"], "cuda:0", precision="32-true")
+            exact = run_with("one_by_one", STRUCTURES["sync_allreduce"], "cuda:0")
+            assert least < apart(weights_of(run[1]), weights_of(exact[1])) < most
+
+
 @on_every_device
 @every_engine
 @pytest.mark.parametrize("scheme", ["sync_allreduce", "local_sgd", "async_parameter_server"])
@@ -110,11 +150,13 @@ def test_a_checkpoint_of_another_engine_is_refused(tmp_path):
 
 @every_engine
 def test_a_module_that_no_engine_can_compute_is_named(engine):
-    """A network with dropout draws from one stream, in the order of virtual time."""
+    """AlphaDropout draws from one stream, in the order of virtual time."""
     scheme = STRUCTURES["sync_allreduce"]
-    message = rf"cluster\.engine.*{engine} cannot compute Classifier: its network\.\d \(Dropout\)"
+    message = (
+        rf"cluster\.engine.*{engine} cannot compute Classifier: its network\.\d \(AlphaDropout\)"
+    )
     with pytest.raises(SettingError, match=message):
-        run_with(engine, scheme, dropout=0.2)
+        run_with(engine, scheme, layers=[nn.AlphaDropout(0.2)])
 
 
 class Reads(nn.Module):
@@ -151,7 +193,9 @@ def test_auto_chooses_vmap_on_a_gpu():
 @pytest.mark.gpu
 @pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")
 def test_auto_falls_back_by_name_on_a_gpu(capsys):
-    strategy, _ = run_with("auto", STRUCTURES["sync_allreduce"], "cuda:0", dropout=0.2)
+    strategy, _ = run_with(
+        "auto", STRUCTURES["sync_allreduce"], "cuda:0", layers=[nn.AlphaDropout(0.2)]
+    )
     assert strategy.engine == "one_by_one"
     assert "one by one, since vmap cannot compute Classifier" in capsys.readouterr().err
 
@@ -161,7 +205,14 @@ def test_backward_adds_to_the_vector_that_is_given():
     module = module_of()
     weights = [*module.parameters()]
     trained = Trained(
-        module, weights, [], [], precision=contextlib.nullcontext, clip=None, clip_by_value=False
+        module,
+        weights,
+        [],
+        [],
+        dropout=DropoutStreams(module, 0, torch.device("cpu")),
+        precision=contextlib.nullcontext,
+        clip=None,
+        clip_by_value=False,
     )
     gradient = Buffer(torch.ones(103, dtype=torch.float64))
     trained.begin_gradient(gradient)

@@ -112,6 +112,7 @@ def train(
     callbacks=(),
     of_trainer=None,
     ckpt_path=None,
+    precision="64-true",
     **options,
 ):
     """The strategy and the module after `num_steps` steps of 4 images; the Trainer ends after
@@ -125,12 +126,15 @@ def train(
     of_run = {name: options.pop(name) for name in OF_A_RUN & options.keys()}
     strategy = VirtualStrategy(scheme, RunSpec(workers, num_steps=num_steps, **of_run), **options)
     module = module_of(batch_norm, momentum, weight_decay, dropout, optimizer, layers)
+    if precision != "64-true":
+        module.float()
+        shares = [[(images.float(), labels) for images, labels in each] for each in shares]
     loader = strategy.batches(lambda worker, n: shares[worker][n], 4, length or num_steps)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         placed = {"accelerator": "gpu"} if "cuda" in str(options.get("device")) else {}
         chosen = {**placed, **(of_trainer or {})}
-        trainer = trainer_of(strategy, precision="64-true", callbacks=[*callbacks], **chosen)
+        trainer = trainer_of(strategy, precision=precision, callbacks=[*callbacks], **chosen)
         trainer.fit(module, loader, ckpt_path=ckpt_path)
     return strategy, module
 

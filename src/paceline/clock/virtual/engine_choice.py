@@ -3,6 +3,7 @@
 import math
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -20,7 +21,9 @@ from paceline.clock.virtual.wave_engines import (
 from paceline.errors import SettingError, first_line
 
 _TRIED = 4  # workers whose first results are compared
+_ROUNDED = 0.03  # largest relative difference by rounding to 24 bits, in a deep network
 BatchesOf = Callable[[Sequence[VirtualWorker]], Any]
+Result = tuple[Tensor, Tensor, Tensor]
 
 
 def choose_engine(
@@ -28,20 +31,19 @@ def choose_engine(
     trained: Trained,
     workers: Sequence[VirtualWorker],
     batches_of: BatchesOf,
-    precision: str,
 ) -> AbstractEngine | None:
     """Return an engine for waves of all `workers`, or None for one by one.
 
-    `batches_of(workers)`: batches of the workers' present steps, stacked. `precision`: see
-    Lightning's. Raises SettingError("cluster.engine") if the engine that is asked for cannot
-    compute the module's steps.
+    `batches_of(workers)`: batches of the workers' present steps, stacked. Raises
+    SettingError("cluster.engine") if the engine that is asked for cannot compute the module's
+    steps.
     """
     if asked == "one_by_one" or (asked == "auto" and trained.weights[0].device.type != "cuda"):
         return None
     engine, reasons = None, list[str]()
     for name in ("vmap", "graph") if asked == "auto" else (asked,):
         unfit, kind = trained.why_not(), ENGINES[name]
-        found = unfit or _tried(kind, trained, workers, batches_of, precision)
+        found = unfit or _tried(kind, trained, workers, batches_of)
         if not isinstance(found, str):
             engine = found
             break
@@ -59,59 +61,71 @@ def _tried(
     trained: Trained,
     workers: Sequence[VirtualWorker],
     batches_of: BatchesOf,
-    precision: str,
 ) -> AbstractEngine | str:
     """Return an engine if its results are those of one by one, or else the reason."""
-    engine = kind(trained, len(workers))
-    workers = [each for each in workers if each.weights is not None][:_TRIED]
-    random, most = random_state(), _tolerance(trained.weights[0], precision)
-    losses = trained.weights[0].new_empty(len(workers)).unbind()
-    for worker, loss in zip(workers, losses, strict=True):
+    chosen = [each for each in workers if each.weights is not None][:_TRIED]
+    random, losses = random_state(), trained.weights[0].new_empty(len(chosen)).unbind()
+    for worker, loss in zip(chosen, losses, strict=True):
         result = Buffer(torch.empty_like(worker.weights.vector))  # type: ignore[union-attr]
         worker.ahead = Ahead(result, Buffer(torch.empty_like(worker.statistics.vector)), loss)
+    most = 1e-9 if trained.weights[0].dtype == torch.float64 else _ROUNDED
     try:
-        batches = batches_of(workers)
-        engine.compute(workers, batches)
-        for row, worker in enumerate(workers):
-            if (found := _difference(trained, worker, part_of(batches, row))) > most:
-                return f"it is {found:.1g} from what it gives one by one"
+        with _full_precision(trained):
+            batches, _ = batches_of(chosen)
+            theirs = [
+                _by_itself(trained, worker, part_of(batches, row))
+                for row, worker in enumerate(chosen)
+            ]
+            kind(trained, len(chosen)).compute(chosen, batches_of(chosen))
+            for worker, expected in zip(chosen, theirs, strict=True):
+                if (found := _difference(worker, expected)) > most:
+                    return f"it is {found:.1g} from what it gives one by one"
+        engine = kind(trained, len(workers))
+        engine.compute(chosen, batches_of(chosen))  # in the precision that is asked for
     except SettingError:
         raise
     except Exception as error:  # what a module of anybody's raises in a transformed step
         return first_line(error)
     finally:
-        for worker in workers:
+        for worker in chosen:
             worker.ahead = None
         set_random_state(random)
     return engine
 
 
-def _tolerance(weight: Tensor, precision: str) -> float:
-    """Return the largest relative difference of two ways to compute a gradient, which rounding
-    explains: more of it in a deep network whose factors have 8 bits, or 11 as those of TF32.
-    """
-    if weight.dtype == torch.float64:
-        return 1e-9
-    if precision == "bf16-mixed":
-        return 0.3
-    rounded = torch.backends.cudnn.allow_tf32 or torch.backends.cuda.matmul.allow_tf32
-    return 0.1 if weight.device.type == "cuda" and rounded else 0.01
+@contextmanager
+def _full_precision(trained: Trained):
+    """Compute without factors of 8 or 11 bits, whose rounding would hide what differs."""
+    settings: list[Any] = [torch.backends.cudnn, torch.backends.cuda.matmul]
+    asked = trained.precision
+    allowed = [each.allow_tf32 for each in settings]
+    trained.precision = nullcontext
+    for each in settings:
+        each.allow_tf32 = False
+    try:
+        yield
+    finally:
+        trained.precision = asked
+        for each, before in zip(settings, allowed, strict=True):
+            each.allow_tf32 = before
 
 
-def _difference(trained: Trained, worker: VirtualWorker, batch: Any) -> float:
-    """Return the largest difference of a worker's result from that of a step by itself, as a
-    share of it.
-    """
-    assert worker.ahead is not None
+def _by_itself(trained: Trained, worker: VirtualWorker, batch: Any) -> Result:
+    """Return gradient, statistics after it, and loss of a worker's step by itself."""
     assert worker.weights is not None
     gradient = Buffer(torch.empty_like(worker.weights.vector))
     statistics = Buffer(worker.statistics.vector.clone())
-    counters = [each.clone() for each in worker.counters]
-    trained.refer_to(worker.weights, statistics, counters)
-    loss = trained.step(batch, gradient)
-    ours = (worker.ahead.gradient.vector, worker.ahead.statistics.vector, worker.ahead.loss)
-    theirs = (gradient.vector, statistics.vector, loss)
-    return max(_distance(*pair) for pair in zip(ours, theirs, strict=True))
+    trained.refer_to(worker.weights, statistics, [each.clone() for each in worker.counters])
+    with trained.dropout.drawing(worker.index, worker.num_steps):
+        loss = trained.step((batch, []), gradient)
+    return gradient.vector, statistics.vector, loss
+
+
+def _difference(worker: VirtualWorker, expected: Result) -> float:
+    """Return the largest difference of a worker's result from another, as a share of it."""
+    assert worker.ahead is not None
+    found = worker.ahead.gradient.vector, worker.ahead.statistics.vector, worker.ahead.loss
+    return max(_distance(*pair) for pair in zip(found, expected, strict=True))
 
 
 def _distance(ours: Tensor, theirs: Tensor) -> float:

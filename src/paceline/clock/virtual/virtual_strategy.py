@@ -35,6 +35,7 @@ from paceline.clock.training_strategy import (
 )
 from paceline.clock.virtual.clock import VirtualClock
 from paceline.clock.virtual.clock_parts import ClockParts
+from paceline.clock.virtual.dropout_streams import DropoutStreams
 from paceline.clock.virtual.engine_choice import choose_engine
 from paceline.clock.virtual.virtual_data import VirtualBatches, draw_from
 from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
@@ -68,9 +69,9 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     the middle, and a batch_size if no DataLoader sets it.
 
     During validation and after training the module has the shared weights and the mean of the
-    workers' BatchNorm statistics; buffers of integers are the first worker's. Random numbers
-    (dropout) are one stream for all workers. Raises SettingError before training starts for options
-    that it does not support.
+    workers' BatchNorm statistics; buffers of integers are the first worker's. Dropout layers have
+    random numbers by worker and step; other random numbers are one stream for all workers. Raises
+    SettingError before training starts for options that it does not support.
 
     `engine`: computes gradients one by one, in the order of virtual time, or in waves (see
     wave_engines). A batch of the Trainer is then one wave, or several that complete `batch_steps`
@@ -200,6 +201,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             self._weights,
             self._statistics,
             self._counters,
+            dropout=DropoutStreams(self._module, self.run.seed, self.root_device),
             precision=self.precision_plugin.train_step_context,
             clip=trainer.gradient_clip_val,
             clip_by_value=trainer.gradient_clip_algorithm == GradClipAlgorithmType.VALUE,
@@ -255,10 +257,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
                 message = f"{asked}, and the checkpoint to go on from was written with {before}"
                 raise SettingError("cluster.engine", message)
             asked = before
-        precision = self.precision_plugin.precision
-        self._engine = choose_engine(
-            asked, self._trained, self.clock.workers, self._batches_of, precision
-        )
+        self._engine = choose_engine(asked, self._trained, self.clock.workers, self._batches_of)
         if self._resumed:
             self.clock.resume(self._resumed["clock"], in_waves=self._engine is not None)
             self._snapshots_at = list(self._resumed["snapshots_at"])
@@ -346,7 +345,9 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     # waves
 
     def _batches_of(self, workers: Sequence[VirtualWorker]) -> Any:
-        """Return the batches of the workers' present steps, stacked, on the device."""
+        """Return the batches of the workers' present steps, and the numbers of their dropout
+        layers, stacked, on the device.
+        """
         numbers = [(worker.index, worker.num_steps) for worker in workers]
         batches = self._together(numbers, self.root_device) if self._together else None
         if batches is None:
@@ -354,7 +355,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             drawn = [self._draw(*each) for each in numbers]
             batches = _pytree.tree_map(lambda *each: torch.stack(each), *drawn)
             batches = mapped(lambda each: each.to(self.root_device), batches)
-        return self.precision_plugin.convert_input(batches)
+        return self.precision_plugin.convert_input(batches), self._trained.dropout.drawn(numbers)
 
     def _next_wave(self) -> Wave:
         if self._wave is not None:
@@ -367,7 +368,10 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         if self._wave is None:
-            return super().training_step(*args, **kwargs)
+            worker = self._current_worker
+            assert worker is not None
+            with self._trained.dropout.drawing(worker.index, worker.num_steps):
+                return super().training_step(*args, **kwargs)
         return self._compute(self._wave)
 
     def _compute(self, wave: Wave) -> Tensor:

@@ -3,7 +3,8 @@
 A wave is a set of workers that compute at one moment, each on its own weights. An engine fills each
 worker's `ahead`: the gradient, the statistics after the step, and the loss. Engines need a module
 whose training step is a pure function of weights, buffers and batch, which declares that by the
-class attribute `pure_training_step = True`: it logs nothing and draws no random numbers.
+class attribute `pure_training_step = True`: it logs nothing, and draws no random numbers but those
+of dropout layers, which are given with its batch.
 
     vmap     torch.func differentiates chunks of workers as one; on a GPU each size is a CUDA graph
     graph    one worker after the other, in static buffers; on a GPU as one CUDA graph
@@ -21,16 +22,18 @@ from pytorch_lightning import LightningModule
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.nn.modules import batchnorm, dropout
+from torch.nn.modules import batchnorm
 from torch.utils import _pytree
 
 from paceline.clock.flat_weights import gather_gradients, zero_gradients
+from paceline.clock.virtual.dropout_streams import DropoutStreams, given
+from paceline.clock.virtual.stacked_convolution import ByMatrices
 from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
 
 EngineName = Literal["auto", "one_by_one", "graph", "vmap"]
 MOST = 64  # workers in a chunk
 _WARMUP = 2  # calls before a graph is captured
-_DROPOUT: Any = dropout._DropoutNd  # pyright: ignore[reportPrivateUsage]
+_ALPHA_DROPOUT = (nn.AlphaDropout, nn.FeatureAlphaDropout)
 _BATCH_NORM: Any = batchnorm._BatchNorm  # pyright: ignore[reportPrivateUsage]
 _HOOKS = (
     "backward",
@@ -51,8 +54,8 @@ _HOOKS = (
 class Trained:
     """A module with what an engine needs of it. `weights`, `statistics`, `counters`: its trained
     weights, floating-point buffers and other buffers, in the order of a worker's vectors.
-    `precision()`: context of a forward pass. `clip`: largest norm or value of a gradient, see
-    Trainer.gradient_clip_val; None for no limit.
+    `dropout`: streams of its dropout layers. `precision()`: context of a forward pass. `clip`:
+    largest norm or value of a gradient, see Trainer.gradient_clip_val; None for no limit.
     """
 
     def __init__(
@@ -62,11 +65,12 @@ class Trained:
         statistics: Sequence[Tensor],
         counters: Sequence[Tensor],
         *,
+        dropout: DropoutStreams,
         precision: Callable[[], AbstractContextManager[Any]],
         clip: float | None,
         clip_by_value: bool,
     ) -> None:
-        self.module, self.precision = module, precision
+        self.module, self.dropout, self.precision = module, dropout, precision
         self.weights, self.statistics, self.counters = weights, statistics, counters
         self._clip, self._by_value = clip, clip_by_value
 
@@ -77,7 +81,7 @@ class Trained:
             return "it does not declare pure_training_step = True"
         for name, part in module.named_modules():
             kind = type(part).__name__
-            if isinstance(part, _DROPOUT) and part.training and part.p > 0:
+            if isinstance(part, _ALPHA_DROPOUT) and part.p > 0:
                 return f"its {name} ({kind}) draws from one stream of random numbers"
             if isinstance(part, _BATCH_NORM) and part.momentum is None:
                 return f"its {name} ({kind}) has statistics that depend on their number"
@@ -116,9 +120,12 @@ class Trained:
             weight.grad = None
 
     def step(self, batch: Any, gradient: Buffer) -> Tensor:
-        """Write the gradient of `batch`, at the module's weights; return the loss."""
+        """Write the gradient of a batch, at the module's weights; return the loss. `batch`: with
+        the numbers of its dropout layers.
+        """
+        batch, noise = batch
         self.begin_gradient(gradient)
-        with self.precision():
+        with self.precision(), given(noise):
             loss = loss_of(self.module.training_step(batch, 0))
         loss.backward()  # pyright: ignore[reportUnknownMemberType]
         self.end_gradient(gradient)
@@ -144,7 +151,9 @@ class AbstractEngine(ABC):
 
     @abstractmethod
     def compute(self, wave: Sequence[VirtualWorker], batches: Any) -> None:
-        """Fill the `ahead` of each worker. `batches`: theirs, tensors [workers, ...]."""
+        """Fill the `ahead` of each worker. `batches`: theirs, and the numbers of their dropout
+        layers: tensors [workers, ...].
+        """
 
 
 class VmapEngine(AbstractEngine):
@@ -198,7 +207,7 @@ class VmapEngine(AbstractEngine):
 
     def _call(self, weights: Tensor, statistics: Tensor, batches: Any) -> tuple[Any, ...]:
         """Return gradients, losses, statistics and counters of stacked workers."""
-        with torch.enable_grad(), self._trained.precision():
+        with torch.enable_grad(), self._trained.precision(), ByMatrices():
             gradients, (losses, after, counts) = self._function(weights, statistics, batches)
         self._trained.limit(gradients)
         return gradients, losses, after, counts
@@ -207,7 +216,9 @@ class VmapEngine(AbstractEngine):
         held = {name: part.clone() for name, part in _cut(statistics, self._statistics).items()}
         counts = {name: counter.clone() for name, counter in self._counters}
         tensors = {**_cut(weights, self._weights), **held, **counts}
-        loss = loss_of(functional_call(self._loss, tensors, (batch,)))
+        batch, noise = batch
+        with given(noise):
+            loss = loss_of(functional_call(self._loss, tensors, (batch,)))
         after = [part.flatten() for part in held.values()]
         joined = torch.cat(after) if after else statistics
         return loss, (loss.detach(), joined, [*counts.values()])
