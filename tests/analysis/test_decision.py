@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 
 from paceline.analysis.analyse import analyse, table_path
-from paceline.analysis.decision import decision, is_faster, tiers
+from paceline.analysis.decision import Timed, decision, is_faster, tiers
 from paceline.analysis.statistics.times import NEVER, Crossing, restricted_mean
 from paceline.analysis.tables import read_tables
 from tests.made_decisions import AXES, arm, made_family, write_decided
-from tests.made_reports import fail
+from tests.made_reports import fail, make_run, write_points, write_reports
 
 
 def decided(folder, runs, **about):
@@ -195,9 +195,13 @@ def test_ties_need_a_test_and_the_clear_are_told():
         return restricted_mean([Crossing(value, value) for value in values], horizon=1000)
 
     far, near, best = times(800, 810, 790), times(212, 215, 205), times(200, 210, 215)
-    assert tiers([far, near, best]) == ["behind", "tied", "best"]
-    assert tiers([restricted_mean([NEVER], 1000)] * 2) == ["never", "never"]
-    assert tiers([best]) == ["best"]
+    assert tiers([Timed(far), Timed(near), Timed(best)]) == ["behind", "tied", "best"]
+    assert tiers([Timed(restricted_mean([NEVER], 1000))] * 2) == ["never", "never"]
+    assert tiers([Timed(best)]) == ["best"]
+    late = times(400, 410, 395)
+    assert tiers([Timed(late), Timed(best)]) == ["behind", "best"]
+    assert tiers([Timed(late, error=1.0), Timed(best)]) == ["tied", "best"]  # of an unsure target
+    assert tiers([Timed(late, error=1.0), Timed(best, error=1.0)]) == ["behind", "best"]
 
 
 def test_the_table_is_written_with_the_others(tmp_path):
@@ -226,6 +230,54 @@ def test_of_schemes_tied_in_time_the_less_accurate_name_a_more_accurate_one(tmp_
         "async_parameter_server": "local_sgd",
         "mixed": "",
     }
+
+
+def rising(scheme, workers, seed, top1, evaluations):
+    """A run and its curve, which rises by a point an evaluation from `top1`."""
+    run = make_run(scheme, workers, seed=seed, seconds=1000.0, top1=top1 + evaluations / 100)
+    rows = [
+        {"key": run["key"], "samples": n, "updates": n, "seconds": 10.0 * n, "top1": top1 + n / 100}
+        for n in range(1, evaluations + 1)
+    ]
+    return run, rows
+
+
+def test_the_error_of_the_target_is_in_times(tmp_path):
+    """Mean 0.8 of one worker, its error 1.2 points; gossip crosses 0.78 at 27.5 evaluations."""
+    ends = (0.78, 0.8, 0.82)  # standard deviation 0.02, error 0.02 / sqrt(3)
+    made = [rising("sync_allreduce", 1, seed, end - 0.4, 40) for seed, end in enumerate(ends)]
+    made += [rising("gossip", 2, seed, 0.5 + seed / 1000, 40) for seed in range(3)]
+    folder = write_reports(tmp_path / "made", [run for run, _ in made], axes=AXES)
+    write_points(folder, {"curve": [row for _, rows in made for row in rows]})
+    table = decision(read_tables(folder)).set_index("scheme")
+    row = table.loc["gossip"]
+    assert row["target"] == pytest.approx(0.78)
+    assert row["target_error"] == pytest.approx(0.02 / np.sqrt(3))
+    moved = np.log((row["target_seconds_mean"] + 10) / (row["target_seconds_mean"] - 10)) / 2
+    half = np.log(row["target_seconds_high"] / row["target_seconds_mean"]) / 4.303
+    assert half >= moved * 0.99
+    asked = {"metric": "top1", "value": 0.78}  # a target of the study has no error
+    write_reports(tmp_path / "asked", [run for run, _ in made], axes=AXES, target=asked)
+    write_points(tmp_path / "asked", {"curve": [row for _, rows in made for row in rows]})
+    other = decision(read_tables(tmp_path / "asked")).set_index("scheme").loc["gossip"]
+    assert other["target_error"] == 0
+    assert other["target_seconds_mean"] == pytest.approx(row["target_seconds_mean"])
+    assert other["target_seconds_high"] < row["target_seconds_high"]
+
+
+def test_tiers_are_told_at_a_target_half_a_point_away(tmp_path):
+    """Gossip is first at 0.8; it ends at 0.803, so that it never reaches 0.805."""
+    runs = [
+        *(rising("gossip", 2, seed, 0.5 + 0.003, 30) for seed in range(3)),
+        *(rising("mixed", 2, seed, 0.3 + seed / 1000, 60) for seed in range(3)),
+    ]
+    asked = {"metric": "top1", "value": 0.8}
+    folder = write_reports(tmp_path / "made", [run for run, _ in runs], axes=AXES, target=asked)
+    write_points(folder, {"curve": [row for _, rows in runs for row in rows]})
+    table = decision(read_tables(folder)).set_index("scheme")
+    names = ["tier_below", "tier", "tier_above"]
+    assert table.loc["gossip", names].tolist() == ["best", "best", "never"]
+    assert table.loc["mixed", names].tolist() == ["behind", "behind", "best"]
 
 
 def test_runs_are_counted_that_reach_a_target_half_a_point_away(tmp_path):

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -57,16 +58,38 @@ from paceline.analysis.tables import Tables
 from paceline.analysis.time_to_target import (
     OneWorker,
     best_one_worker,
+    error_of_target,
     horizon_of,
     num_reached,
+    target_metric,
     target_of,
     target_times,
 )
 
 Member = tuple[Configuration, Frame]  # of a family: a configuration with its runs
-Timed = tuple[RestrictedMean, Luck]  # of a member: its time to the target, and its search's luck
+
+
+class Timed(NamedTuple):
+    """Time of a member to the target, with the `luck` of its search.
+
+    `error`: change of the logarithm of the time with a target that is one standard error higher.
+    """
+
+    time: RestrictedMean
+    luck: Luck = NO_LUCK
+    error: float = 0.0
+
+    def interval(self) -> Interval:
+        """Return the time with its 95 % interval."""
+        mean, variance = self.time.mean, self.time.variance
+        wider = self.time._replace(variance=variance + (self.error * mean) ** 2)
+        return Interval(*wider.interval().at(), self.time.n)
+
+
 BEST, TIED, BEHIND, NEVER = "best", "tied", "behind", "never"
 NEAR_TARGET = 0.005  # share by which a target is moved, to see who reaches it then
+_MOVES = (-NEAR_TARGET, 0.0, NEAR_TARGET)
+_EDGE = {"tier_below": "", "tier_above": ""}
 AT_BEST = "best_"  # prefix of columns on a scheme at its best, instead of at the settings that ran
 
 
@@ -75,12 +98,13 @@ def decision(tables: Tables) -> Frame:
     """Return one row per situation and scheme.
 
     - `n_reached_below`, `n_reached_above`: number of runs that reach a target which is half a point
-      lower or higher;
+      lower or higher; `tier_below`, `tier_above`: the tier of the scheme at such a target;
     - `success`: share of runs that reached the target; a diverged run counts as one that did not;
     - `target_seconds`: restricted mean of the time to the target, in which a run that did not reach
       it counts as `horizon_seconds`; `worker_seconds`: its mean times the number of workers;
     - `baseline`: the configuration of one worker that reaches the target first; `baseline_n` and
       `baseline_reached`: number of its runs, and of those that reached the target;
+    - `target_error`: standard error of the target, a part of all intervals of times and speed-ups;
     - `speedup`: time of `baseline` divided by the time of the scheme; `reference_speedup`: time of
       the scheme `reference` divided by it; empty unless all compared runs reached the target;
     - `tier`: best for the smallest time to the target; tied if the difference from the best is not
@@ -155,6 +179,7 @@ def _rows(tables: Tables, situation: Configuration, members: Sequence[Member]) -
             "n": len(own),
             **counts(own),
             "target": goal["target"] if goal else math.nan,
+            "target_error": goal["error"] if goal else math.nan,
             "n_reached_below": num_reached(tables, own, -NEAR_TARGET) if goal else None,
             "n_reached_above": num_reached(tables, own, NEAR_TARGET) if goal else None,
             "horizon_seconds": horizon,
@@ -199,29 +224,44 @@ def family_times(
     would then depend on the horizon.
     """
     if target_of(tables, members[0][0]) is None or math.isnan(horizon):
-        empty = restricted_mean([], horizon), NO_LUCK
-        return [_times_row(empty, None, None, "", "") for _ in members]
-    times = [target_times(tables, own, horizon) for _, own in members]
+        empty = Timed(restricted_mean([], horizon))
+        return [_times_row(empty, None, None, "", "") | _EDGE for _ in members]
     luck = lucks(tables, [configuration for configuration, _ in members])
-    centre = None if reference is None else (times[reference], luck[reference])
-    base = (one.time, lucks(tables, [one.configuration])[0]) if one else None
-    sides = zip(times, luck, tiers(times, luck), strict=True)
+    errors = [error_of_target(tables, own, horizon) for _, own in members]
+
+    def timed(higher: float = 0.0) -> list[Timed]:
+        times = [target_times(tables, own, horizon, higher) for _, own in members]
+        return [Timed(*each) for each in zip(times, luck, errors, strict=True)]
+
+    times = timed()
+    centre = None if reference is None else times[reference]
+    base = None
+    if one:
+        own = lucks(tables, [one.configuration])[0]
+        base = Timed(one.time, own, error_of_target(tables, one.points, horizon))
+    moved = [tiers(timed(higher)) for higher in _MOVES]
+    if target_metric(tables).sign < 0:  # half a point is none of a loss
+        moved = [[""] * len(members), moved[1], [""] * len(members)]
+    sides = zip(times, *moved, strict=True)
     name = one.name if one else ""
-    return [_times_row((own, of), base, centre, tier, name) for own, of, tier in sides]
+    return [
+        _times_row(side, base, centre, here, name) | {"tier_below": below, "tier_above": above}
+        for side, below, here, above in sides
+    ]
 
 
-def tiers(times: Sequence[RestrictedMean], luck: Sequence[Luck] = ()) -> list[str]:
+def tiers(family: Sequence[Timed]) -> list[str]:
     """Return the tier of each scheme of a family.
 
     All pairs are tested, with p-values adjusted by Holm's method, since the data decide which
     scheme is best. Schemes all of whose runs reach the target share one relative variance, of runs
     paired by seed; every other scheme has a variance of its own. The variance of a difference also
-    contains that due to the search of each scheme in `luck`. If all runs of the best scheme reach
-    the target, a scheme with a run that missed it is behind without a test: the horizon, by which
-    this run counts, makes the mean so uncertain that a test of few seeds would call the scheme
-    tied.
+    contains what is due to the search of each scheme, and to the target's own error. If all runs of
+    the best scheme reach the target, a scheme with a run that missed it is behind without a test:
+    the horizon, by which this run counts, makes the mean so uncertain that a test of few seeds
+    would call the scheme tied.
     """
-    luck = luck or [NO_LUCK] * len(times)
+    times = [each.time for each in family]
     found = [NEVER if not own.reached else TIED for own in times]
     ranked = [place for place, own in enumerate(times) if own.reached]
     if not ranked:
@@ -229,17 +269,18 @@ def tiers(times: Sequence[RestrictedMean], luck: Sequence[Luck] = ()) -> list[st
     best = ranked[fastest([times[place] for place in ranked])]
     steady = [place for place in ranked if not times[place].lost]
     missed = {
-        (one, other): _missed((times[one], luck[one]), (times[other], luck[other]))
-        for one, other in combinations(ranked, 2)
+        (one, other): _missed(family[one], family[other]) for one, other in combinations(ranked, 2)
     }
     p = {
-        (one, other): p_value(times[one], times[other], *extra)
+        (one, other): p_value(*_sides(family[one], family[other]), *extra)
         for (one, other), extra in missed.items()
     }
     if len(steady) > 1:
         pairs = list(combinations(steady, 2))
-        family = family_of([times[place] for place in steady])
-        own = unadjusted(family, *np.array([missed[pair] for pair in pairs]).T)
+        found_times = family_of([times[place] for place in steady])
+        shift, variance = np.array([missed[pair] for pair in pairs]).T
+        variance += [_of_target(family[one], family[other]) for one, other in pairs]
+        own = unadjusted(found_times, shift, variance)
         p |= dict(zip(pairs, own.tolist(), strict=True))
     adjusted = holm(np.nan_to_num(list(p.values()), nan=1.0))
     for pair, value in zip(p, adjusted, strict=True):
@@ -256,36 +297,54 @@ def _missed(one: Timed, other: Timed) -> tuple[float, float]:
 
     The ratio of the time of `one` to that of `other` changes by this if both are at best settings.
     """
-    change = one[1].later - other[1].later
+    change = one.luck.later - other.luck.later
     return float(change.mean()), float(change.var())
+
+
+def _of_target(one: Timed, other: Timed) -> float:
+    """Return the variance of the logarithm of the ratio of two times due to the target's error."""
+    return (one.error - other.error) ** 2
+
+
+def _sides(one: Timed, other: Timed) -> list[RestrictedMean]:
+    """Return two times whose variances contain that of their ratio due to the target's error.
+
+    This error is known as well as the times: from a few seeds.
+    """
+    half = _of_target(one, other) / 2
+    return [
+        side.time._replace(variance=side.time.variance + half * side.time.mean**2)
+        for side in (one, other)
+    ]
 
 
 def _times_row(
     side: Timed, one: Timed | None, centre: Timed | None, tier: str, baseline: str
 ) -> Row:
-    own, seconds, success = side[0], NONE, NONE
+    own, seconds, success = side.time, NONE, NONE
     if own.n:
-        seconds = Interval(*own.interval().at(), own.n)
+        seconds = side.interval()
         success = Interval(*success_rate(own.reached, own.n).at(), own.n)
     row: Row = {"tier": tier, "n_reached": own.reached, "baseline": baseline}
     row |= success.named("success") | seconds.named("target_seconds")
     for name, base in (("speedup", one), ("reference_speedup", centre)):
         for prefix in ("", AT_BEST):
             row |= _speedup(base, side, with_luck=bool(prefix)).named(f"{prefix}{name}")
-    row["baseline_n"] = one[0].n if one else None
-    row["baseline_reached"] = one[0].reached if one else None
+    row["baseline_n"] = one.time.n if one else None
+    row["baseline_reached"] = one.time.reached if one else None
     return row
 
 
-def _speedup(base: Timed | None, own: Timed, *, with_luck: bool) -> Interval:
-    if base is None or not base[0].reached or not own[0].n:
+def _speedup(base: Timed | None, side: Timed, *, with_luck: bool) -> Interval:
+    own = side.time
+    if base is None or not base.time.reached or not own.n:
         return NONE
-    if own[0] is base[0] or own[0] == base[0]:  # the baseline itself
-        return Interval(1.0, math.nan, math.nan, own[0].n)
-    if base[0].lost or own[0].lost:
+    if own == base.time:  # the baseline itself
+        return Interval(1.0, math.nan, math.nan, own.n)
+    if base.time.lost or own.lost:
         return NONE
-    missed = _missed(base, own) if with_luck else (0.0, 0.0)
-    return Interval(*ratio_of_means(base[0], own[0], *missed).at(), own[0].n)
+    missed = _missed(base, side) if with_luck else (0.0, 0.0)
+    return Interval(*ratio_of_means(*_sides(base, side), *missed).at(), own.n)
 
 
 def accuracies(tables: Tables, members: Sequence[Member], centre: int | None) -> list[Row]:

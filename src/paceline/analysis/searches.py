@@ -24,6 +24,7 @@ from paceline.record.rows import OWN, TUNING
 from paceline.study.surfaces import Surfaces, points_of
 
 DRAWS, _SEED = 500, 7  # of surfaces
+_FINE = 33, 17, 4  # places of the grid along each axis; half as many miss parts of the regret
 _RATE = "training.rate"
 _COLUMNS = ("trials", "of", "expected_best", "searches", "searches_median")
 _COLUMNS += ("top1_sd", "test_top1_sd")
@@ -144,7 +145,7 @@ def draw_luck(members: Sequence[Frame], rng: Generator) -> list[Luck]:
     surfaces = Surfaces.of_top1(places, member, top1)
     images = np.log(trials["images"].to_numpy(float))
     slow = Surfaces(places, member, np.where(surfaces.trained, -images, np.nan))
-    grid = np.vstack([surfaces.grid(), places])
+    grid = np.vstack([surfaces.grid(_FINE), places])
     drawn = surfaces.draws(rng, grid, DRAWS)
     times = np.zeros_like(drawn)
     if not np.isnan(images).any():

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from paceline.analysis.configuration import (
@@ -32,7 +33,7 @@ from paceline.analysis.tables import Tables
 
 BELOW_BEST = 0.02  # distance of the target from the best top-1, a share, if the study asks for none
 BY_STUDY = "the study"
-_COLUMNS = ["kind", "data", "target", "set_by"]
+_COLUMNS = ["kind", "data", "target", "error", "set_by"]
 _CHOSEN = ("batch_size", "global_batch_size", "training.", "scheme.")  # the user sets these
 Crossings = Mapping[str, Crossing]  # by the key of the run
 
@@ -43,9 +44,12 @@ class TargetMetric(NamedTuple):
     column: str
     sign: int
 
-    def gain(self, table: Frame) -> Frame:
-        """Return the metric of each row, negated if smaller is better, so that larger is better."""
-        return self.sign * table[self.column]
+    def gain(self, table: Frame, column: str = "") -> Frame:
+        """Return the metric of each row, negated if smaller is better, so that larger is better.
+
+        `column`: the column that has it, if not that of a curve.
+        """
+        return self.sign * table[column or self.column]
 
 
 TOP1 = TargetMetric("top1", 1)
@@ -66,26 +70,29 @@ def targets(tables: Tables) -> Frame:
 
     `set_by` is BY_STUDY if the study sets the value of the target; else it names the one-worker
     configuration with the best mean, from which the target is computed. In this case, a kind and
-    data set without a finished point of one worker has no row.
+    data set without a finished point of one worker has no row. `error` is the standard error of
+    this mean, and 0 if it is not known.
     """
     rows = []
     asked = tables.about["target"] or {"below_baseline": BELOW_BEST}
     metric = target_metric(tables)
     if "value" in asked:
-        own = {"target": asked["value"], "set_by": BY_STUDY}
+        own = {"target": asked["value"], "error": 0.0, "set_by": BY_STUDY}
         rows = [group | own for group, _ in configurations(tables.runs, ["data"])]
         return pd.DataFrame(rows, columns=_COLUMNS)
     for group, points in configurations(matching(tables.finished, {"workers": 1}), ["data"]):
-        means = {
-            settings_of(configuration, ("kind", "scheme"), str(configuration["scheme"])): interval(
+        gains = {
+            settings_of(configuration, ("kind", "scheme"), str(configuration["scheme"])): (
                 metric.gain(last_evaluations(tables, same))
-            ).mean
+            )
             for configuration, same in configurations(points, tables.axes)
         }
+        means = {name: interval(own).mean for name, own in gains.items()}
         name, best = max(means.items(), key=lambda item: item[1])
         if not math.isnan(best):
             target = metric.sign * (best - asked["below_baseline"])
-            rows.append(group | {"target": target, "set_by": name})
+            error = float(np.nan_to_num(gains[name].sem()))  # NaN for a single run
+            rows.append(group | {"target": target, "error": error, "set_by": name})
     return pd.DataFrame(rows, columns=_COLUMNS)
 
 
@@ -148,31 +155,45 @@ def _median(values: list[float], num_later: int) -> float:
     return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else math.nan
 
 
-@lru_cache(maxsize=4)
-def crossings(tables: Tables, axis: str, higher: float = 0.0) -> Crossings:
+@lru_cache(maxsize=8)
+def crossings(tables: Tables, axis: str, higher: float = 0.0, errors: float = 0.0) -> Crossings:
     """Return for each run with a target the interval of `axis` in which it reached the target.
 
-    `axis` is the column seconds or samples of the curve. `higher` is added to the target. A run
+    `axis` is the column seconds or samples of the curve. The target is made harder by `higher`, and
+    by so many of its standard `errors`. A run
     that diverged without reaching the target would never have reached it; other runs that did not
     reach it might have done so later.
     """
-    runs = tables.runs.merge(targets(tables)[["kind", "data", "target"]], on=["kind", "data"])
-    metric, found = target_metric(tables), {}
-    for key, status, target in zip(runs["key"], runs["status"], runs["target"], strict=True):
+    goals, metric, found = targets(tables), target_metric(tables), dict[str, Crossing]()
+    goals = goals.assign(gain=metric.gain(goals, "target") + higher + errors * goals["error"])
+    runs = tables.runs.merge(goals[["kind", "data", "gain"]], on=["kind", "data"])
+    for key, status, gain in zip(runs["key"], runs["status"], runs["gain"], strict=True):
         curve = tables.curve(key)
-        own = crossing(curve[axis], metric.gain(curve), metric.sign * (target + higher))
+        own = crossing(curve[axis], metric.gain(curve), gain)
         found[key] = NEVER if status == "diverged" and not own.reached else own
     return found
 
 
-def target_times(tables: Tables, points: Frame, horizon: float) -> RestrictedMean:
+def target_times(
+    tables: Tables, points: Frame, horizon: float, higher: float = 0.0, errors: float = 0.0
+) -> RestrictedMean:
     """Return the restricted mean (up to `horizon`) of the points' seconds to the target.
 
     Failed runs are left out, because then the machine failed, not the scheme. The number of runs
-    `n` may be 0.
+    `n` may be 0. `higher`, `errors`: as at `crossings`.
     """
-    found, own = crossings(tables, "seconds"), points[points["status"] != "failed"]
+    found = crossings(tables, "seconds", higher, errors)
+    own = points[points["status"] != "failed"]
     return restricted_mean([found[key] for key in own["key"]], horizon, own["seed"].tolist())
+
+
+def error_of_target(tables: Tables, points: Frame, horizon: float) -> float:
+    """Return by how much the logarithm of the points' time changes with the target's own error.
+
+    The change is for a target that is one standard error higher; the time is the restricted mean.
+    """
+    low, high = (target_times(tables, points, horizon, errors=side).mean for side in (-1.0, 1.0))
+    return math.log(high / low) / 2 if low > 0 else 0.0
 
 
 def num_reached(tables: Tables, points: Frame, higher: float) -> int | None:

@@ -245,19 +245,25 @@ def _compared(row: Frame) -> list[str]:
 
 
 def _near_target(rows: Frame, chosen: Frame) -> list[str]:
-    """Say who would reach a target half a point away in every run, if that may change the answer.
+    """Say what changes with a target half a point away, if that may change the answer.
 
-    The answer may change if more schemes reach a lower target, or if the chosen one misses a higher
-    one.
+    The answer may change if more schemes reach a lower target in every run, if the chosen one
+    misses a higher one, or if another scheme that is now behind would be first.
     """
     runs = rows["n"] - rows["n_failed"]
     more = rows[(rows["n_reached"] < runs) & (rows["n_reached_below"] == runs)]
     reached = chosen["n_reached"] == chosen["n"] - chosen["n_failed"]
     lost = reached and chosen["n_reached_above"] < chosen["n_reached"]
-    names = [scheme_words(row) for _, row in more.iterrows()]
-    if not names and not lost:
+    names, first = [scheme_words(row) for _, row in more.iterrows()], dict[str, str]()
+    for side in ("below", "above"):
+        others = rows[rows[f"tier_{side}"] == "best"]
+        still = chosen[f"tier_{side}"] in ("best", "tied")
+        if len(others) and not (still and others["tier"].isin(("best", "tied")).all()):
+            first["lower" if side == "below" else "higher"] = scheme_words(others.iloc[0])
+    if not names and not lost and not first:
         return []
-    return [say("near_target", _known(chosen), names=names, lost=lost, use=scheme_words(chosen))]
+    known = _known(chosen) | {"first": first}
+    return [say("near_target", known, names=names, lost=lost, use=scheme_words(chosen))]
 
 
 def _both(row: Frame, side: str, name: str, word: str, form: Form) -> dict[str, str]:
