@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 import psutil
 
@@ -102,7 +102,24 @@ def _meaning(source: bytes, is_ours: bool) -> bytes:
         documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         if documented and ast.get_docstring(node):
             node.body = node.body[1:] or [ast.Pass()]
-    return ast.unparse(_WithoutMessages().visit(tree) if is_ours else tree).encode()
+    return repr(_form(_WithoutMessages().visit(tree) if is_ours else tree)).encode()
+
+
+def _form(part: Any) -> Any:
+    """Return a part of a syntax tree as nested lists, the same in every version of Python.
+
+    Fields that are empty are left out, since later versions have more of them, and so are the empty
+    texts that some put into f-strings. `ast.unparse` and `ast.dump` write other words in another
+    version.
+    """
+    if isinstance(part, list):
+        return [_form(each) for each in cast("list[Any]", part)]
+    if not isinstance(part, ast.AST):
+        return part
+    if isinstance(part, ast.JoinedStr):
+        part.values = [v for v in part.values if getattr(v, "value", None) != ""]
+    fields = [[n, _form(value)] for n, value in ast.iter_fields(part) if value not in (None, [])]
+    return [type(part).__name__, *fields]
 
 
 class _WithoutMessages(ast.NodeTransformer):
