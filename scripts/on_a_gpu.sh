@@ -15,6 +15,7 @@ cd "$(dirname "$0")/.." || exit
 what=${1:-} out=${OUT:-on_a_gpu} limit=${LIMIT:-300} wheels=${WHEELS:-.whl} site=${TMPDIR:-/tmp}/on_a_gpu_site begun=$SECONDS
 left() { local rest=$((limit - SECONDS + begun - ${1:-0})); echo $((rest > 5 ? rest : 5)); }
 digest() { python3 -c 'from paceline.record.provenance import source_digest; print(source_digest())'; }
+unset PYTHONDONTWRITEBYTECODE # each process would compile what has not been
 export PYTHONPATH="$PWD/src:$PWD:$site${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 
 if [ "$what" = pack ]; then
@@ -31,6 +32,10 @@ if [ "$what" = pack ]; then
 fi
 if ls "$wheels"/*.whl >/dev/null 2>&1; then
     python3 -m pip install --quiet --no-index --no-deps --no-compile --no-cache-dir --upgrade --target "$site" "$wheels"/*.whl || exit 1
+fi
+if ! python3 -c 'from importlib.metadata import version; version("paceline")' 2>/dev/null; then # not installed, but run from src/
+    mkdir -p "$site/paceline.dist-info"
+    sed -n '/^name = /p; /^version = /p' pyproject.toml | sed 's/^n/N/; s/^v/V/; s/ = "/: /; s/"$//' >"$site/paceline.dist-info/METADATA"
 fi
 if [ -f "$wheels/commit" ]; then
     PACELINE_COMMIT=$(cat "$wheels/commit")
