@@ -25,6 +25,7 @@ MODULES = (
     "tracking_server",
     "virtual_clock",
     "virtual_engines",
+    "gpu_workers",
     "planted_worlds",
     "page",
     "large_study",

@@ -138,14 +138,16 @@ class Seen(NamedTuple):
     lost: list[LostWorker]
 
 
-def run_tiny(config: dict[str, Any], folder: Path) -> tuple[Seen, dict[str, Tensor]]:
+def run_tiny(
+    config: dict[str, Any], folder: Path, process: str = "tests.unyielding:run"
+) -> tuple[Seen, dict[str, Tensor]]:
     """What was seen in the run of the point, and the weights evaluated at the end.
 
-    Its log must be as the scheme promises.
+    Its log must be as the scheme promises. `process`: function of each real process.
     """
     point = point_of(config)
     here = point.kind == "virtual"
-    target = "paceline.run.training_process:run" if here else "tests.unyielding:run"
+    target = "paceline.run.training_process:run" if here else process
     task = Task(target, (point, folder), *point.num_processes, folder / "log")
     returned = _run_here(task) if here else point.cluster.run(task)
     processes = [each for each in returned if isinstance(each, TrainingReport)]

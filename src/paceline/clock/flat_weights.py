@@ -36,15 +36,16 @@ def gather_gradients(weights: Sequence[nn.Parameter], views: Sequence[Tensor]) -
 class FlatWeights:
     """Parameters of one dtype moved into one vector, and their gradients into another, in order.
 
-    `weights`, `gradient` [num_weights]: vectors to use on the CPU, such as those of a wire. If the
-    parameters are on another device, their vectors are there too, and the values are copied to
-    `weights` once. `gradients`: views of `gradient` by parameter.
+    `weights`, `gradient` [num_weights]: vectors to use, such as those of a wire. If the parameters
+    are on another device, their vectors are there too, and the values are copied to `weights` once.
+    `gradients`: views of `gradient` by parameter.
     """
 
     def __init__(self, parameters: list[nn.Parameter], weights: Tensor, gradient: Tensor) -> None:
         device = parameters[0].device
-        self.weights = weights if device.type == "cpu" else torch.empty_like(weights, device=device)
-        self.gradient = torch.zeros_like(self.weights) if device.type != "cpu" else gradient
+        here = weights.device == gradient.device == device
+        self.weights = weights if here else torch.empty_like(weights, device=device)
+        self.gradient = gradient if here else torch.zeros_like(self.weights)
         self._parameters = parameters
         sizes = [parameter.numel() for parameter in parameters]
         parts = torch.split(self.gradient, sizes)

@@ -32,7 +32,8 @@ class RunSpec:
     then contain as well; None for no average. `epoch_samples`: samples of a pass over the data, by
     which schedulers count epochs; None if they count the Trainer's. `server_seconds`: least time of
     a server for a push, and `timeout_seconds`: longest wait for another process, both on the wall
-    clock only.
+    clock only. `servers_on_gpus`: True if servers and workers share GPUs of one machine, by whose
+    memory they exchange weights.
 
     On a modelled cluster: `workload`: network whose messages are sent; None for the trained one.
     `traffic`: movement of data among workers, which takes time; None if there is none.
@@ -50,6 +51,7 @@ class RunSpec:
     epoch_samples: int | None = None
     server_seconds: float = 0
     timeout_seconds: float = 600
+    servers_on_gpus: bool = False
     workload: AbstractWorkload | None = None
     traffic: DataTraffic | None = None
     split_step: SplitStep | None = None

@@ -47,7 +47,11 @@ class AbstractAgentsCluster(AbstractWallClockCluster, ABC):
         """Return the device of all workers; "auto" assumes nodes like this machine."""
         if self.accelerator == "gpu":
             return "cuda"  # this machine may be the only one without any
-        return choose(self.accelerator, self.workers_per_node or 1)
+        each = self.workers_per_accelerator
+        return choose(self.accelerator, self.workers_per_node or 1, each)
+
+    def on_one_machine(self, num_training: int, num_servers: int) -> bool:
+        return not any(self.places(num_training, num_servers))
 
     def places(self, num_training: int, num_servers: int) -> list[int]:
         """Return the node of each process, by rank. Raises SettingError for too few nodes."""

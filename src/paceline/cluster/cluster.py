@@ -16,7 +16,7 @@ from paceline.errors import SettingError
 from paceline.exchange.process_group import SECRET, worker_index
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
-from paceline.settings import UNKEYED, Flag, NotNegative, Positive, Whole, settings
+from paceline.settings import UNKEYED, Flag, Neutral, NotNegative, Positive, Whole, settings
 from paceline.timing.pace import Pace
 from paceline.timing.profile import ServerPlacement
 from paceline.timing.step_times import AbstractPacing, StepTimes
@@ -29,21 +29,35 @@ if TYPE_CHECKING:
 Device = Literal["cpu", "cuda"]
 
 
-def choose(accelerator: Literal["auto", "cpu", "gpu"], workers: int) -> Device:
-    """Choose the kind of device for all `workers` of a run, without initialising CUDA, so that
-    processes can still be forked. Two processes cannot share a GPU under NCCL: with fewer GPUs than
-    workers "auto" is the CPU, and "gpu" raises SettingError.
+def choose(accelerator: Literal["auto", "cpu", "gpu"], workers: int, workers_each: int) -> Device:
+    """Choose the kind of device for all `workers` of a run, `workers_each` of which share a GPU,
+    without initialising CUDA, so that processes can still be forked. With fewer GPUs than needed
+    "auto" is the CPU, and "gpu" raises SettingError.
     """
-    if accelerator == "cpu" or (gpus := torch.cuda.device_count()) >= workers:
+    needed = -(-workers // workers_each)
+    if accelerator == "cpu" or (gpus := torch.cuda.device_count()) >= needed:
         return "cpu" if accelerator == "cpu" else "cuda"
     if accelerator == "gpu":
-        message = f"{workers} workers need a GPU each, and this machine has {gpus}; "
-        raise SettingError("workers", message + "fewer workers, or cluster.accelerator=cpu")
+        need = "a GPU each" if workers_each == 1 else f"{needed} GPUs"
+        message = f"{workers} workers need {need}, and this machine has {gpus}; fewer workers, "
+        message += "cluster.accelerator=cpu, or more cluster.workers_per_accelerator"
+        raise SettingError("workers", message)
     return "cpu"
 
 
-def device(accelerator: Device, local_worker: int) -> torch.device:
-    return torch.device("cuda", local_worker) if accelerator == "cuda" else torch.device("cpu")
+def device(accelerator: Device, local_worker: int, workers_each: int = 1) -> torch.device:
+    """Return the device of a worker of a machine, on which `workers_each` share a GPU."""
+    index = local_worker // workers_each
+    return torch.device("cuda", index) if accelerator == "cuda" else torch.device("cpu")
+
+
+def device_of_server(accelerator: Device, local_rank: int, workers_each: int) -> torch.device:
+    """Return the device of a server, whose rank on its machine follows those of the workers: a GPU
+    without workers if there is one, else the workers' in turn.
+    """
+    if accelerator == "cpu":
+        return torch.device("cpu")
+    return torch.device("cuda", -(-local_rank // workers_each) % torch.cuda.device_count())
 
 
 @settings("cluster")
@@ -91,13 +105,19 @@ class AbstractCluster(AbstractPacing, ABC):
 
     `accelerator`: device that computes gradients. `threads_per_worker`: CPU threads of a worker.
     `timeout_seconds`: silence after which a process is killed. `server_seconds`: least time of a
-    server for a push. The fields of AbstractPacing describe the emulated accelerator.
+    server for a push. `server_device`: where servers have their weights; "auto" is a GPU if workers
+    compute on GPUs of the same machine. `workers_per_accelerator`: processes of workers that share
+    a GPU. The fields of AbstractPacing describe the emulated accelerator.
     """
 
     accelerator: Literal["auto", "cpu", "gpu"]
     threads_per_worker: Annotated[int, Field(strict=True, ge=1, le=1024)]
     timeout_seconds: Annotated[float, Field(strict=True, ge=0.1, le=_MOST_SECONDS)]
     server_seconds: NotNegative
+    server_device: Annotated[Literal["auto", "cpu", "cuda"], Neutral("auto")] = Field(
+        default="auto", kw_only=True
+    )
+    workers_per_accelerator: Annotated[Whole, Neutral(1)] = Field(default=1, kw_only=True)
 
     @property
     def peer_seconds(self) -> float:
@@ -183,7 +203,28 @@ class AbstractCluster(AbstractPacing, ABC):
     def device(self, scheme: AbstractScheme, num_workers: int) -> Device:
         """Return the device of all workers. Raises SettingError for too few GPUs."""
         num_training, _ = self.num_processes(scheme, num_workers)
-        return choose(self.accelerator, num_training)
+        return choose(self.accelerator, num_training, self.workers_per_accelerator)
+
+    def on_one_machine(self, num_training: int, num_servers: int) -> bool:
+        """Return True if so many processes all run on one machine."""
+        return True
+
+    def device_of_servers(self, scheme: AbstractScheme, num_workers: int) -> Device:
+        """Return where the servers' weights are. Raises SettingError("cluster.server_device") for
+        GPUs that servers cannot use.
+        """
+        computing, wished = self.device(scheme, num_workers), self.server_device
+        if wished == "cpu" or (wished, computing) == ("auto", "cpu"):
+            return "cpu"
+        if computing == "cuda" and self.on_one_machine(*self.num_processes(scheme, num_workers)):
+            return "cuda"
+        if wished == "auto":
+            return "cpu"
+        reason = "workers and servers share GPUs inside one machine only"
+        if computing == "cpu":
+            there = torch.cuda.device_count()
+            reason = "the workers compute on the CPU" if there else "this machine has no GPU"
+        raise SettingError("cluster.server_device", f"{reason}; cpu is needed, not cuda")
 
 
 def places(
@@ -207,6 +248,10 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
     def kind(self) -> Kind:
         paced = self.step_seconds is not None or self.server_seconds > 0
         return "paced" if paced else "measured"
+
+    def check(self, scheme: AbstractScheme, num_workers: int) -> None:
+        super().check(scheme, num_workers)
+        self.device_of_servers(scheme, num_workers)
 
     def num_processes(self, scheme: AbstractScheme, num_workers: int) -> tuple[int, int]:
         return num_workers, scheme.servers

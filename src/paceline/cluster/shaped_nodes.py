@@ -118,6 +118,9 @@ class ShapedNodesCluster(AbstractWallClockCluster):
         half = run.num_steps // run.num_workers // 2
         return replace(times, slow_workers=1, slow_factor=SLOWER_STEPS, slow_from=half)
 
+    def on_one_machine(self, num_training: int, num_servers: int) -> bool:
+        return False  # memory of a GPU would pass by the shaped links
+
     def run(self, task: Task) -> list[Any]:
         sizes = task.num_training, task.num_servers
         nodes = places(*sizes, self.workers_per_node, self.server_placement)

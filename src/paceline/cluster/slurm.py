@@ -46,7 +46,8 @@ class SlurmCluster(SlurmQueue, AbstractAgentsCluster):
 
     def needs_of(self, num_training: int, num_servers: int) -> dict[str, Any]:
         places = self.places(num_training, num_servers)
-        gpus = max(Counter(places[:num_training]).values()) if self.accelerator == "gpu" else None
+        workers = max(Counter(places[:num_training]).values())
+        gpus = -(-workers // self.workers_per_accelerator) if self.accelerator == "gpu" else None
         cpus = max(Counter(places).values()) * self.threads_per_worker
         return self.needs(1 + max(places), cpus, gpus)
 

@@ -48,8 +48,8 @@ _division: Division | None = None
 
 def join(timeout_seconds: float, accelerator: str) -> None:
     """Join the group that the environment describes by RANK, WORLD_SIZE, and either PACELINE_STORE
-    or MASTER_ADDR and MASTER_PORT. gloo carries CPU tensors; NCCL is added if the accelerator is
-    "cuda".
+    or MASTER_ADDR and MASTER_PORT. gloo carries all tensors, but NCCL those of GPUs if the
+    accelerator is "cuda": each worker must have a GPU of its own then.
     """
     global _joined
     if not dist.is_initialized():
@@ -60,6 +60,11 @@ def join(timeout_seconds: float, accelerator: str) -> None:
         dist.init_process_group(backend, timeout=timeout, **where)
     if _joined is None:
         _joined = Joined(_run_secret(), timeout_seconds)
+
+
+def has_nccl() -> bool:
+    """Return True if NCCL carries the tensors of GPUs."""
+    return "nccl" in dist.get_backend_config(members())
 
 
 def joined() -> Joined:

@@ -122,6 +122,11 @@ class Point:
         return self.cluster.device(self.scheme, self._num_computing)
 
     @property
+    def server_device(self) -> Device:
+        """Device on which the servers have their weights."""
+        return self.cluster.device_of_servers(self.scheme, self._num_computing)
+
+    @property
     def _num_computing(self) -> int:
         """Number of processes of all workers, real or modelled."""
         return self.workers * self.sharding.shards

@@ -34,7 +34,7 @@ def on_cpu(point: Point) -> str:
         return ""
     return (
         f"cluster.accelerator: auto is the CPU for {point.workers} workers, which need a GPU each; "
-        f"this machine has {there}"
+        f"this machine has {there}; cluster.workers_per_accelerator=N lets N of them share one"
     )
 
 

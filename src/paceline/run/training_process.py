@@ -4,6 +4,7 @@ A training process trains until the end of the budget, then scores the snapshots
 """
 
 import math
+import os
 import resource
 import time
 from dataclasses import replace
@@ -22,7 +23,7 @@ from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.training_strategy import RemoteOptimizer, seed_generators
 from paceline.clock.wall.server import serve
 from paceline.cluster.child import stopped_seconds, tolerate
-from paceline.cluster.cluster import device
+from paceline.cluster.cluster import device, device_of_server
 from paceline.exchange.liveness import rest
 from paceline.exchange.process_group import (
     divide,
@@ -64,7 +65,8 @@ def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
     if point.training.checkpoint_seconds is not None:
         leave_signals_to_launcher()
     torch.set_num_threads(point.cluster.threads_per_worker)
-    join(point.cluster.peer_seconds, point.device)
+    workers_each = point.cluster.workers_per_accelerator
+    join(point.cluster.peer_seconds, point.device if workers_each == 1 else "cpu")
     num_training, num_servers = point.num_processes
     if point.sharding.shards > 1 and point.kind != "virtual":
         divide(point.workers, point.sharding.shards)
@@ -75,11 +77,24 @@ def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
     else:
         server = f"server_{dist.get_rank() - num_training}"
         kept = ServerCheckpoints(folder, server, num_training + num_servers)
-        report = serve(point.scheme, tolerate, kept)
+        torch.set_num_threads(_threads_of_server(point))
+        on = device_of_server(point.server_device, local_rank(), workers_each)
+        report = serve(point.scheme, tolerate, kept, on)
     leave()  # not after an error, because peers would then report a closed connection
     report.stopped_seconds = stopped_seconds()
     report.peak_rss_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return report
+
+
+def _threads_of_server(point: Point) -> int:
+    """Return the CPU threads of a server: those that the machine has to spare beside workers on
+    GPUs. Workers on CPUs leave none.
+    """
+    threads = point.cluster.threads_per_worker
+    if point.device == "cpu":
+        return threads
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE") or sum(point.num_processes))
+    return max(threads, len(os.sched_getaffinity(0)) // processes)
 
 
 class TrainingProcess:
@@ -92,7 +107,8 @@ class TrainingProcess:
         self._point, self._folder = point, folder
         self._worker = worker_index()
         self._joined = time.time()
-        self._device = device(point.device, local_rank())
+        workers_each = point.cluster.workers_per_accelerator
+        self._device = device(point.device, local_rank(), workers_each)
         worker = None if point.kind == "virtual" else self._worker
         reading = replace(reading_of(point), worker=worker)
         seed_equally(point.seed)  # for what data draw, as a split
@@ -214,6 +230,7 @@ class TrainingProcess:
             epoch_samples=self._data.num_train,
             server_seconds=point.cluster.server_seconds,
             timeout_seconds=point.cluster.peer_seconds,
+            servers_on_gpus=point.kind != "virtual" and point.server_device == "cuda",
             workload=point.workload,
             traffic=self._data.traffic,
             split_step=split_step_of(

@@ -34,7 +34,12 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         pair = pair_link(self.scheme, self.run, self.vectors)
         if self.scheme.servers:
             self.push = PushLink(
-                self.scheme, self.run, self.vectors, self._options.read, self._statistics
+                self.scheme,
+                self.run,
+                self.vectors,
+                self._options.read,
+                self._statistics,
+                self.root_device,
             )
         size, device = self.vectors.num_weights, self.root_device
         gradient = torch.zeros(size, dtype=self.held_weights[0].dtype, device=device)

@@ -111,8 +111,8 @@ def _refuse(reason: str) -> None:
 
 class ParameterServerStrategy(AbstractRuleStrategy):
     """Strategy of a worker that pushes to servers, which answer with weights and grant steps. With
-    the scheme's `overlap`, pushes to servers on other nodes leave during backward. On a GPU that
-    raises SettingError, because gradients are copied to the CPU only after backward.
+    the scheme's `overlap`, pushes leave during backward: to servers on other nodes, and from a GPU
+    to servers in host memory.
     """
 
     applied_by = "a parameter server"
@@ -123,15 +123,20 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         early = self._early_parts()
         vectors = replace(self.vectors, parts=early.sizes) if early else self.vectors
         self.push = self._push = PushLink(
-            self.scheme, self.run, vectors, self._options.read, self._statistics
+            self.scheme,
+            self.run,
+            vectors,
+            self._options.read,
+            self._statistics,
+            self.root_device,
         )
         wire = self._push.wire
         flat = FlatWeights(self.held_weights, wire.weights, wire.gradient)
         self._push.begin(wire.weights)
         trainer.should_stop = not self._push.granted
         flat.adopt(wire.weights)
-        if early and wire.sends_early:
-            early.begin(flat, wire.send_early)
+        if early and self._push.sends_early:
+            early.begin(flat, partial(self._push.send_early, flat.gradient))
             self._early = early
         return flat, ServedLinks(flat, self._push)
 
@@ -179,9 +184,6 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         """Return the parts in which pushes leave; None if they leave as a whole."""
         if not self.scheme.overlap:
             return None
-        if self.root_device.type != "cpu":
-            message = "gradients are sent from a GPU only after backward; false is needed"
-            raise SettingError("scheme.overlap", message)
         if self.pace is None:
             return RealParts(self.held_weights)
         num_weights = self.vectors.num_weights

@@ -4,6 +4,7 @@ import Lightning, so that it starts as fast as torch does.
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -21,6 +22,7 @@ from paceline.exchange.wire.server_wire import ServerWire
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 
+_HOST = torch.device("cpu")
 Tolerate = Callable[[Iterable[int]], None]
 
 
@@ -42,13 +44,15 @@ class Server:
         spec: ServerSpec,
         tolerate: Tolerate,
         checkpoints: Checkpoints | None,
+        device: torch.device,
     ) -> None:
         self._spec, self._tolerate, self._checkpoints = spec, tolerate, checkpoints
         self._before: Mapping[str, Any] = {"sent": 0, "received": 0, "seconds": 0.0}
         vectors, num_workers = spec.vectors, spec.run.num_workers
         accounting = Accounting(scheme, num_workers)
         self._workers = accounting.pushing
-        weights = torch.zeros(vectors.num_weights, dtype=getattr(torch, vectors.dtype))
+        dtype = getattr(torch, vectors.dtype)
+        weights = torch.zeros(vectors.num_weights, dtype=dtype, device=device)
         self._wire = ServerWire(
             weights, vectors.num_statistics, self._workers, vectors.parts, vectors.num_numbers
         )
@@ -57,7 +61,7 @@ class Server:
             scheme,
             spec,
             self._wire.weights,
-            gradient=self._wire.gradient,
+            gradient=lambda worker: self._wire.gradient(worker).to(device),
             statistics=self._wire.statistics,
             seconds=self._clock.seconds,
             numbers=self._wire.numbers,
@@ -84,7 +88,7 @@ class Server:
         the parts of its push, this server may lack one; its part is that of the final weights then.
         """
         kept = {snapshot.samples: snapshot for snapshot in self._served.snapshots}
-        weights = self._served.scored
+        weights = self._served.scored.cpu()
         none = weights.new_empty(0)
         return [kept.get(each) or Snapshot(each, 0, 0.0, weights, none) for each in samples]
 
@@ -92,7 +96,9 @@ class Server:
         """Serve until no worker trains. Raises LostPeerError if a worker is lost that must not
         be.
         """
-        dist.recv(self._wire.weights, group=members(), group_src=0)
+        first = self._wire.weights.cpu()
+        dist.recv(first, group=members(), group_src=0)
+        self._wire.weights.copy_(first)
         before = self._checkpoints.load() if self._checkpoints else None
         if before is not None:
             self._resume(before)
@@ -177,10 +183,17 @@ class Server:
         started = time.perf_counter()
         self._stepping.discard(worker)
         answered = self._served.arrive(worker, push.version)
+        self._keep_in_host_memory()
         remaining = started + self._spec.run.server_seconds - time.perf_counter()
         if remaining > 0:  # a sleep of 0 s takes 0.1 ms, and may lose the core
             time.sleep(remaining)
         self._answer_all(answered)
+
+    def _keep_in_host_memory(self) -> None:
+        """Move the latest snapshot there, if it is on a GPU."""
+        for latest in self._served.snapshots[-1:]:
+            if latest.weights.is_cuda:
+                self._served.snapshots[-1] = replace(latest, weights=latest.weights.cpu())
 
     def _answer_all(self, workers: Iterable[int]) -> None:
         for worker in workers:
@@ -206,14 +219,16 @@ def serve(
     scheme: AbstractScheme,
     tolerate: Tolerate = lambda workers: None,
     checkpoints: Checkpoints | None = None,
+    device: torch.device = _HOST,
 ) -> ServerReport:
-    """Run a server of the joined process group, then send its snapshots to the workers.
+    """Run a server of the joined process group, then send its snapshots to the workers. `device`:
+    where its weights are; a GPU if the workers' `servers_on_gpus` is set.
     `tolerate(workers)` is called with the workers whose death the run survives; only the project's
     launcher needs it. Snapshots go to the living workers in turn, so that these evaluate at the
     same time. Raises LostPeerError if the run cannot continue without a worker that died.
     """
     spec = ServerSpec.from_json(receive_json(0))
-    server = Server(scheme, spec, tolerate, checkpoints)
+    server = Server(scheme, spec, tolerate, checkpoints, device)
     report = server.run()
     living, samples = _agreed(server, spec, scheme.servers)
     # A living worker that dies from now on would take its snapshots with it.

@@ -15,22 +15,30 @@ from paceline.clock.links import AbstractLinks, at_once
 from paceline.clock.run_spec import RunSpec, StepNumbers, VectorSpec, server_specs
 from paceline.clock.snapshot import Snapshot, flatten, join_shards, receive_snapshots
 from paceline.clock.wall.pair_link import AbstractPairLink
+from paceline.clock.wall.staging import staged
 from paceline.errors import SettingError
 from paceline.exchange.find_collective import collective
 from paceline.exchange.liveness import Lost, LostPeerError
-from paceline.exchange.process_group import members, send_json, worker_index
+from paceline.exchange.process_group import has_nccl, members, send_json, worker_index
 from paceline.exchange.wire.frame import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 
+_HOST = torch.device("cpu")
+
 
 class MeanLink:
-    """Means of vectors [num_weights], by an all-reduce in which all workers take part."""
+    """Means of vectors [num_weights], by an all-reduce in which all workers take part: on their
+    GPUs if each has one, else in host memory, which is pinned if `device` is a GPU.
+    """
 
-    def __init__(self, num_weights: int, dtype: torch.dtype) -> None:
-        self._mean = torch.empty(num_weights, dtype=dtype)
+    def __init__(self, num_weights: int, dtype: torch.dtype, device: torch.device) -> None:
+        on_gpus = device.type == "cuda"
+        where = device if on_gpus and has_nccl() else _HOST
+        pinned = on_gpus and where is _HOST
+        self._mean = torch.empty(num_weights, dtype=dtype, device=where, pin_memory=pinned)
         self._num_means = 0
 
     def mean(self, value: Tensor) -> Tensor:
@@ -64,7 +72,7 @@ class GroupLink:
         """Replace both arguments by the group's mean, in place. Raises LostPeerError."""
         self.receive_all()
         for other in self._others:
-            gradient += self.wire.gradient(other)
+            gradient += self.wire.gradient(other).to(gradient.device)
             statistics += self.wire.statistics(other)
         for vector in (gradient, statistics):
             vector /= len(self._others) + 1
@@ -87,6 +95,7 @@ class PushLink:
     """Link of this worker to the servers, or to the first of its group. `granted`: True if the
     servers' last answer allows this worker another step. `numbers()`: options of the optimizer, for
     a push to servers that have one. `statistics`: BatchNorm statistics, sent with each push.
+    `device`: the worker's.
     """
 
     def __init__(
@@ -96,6 +105,7 @@ class PushLink:
         vectors: VectorSpec,
         numbers: Callable[[], Sequence[float]],
         statistics: Sequence[Tensor],
+        device: torch.device = _HOST,
     ) -> None:
         self._statistics = statistics
         accounting = Accounting(scheme, run.num_workers)
@@ -112,7 +122,9 @@ class PushLink:
             parts=vectors.parts,
             begins_with=worker_index() // scheme.group_size,
             num_numbers=self._num_numbers,
+            device=device if run.servers_on_gpus else _HOST,
         )
+        self._staging = staged(self.wire, device)
         self._group: GroupLink | None = None
         if others and self._speaks:
             self._group = GroupLink(
@@ -127,23 +139,41 @@ class PushLink:
             for spec, (first, last) in zip(specs, bounds, strict=True):
                 server = self._run.num_workers + spec.server
                 send_json(asdict(spec), server)
-                dist.send(weights[first:last], group=members(), group_dst=server)
+                dist.send(weights[first:last].cpu(), group=members(), group_dst=server)
         self._hand_on(self.wire.pull())
 
     def push(self, value: Tensor) -> Tensor:
         """Push `value` [num_weights]; return the weights in the servers' answers."""
-        if value is not self.wire.gradient:
+        if self._staging is None and value is not self.wire.gradient:
             self.wire.gradient.copy_(value)
         if not self.wire.sends_early:
             self.send_numbers()
         elif self._num_numbers and not torch.equal(self.wire.numbers, self._present()):
             message = "the optimizer's options changed after parts of a step's gradient were sent; "
             raise SettingError("scheme.overlap", message + "false is needed")
-        flatten(self._statistics, self.wire.statistics)
+        if self._staging is None:
+            flatten(self._statistics, self.wire.statistics)
+        else:
+            self._staging.send(value, self._statistics)
         if self._group is not None:
             self._group.take(self.wire.gradient, self.wire.statistics)
+            if self._staging is not None:
+                self._staging.finish()
         self._hand_on(self.wire.push_pull())
-        return self.wire.weights.to(value.device)
+        return self.wire.weights if self._staging is None else self._staging.receive()
+
+    @property
+    def sends_early(self) -> bool:
+        """True if parts of a push leave during backward: to another node, or from a GPU."""
+        staged = self._staging is not None and self.wire.in_host_memory
+        return staged or self.wire.sends_early
+
+    def send_early(self, value: Tensor, first: int) -> None:
+        """Begin to push `value` from the weight `first` on, which must not change any more."""
+        if self._staging is None:
+            self.wire.send_early(first)
+        else:
+            self.wire.send_early(self._staging.begin(value, first), self._staging.wait)
 
     def send_numbers(self) -> None:
         """Send the present options with the next push."""
@@ -214,7 +244,7 @@ class OwnWeightsLinks(AbstractLinks):
     ) -> None:
         self._flat, self._run, self._numbers, self._options = flat, run, numbers, options
         self._push, self._pair = push, pair
-        self.means = MeanLink(flat.weights.numel(), flat.weights.dtype)
+        self.means = MeanLink(flat.weights.numel(), flat.weights.dtype, flat.weights.device)
         self.weights = pair.weights if pair else flat.weights
         self._optimizer = flat_optimizer(self.weights, vectors.segments)
         self.step_numbers = [numbers.next()]

@@ -4,11 +4,12 @@ Each message begins with a header over a socket. In a push, the numbers among th
 worker's optimizer follow, then the server's part of the gradient, and for server 0 the worker's
 BatchNorm statistics. An answer contains the server's part of the weights.
 
-Inside a node the worker shares its buffers with the servers: a push copies nothing, an answer is
-one copy. Between nodes bodies are sent from and received into tensor memory, and everything is
-sealed: a push that was changed on its way ends the connection, and is not used. If a connection
-does not accept an answer at once, the rest is sent from a copy while the server continues. A push
-that leaves during backward arrives in parts, from the last to the first.
+Inside a node the worker shares its buffers with the servers, in host memory or, if both are on
+GPUs, there: a push copies nothing, an answer is one copy. Between nodes bodies are sent from and
+received into tensor memory, and everything is sealed: a push that was changed on its way ends the
+connection, and is not used. If a connection does not accept an answer at once, the rest is sent
+from a copy while the server continues. A push that leaves during backward arrives in parts, from
+the last to the first.
 """
 
 import selectors
@@ -26,6 +27,7 @@ from paceline.exchange.process_group import joined, members, send_json
 from paceline.exchange.shard import backwards
 from paceline.exchange.wire.connection import Hello, Listener
 from paceline.exchange.wire.frame import HEADER_BYTES, Header, Pieces, bytes_of, pack, unpack
+from paceline.exchange.wire.gpu_memory import other_node, take_from_gpu
 from paceline.exchange.wire.handshake import Seals
 from paceline.exchange.wire.shared_memory import part, take_share
 
@@ -96,6 +98,8 @@ class ServerEnd:
         self._version = header.version
         if self._answered is not None:
             self._answered.copy_(weights)
+            if weights.is_cuda:  # the worker reads them as soon as it has the header
+                torch.cuda.current_stream(weights.device).synchronize()
         self._packed[:] = pack(header)
         if weights is not self._answering:
             self._outgoing = Pieces(*self._answer_of(weights), seal=self._sent)
@@ -136,7 +140,8 @@ class ServerEnd:
 class ServerWire:
     """Connections of a server to its workers, which receives messages in the order of arrival.
 
-    `weights` [num_weights]: the server's part, sent in answers. `workers`: their ranks. `parts`:
+    `weights` [num_weights]: the server's part, sent in answers; on a GPU only if all workers are on
+    GPUs of this machine. `workers`: their ranks. `parts`:
     sizes of the parts, in the order of the vector, in which pushes leave during backward; none if
     they leave as a whole. `num_numbers`: how many options of the optimizer come with each push.
     """
@@ -268,10 +273,14 @@ class ServerWire:
     def _end(self, worker: int, connection: socket.socket, seals: Seals | None) -> ServerEnd:
         statistics, weights, numbers = self._statistics[worker], self.weights, self._num_numbers
         if seals is not None:
+            if weights.is_cuda:
+                raise other_node(f"worker {worker}")
             gradient, landed = torch.zeros_like(weights), torch.zeros_like(statistics)
             return ServerEnd(connection, gradient, landed, None, self._parts, numbers, seals)
         memory, places = take_share(connection)
         counts = (len(weights), len(statistics), len(weights))
         begins = zip(places, counts, strict=True)
         pushed, landed, answered = (part(memory, *each, weights.dtype) for each in begins)
+        if weights.is_cuda:
+            pushed, answered = take_from_gpu(connection, len(weights), weights.dtype)
         return ServerEnd(connection, pushed, landed, answered, num_numbers=numbers)

@@ -2,13 +2,14 @@
 
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from paceline.exchange.liveness import LostPeerError
 from paceline.exchange.process_group import joined, worker_index
 from paceline.exchange.wire.connection import Address, Hello, connect
 from paceline.exchange.wire.frame import HEADER_BYTES, Header, Pieces, pack, unpack
+from paceline.exchange.wire.gpu_memory import other_node
 from paceline.exchange.wire.handshake import Seals
 from paceline.exchange.wire.shared_memory import Places, share
 
@@ -122,11 +123,14 @@ def reach(
     places: Places,
     node: str,
     numbers: memoryview = _NO_NUMBERS,
+    share_more: Callable[[socket.socket], None] | None = None,
 ) -> WorkerEnd:
     """Connect this worker on `node` to the process of this `rank` at `address`. `descriptor`,
     `places`: memory of `pushed` and `pulled`, and the offsets in it, which both processes share if
-    they are on one node. `numbers`: buffer that follows each header. Raises LostPeerError if the
-    process cannot be reached or does not know the secret of the run.
+    they are on one node. `numbers`: buffer that follows each header. `share_more`: shares memory of
+    a GPU as well, which only processes of one node can. Raises LostPeerError if the process cannot
+    be reached or does not know the secret of the run, and SettingError if it is to share a GPU and
+    is on another node.
     """
     secret, timeout = joined()
     hello = Hello(worker_index(), sum(map(len, pushed)), len(pulled))
@@ -136,8 +140,12 @@ def reach(
         raise LostPeerError(f"{name} cannot be reached: {error}") from None
     _, connection, seals = connected
     if seals is not None:
+        if share_more is not None:
+            raise other_node(name)
         return WorkerEnd(name, connection, pushed, [pulled], timeout, numbers, seals)
     share(connection, descriptor, places)
+    if share_more is not None:
+        share_more(connection)
     return WorkerEnd(name, connection, [], [], timeout, numbers)
 
 
@@ -175,11 +183,13 @@ class EarlyEnd:
         self._thread = ThreadPoolExecutor(max_workers=1)
         self._sending: Future[None] | None = None  # of the push under way
 
-    def push_from(self, first: int, version: int) -> None:
-        """Let the parts from the weight `first` on leave; they must not change any more."""
+    def push_from(self, first: int, version: int, wait: Callable[[], None] = lambda: None) -> None:
+        """Let the parts from the weight `first` on leave once `wait`, which the thread calls, has
+        returned; they must not change any more.
+        """
         ready = sum(begin >= first for begin in self._begins)
         if ready > self._num_ready:
-            self._let_leave(ready, version)
+            self._let_leave(ready, version, wait)
 
     def push(self, version: int) -> None:
         """Let the rest of a push leave, computed on weights of `version`."""
@@ -196,14 +206,18 @@ class EarlyEnd:
         self._thread.shutdown()
         self._end.leave(version)
 
-    def _let_leave(self, num_parts: int, version: int) -> None:
+    def _let_leave(
+        self, num_parts: int, version: int, wait: Callable[[], None] = lambda: None
+    ) -> None:
         self._num_ready = num_parts
-        self._sending = self._thread.submit(self._send, version, self._sending)
+        self._sending = self._thread.submit(self._send, version, self._sending, wait)
 
-    def _send(self, version: int, before: Future[None] | None) -> None:
+    def _send(self, version: int, before: Future[None] | None, wait: Callable[[], None]) -> None:
         """Send all parts that are ready, unless an earlier call failed."""
         if before is not None:
             before.result()
-        first, self._num_sent = self._num_sent, self._num_ready
+        ready = self._num_ready
+        wait()
+        first, self._num_sent = self._num_sent, ready
         if first < self._num_sent:
             self._end.push_parts(range(first, self._num_sent), version)

@@ -3,17 +3,23 @@ describes what is sent.
 """
 
 import os
-from collections.abc import Sequence
+import socket
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
+from torch import Tensor
 
 from paceline.exchange.node import this_node
 from paceline.exchange.process_group import receive_json
 from paceline.exchange.shard import backwards, turns
 from paceline.exchange.wire.connection import Address
 from paceline.exchange.wire.frame import Header, bytes_of
+from paceline.exchange.wire.gpu_memory import share_on_gpu
 from paceline.exchange.wire.shared_memory import Places, allocate, part, whole_pages
 from paceline.exchange.wire.worker_end import CrossingEnds, EarlyEnd, WorkerEnd, reach
+
+_HOST = torch.device("cpu")
 
 
 class WorkerWire:
@@ -28,7 +34,8 @@ class WorkerWire:
     servers of another node are reached over TCP. `parts`: sizes of the parts, in the order of the
     vector, in which pushes leave during backward; none if they leave as a whole. `begins_with`:
     first server to push to, see `turns`. `numbers` [num_numbers]: options of the optimizer,
-    float64, sent with each push.
+    float64, sent with each push. `device`: a GPU if the servers are on GPUs of this machine; they
+    share `weights` and `gradient` there. Else these are `in_host_memory`.
     """
 
     def __init__(
@@ -41,6 +48,7 @@ class WorkerWire:
         parts: Sequence[int] = (),
         begins_with: int = 0,
         num_numbers: int = 0,
+        device: torch.device = _HOST,
     ) -> None:
         self.numbers = torch.zeros(num_numbers, dtype=torch.float64)
         self._bounds, self._size, self._parts = bounds, dtype.itemsize, parts
@@ -50,8 +58,13 @@ class WorkerWire:
         self._statistics_at = 2 * self._weights_at
         memory_bytes = self._statistics_at + num_statistics * self._size
         self._descriptor, memory = allocate(memory_bytes)
-        self.gradient = part(memory, 0, num_weights, dtype)
-        self.weights = part(memory, self._weights_at, num_weights, dtype)
+        self._sent = self.gradient = part(memory, 0, num_weights, dtype)
+        self._received = self.weights = part(memory, self._weights_at, num_weights, dtype)
+        self._on_gpu: Tensor | None = None
+        self.in_host_memory = device.type == "cpu"
+        if not self.in_host_memory:  # the parts in host memory are never touched then
+            self._on_gpu = torch.zeros(2, num_weights, dtype=dtype, device=device)
+            self.gradient, self.weights = self._on_gpu
         self.statistics = part(memory, self._statistics_at, num_statistics, dtype)
         self._ends: list[WorkerEnd | EarlyEnd] = []
         self._crossing: CrossingEnds | None = None  # in turn, if answers cross pushes
@@ -81,11 +94,13 @@ class WorkerWire:
         """True if a server is on another node, so that parts of a push leave during backward."""
         return any(isinstance(end, EarlyEnd) for end in self._ends)
 
-    def send_early(self, first: int) -> None:
-        """Begin to push the gradient from the weight `first` on, which must not change any more."""
+    def send_early(self, first: int, wait: Callable[[], None] = lambda: None) -> None:
+        """Begin to push the gradient from the weight `first` on, which must not change any more
+        after `wait`, a call in another thread, has returned.
+        """
         for end, version in zip(self._ends, self.versions, strict=True):
             if isinstance(end, EarlyEnd):
-                end.push_from(first, version)
+                end.push_from(first, version, wait)
 
     def push_pull(self) -> bool:
         """Push the gradient to all servers, receive weights; return True if a step may follow."""
@@ -122,7 +137,7 @@ class WorkerWire:
     def _connect(self, server: int, address: Address) -> WorkerEnd | EarlyEnd:
         first, last = self._bounds[server]
         parts = backwards(self._parts, first, last)
-        pushed = [bytes_of(self.gradient[begin:end]) for begin, end in parts]
+        pushed = [bytes_of(self._sent[begin:end]) for begin, end in parts]
         if server == 0:
             pushed.append(bytes_of(self.statistics))
         at = first * self._size
@@ -131,15 +146,21 @@ class WorkerWire:
             address,
             self._first_server + server,
             pushed,
-            bytes_of(self.weights[first:last]),
+            bytes_of(self._received[first:last]),
             self._descriptor,
             Places(at, self._statistics_at, self._weights_at + at),
             self._node,
             bytes_of(self.numbers),
+            self._share_more(first, last),
         )
         if end.shared or not self._parts:
             return end
         return EarlyEnd(end, [begin for begin, _ in parts])
+
+    def _share_more(self, first: int, last: int) -> Callable[[socket.socket], None] | None:
+        if self._on_gpu is None:
+            return None
+        return partial(share_on_gpu, vectors=self._on_gpu, first=first, last=last)
 
 
 class PairWire:

@@ -1,0 +1,78 @@
+"""Copies between the vectors of a worker on a GPU and the buffers of its wire."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from paceline.clock.snapshot import flatten
+from paceline.exchange.wire.gpu_memory import pin
+from paceline.exchange.wire.worker_wire import WorkerWire
+
+_LEAST = 2**20  # weights that are copied during backward at a time; each copy takes 20 us to launch
+
+
+class Staging:
+    """Copies of a worker on a GPU, on a stream of their own, beside backward.
+
+    Buffers in host memory are pinned. Buffers on the GPU, which servers on GPUs share, need no copy
+    if the worker computes in them. `streams`: module of torch with the streams of the device.
+    `pinned`: True if the buffers in host memory could be pinned.
+    """
+
+    def __init__(self, wire: WorkerWire, device: torch.device, streams: Any = torch.cuda) -> None:
+        self._wire, self._device, self._streams = wire, device, streams
+        self._stream: Any = streams.Stream(device)
+        self._weights = wire.weights
+        if wire.in_host_memory:
+            self._weights = torch.empty_like(wire.weights, device=device)
+        self._statistics = torch.zeros_like(wire.statistics, device=device)
+        self._from = len(wire.gradient)  # first weight whose gradient is copied already
+        if device.type == "cuda":
+            host = (wire.gradient, wire.weights, wire.statistics)
+            self.pinned = all([pin(each) for each in host if each.device.type == "cpu"])
+
+    def begin(self, value: Tensor, first: int) -> int:
+        """Begin to copy `value` [num_weights] from the weight `first` on, as far as that is not
+        under way; return the first weight that is. Few weights wait for those before them.
+        """
+        if first < self._from and (first == 0 or self._from - first >= _LEAST):
+            self._stream.wait_stream(self._streams.current_stream(self._device))
+            if value is not self._wire.gradient:
+                with self._streams.stream(self._stream):
+                    part = slice(first, self._from)
+                    self._wire.gradient[part].copy_(value[part], non_blocking=True)
+            self._from = first
+        return self._from
+
+    def send(self, value: Tensor, statistics: Sequence[Tensor]) -> None:
+        """Copy the rest of `value` and BatchNorm's statistics, and wait until all is copied."""
+        self.begin(value, 0)
+        flatten(statistics, self._statistics)
+        self._stream.wait_stream(self._streams.current_stream(self._device))
+        with self._streams.stream(self._stream):
+            self._wire.statistics.copy_(self._statistics, non_blocking=True)
+        self.wait()
+        self._from = len(self._wire.gradient)
+
+    def wait(self) -> None:
+        """Wait for all copies that have begun."""
+        self._stream.synchronize()
+
+    def finish(self) -> None:
+        """Wait for all computations of this worker."""
+        self._streams.current_stream(self._device).synchronize()
+
+    def receive(self) -> Tensor:
+        """Return the weights in the servers' answers, on the device."""
+        if self._wire.in_host_memory:
+            with self._streams.stream(self._stream):
+                self._weights.copy_(self._wire.weights, non_blocking=True)
+            self._streams.current_stream(self._device).wait_stream(self._stream)
+        return self._weights
+
+
+def staged(wire: WorkerWire, device: torch.device) -> Staging | None:
+    """Return the copies of a worker on this device; None on a CPU, which needs none."""
+    return None if device.type == "cpu" else Staging(wire, device)

@@ -1,0 +1,70 @@
+"""Real workers on a GPU: the laws hold there too, wherever the servers have their weights."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from tests.clock.test_laws import LAWS, SCHEDULED
+from tests.tiny import run_tiny, tiny_point
+
+# Numbers of laws in LAWS that together use every link.
+PICKED = {
+    "async_parameter_server": [1, 2, 5, 7, 10],
+    "sync_parameter_server": [2, 3, 4],
+    "stale_synchronous": [2],
+    "mixed": [2],
+    "sync_then_async": [3],
+    "elastic_averaging": [0],
+    "sync_allreduce": [1, 3],
+    "independent": [1],
+    "local_sgd": [2],
+    "post_local_sgd": [2],
+    "gossip": [1],
+}
+
+
+def cases():
+    for device in ("cuda", "cpu"):
+        for scheme, numbers in PICKED.items():
+            if tiny_point(scheme, 2, 4)["scheme"].get("servers", 0) or device == "cuda":
+                for number in numbers:
+                    law = LAWS[scheme][number]
+                    yield pytest.param(scheme, law, device, id=f"{scheme}-{number}-{device}")
+
+
+def on_one_gpu(workers, server_device="auto", **settings):
+    return {
+        "cluster__accelerator": "gpu",
+        "cluster__workers_per_accelerator": workers,
+        "cluster__server_device": server_device,
+        **settings,
+    }
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("scheme", "law", "device"), list(cases()))
+def test_law_on_a_gpu(scheme, law, device, tmp_path):
+    served = tiny_point(scheme, 2, 4)["scheme"].get("servers", 0)
+    where = on_one_gpu(law.workers, device if served else "auto")
+    settings = {**SCHEDULED, **law.settings, **where}
+    config = tiny_point(scheme, law.workers, 8 if law.workers < 3 else 4, **settings)
+    seen, weights = run_tiny(config, tmp_path)
+    assert_close(weights, law.expected(config, seen), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+@pytest.mark.parametrize(
+    ("scheme", "workers"), [("sync_parameter_server", 2), ("elastic_averaging", 1)]
+)
+def test_batch_norm_reaches_the_servers(scheme, workers, device, tmp_path):
+    """The score of a snapshot is that on CPUs, so statistics and weights have arrived."""
+    losses = []
+    for name, where in (("gpu", on_one_gpu(workers, device)), ("cpu", {})):
+        (folder := tmp_path / name).mkdir()
+        config = tiny_point(scheme, workers, 8, **where)
+        config["model"]["network"]["batch_norm"] = True
+        seen, weights = run_tiny(config, folder)
+        losses.append([score.loss for each in seen.training for score in each.scores])
+        assert all(torch.isfinite(value).all() for value in weights.values())
+    assert_close(*losses, rtol=1e-9, atol=1e-12)
