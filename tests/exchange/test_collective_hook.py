@@ -136,3 +136,8 @@ def test_what_cannot_be_had_is_named(name, compression, message):
 
 def test_every_compression_is_tested():
     assert {compression for _, compression in WAYS} == set(COMPRESSIONS)
+
+
+def test_power_sgd_of_cpus_works_beside_a_gpu(tmp_path):
+    target = "tests.exchange.collective_ddp:beside_a_gpu"
+    assert launch(target, (), workers=2, servers=0, log_folder=tmp_path) == [True, True]

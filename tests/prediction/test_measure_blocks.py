@@ -94,3 +94,33 @@ def test_calls_are_timed_until_they_have_taken_long_enough_and_once_at_least(mon
         clock.calls = 0
         assert timed(work, least, lambda: setattr(clock, "now", clock.now + 5)) == 2
         assert clock.calls == calls
+
+
+def test_calls_on_a_gpu_are_timed_by_its_own_clock_without_waiting_between_them(monkeypatch):
+    """The GPU takes 2 s for a call, and stands still for 5 s before it; launching takes 1 s."""
+    clock, waits = SimpleNamespace(launched=0.0, done=0.0), []
+
+    class Event:
+        def __init__(self, enable_timing):
+            assert enable_timing
+
+        def record(self):
+            self.at = clock.done
+
+        def elapsed_time(self, other):
+            return 1000 * (other.at - self.at)
+
+    def before():
+        clock.done += 5
+
+    def work():
+        clock.launched, clock.done = clock.launched + 1, clock.done + 2
+
+    cuda = SimpleNamespace(
+        is_initialized=lambda: True, Event=Event, synchronize=lambda: waits.append(clock.launched)
+    )
+    monkeypatch.setattr("paceline.prediction.measure_blocks.torch.cuda", cuda)
+    stopped = SimpleNamespace(perf_counter=lambda: clock.launched)
+    monkeypatch.setattr("paceline.prediction.measure_blocks.time", stopped)
+    assert timed(work, 3, before) == 2
+    assert waits == [0, 3]

@@ -193,11 +193,19 @@ def test_more_workers_than_gpus(config, monkeypatch):
     assert (check(config).device, on_cpu(check(config))) == ("cuda", "")
     config["workers"] = 2
     assert check(config).device == "cpu"
-    assert re.match(r"cluster\.accelerator: .*2 workers.*has 1$", on_cpu(check(config)))
+    said = (
+        r"cluster\.accelerator: .*2 workers.*has 1; cluster\.workers_per_accelerator=N lets .* one$"
+    )
+    assert re.match(said, on_cpu(check(config)))
     config["cluster"]["accelerator"] = "cpu"
     assert on_cpu(check(config)) == ""
     config["cluster"]["accelerator"] = "gpu"
-    with pytest.raises(SettingError, match=r"^workers: 2 workers .* has 1; .*accelerator=cpu$"):
+    with pytest.raises(SettingError, match=r"^workers: 2 workers .* has 1; .*accelerator=cpu, or"):
+        check(config)
+    config["cluster"]["workers_per_accelerator"] = 2
+    assert check(config).device == "cuda"
+    config["workers"] = 3
+    with pytest.raises(SettingError, match=r"^workers: 3 workers need 2 GPUs, .* has 1;"):
         check(config)
 
 
@@ -207,6 +215,38 @@ def test_no_gpu_is_an_error_only_where_one_is_asked_for(config, monkeypatch):
     check(config)
     config["cluster"]["accelerator"] = "gpu"
     with pytest.raises(SettingError, match=r"^workers: 1 workers need a GPU each, .* has 0;"):
+        check(config)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "accelerator", "cluster", "wished", "found"),
+    [
+        (1, "gpu", "local", "auto", "cuda"),
+        (1, "gpu", "local", "cuda", "cuda"),
+        (1, "gpu", "local", "cpu", "cpu"),
+        (1, "cpu", "local", "auto", "cpu"),
+        (0, "auto", "local", "auto", "cpu"),
+        (0, "auto", "local", "cuda", "this machine has no GPU"),
+        (1, "cpu", "local", "cuda", "the workers compute on the CPU"),
+        (1, "gpu", "agents", "auto", "cpu"),
+        (1, "gpu", "agents", "cuda", "workers and servers share GPUs inside one machine only"),
+        (1, "gpu", "local", "tpu", "should be 'auto', 'cpu' or 'cuda', not 'tpu'"),
+    ],
+)
+def test_where_servers_have_their_weights(
+    gpus, accelerator, cluster, wished, found, config, monkeypatch
+):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    config["scheme"] = read("scheme/async_parameter_server")
+    config["cluster"] = cluster_of(cluster)
+    if cluster == "agents":
+        config["cluster"] |= {"nodes": 2, "server_placement": "own_nodes"}
+    config["cluster"] |= {"accelerator": accelerator, "server_device": wished}
+    if found in ("cpu", "cuda"):
+        assert check(config).server_device == found
+        return
+    rest = "" if wished == "tpu" else "; cpu is needed, not cuda"
+    with pytest.raises(SettingError, match=rf"^cluster\.server_device: {found}{rest}$"):
         check(config)
 
 

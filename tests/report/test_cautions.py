@@ -98,6 +98,14 @@ def test_conditions_differ_within_a_kind_only(findings):
     assert cautions(findings(runs)) == []
 
 
+def test_workers_that_shared_a_gpu(findings):
+    """Numbers of other records are empty."""
+    runs = [make_run(seed=0), make_run(seed=1, workers_per_accelerator=4)]
+    text = only(cautions(findings(runs)))
+    assert text.startswith("1 of 2 measured points had workers that shared a GPU (4 on one)")
+    assert cautions(findings([make_run(seed=s, workers_per_accelerator=1) for s in (0, 1)])) == []
+
+
 def test_steps_that_were_too_late_for_the_pace(findings):
     """20 steps each, of 2 workers."""
     late = [make_run(workers=2, seed=s, kind="paced", late_steps=n) for s, n in enumerate((0, 5))]

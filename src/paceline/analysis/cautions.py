@@ -29,6 +29,7 @@ def cautions(tables: Tables) -> Frame:
     - mixed_data: the points of the data set `name` were made of `value` different contents of it;
     - crowded: the points had more processes than the machine had cores; `value` lists the pairs of
       both numbers, as "8 on 4, 9 on 4";
+    - shared_gpu: workers of the points shared a GPU; `value` lists how many did;
     - late: workers with emulated step times exceeded them in more than the share LATE of their
       steps; `share` is the largest share of a point;
     - unlike: the points were run with different values of `name`, a property of the machine or of
@@ -82,6 +83,17 @@ def _crowded(tables: Tables) -> Iterator[Row]:
         value = ", ".join(f"{processes:.0f} on {cores:.0f}" for processes, cores in pairs)
         if len(short):
             yield _row("crowded", short, same, kind=kind, value=value)
+
+
+def _shared_gpu(tables: Tables) -> Iterator[Row]:
+    runs, name = tables.runs, "workers_per_accelerator"
+    if name in runs:
+        shared = runs[pd.to_numeric(runs[name]) > 1]
+        for group, points in groups(shared, ["kind"]):
+            values = sorted(set(pd.to_numeric(points[name])))
+            value = ", ".join(f"{each:.0f}" for each in values)
+            same = runs[runs["kind"] == group["kind"]]
+            yield _row("shared_gpu", points, same, **group, value=value)
 
 
 def _late(tables: Tables) -> Iterator[Row]:
@@ -177,4 +189,4 @@ def _settings(row: Row | Frame, names: list[str]) -> list[str]:
 
 
 _FOUND = (_virtual, _mixed_data, _crowded, _late, _unlike, _uncertified, _one_machine, _dropped)
-_FOUND += (_super_linear, _few_seeds, _at_edge)
+_FOUND += (_shared_gpu, _super_linear, _few_seeds, _at_edge)

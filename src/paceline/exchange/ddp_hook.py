@@ -4,11 +4,13 @@ DDP hands over a bucket as soon as backward has filled it, in the same order on 
 are averaged in that order while backward continues: on a CPU in a thread, on CUDA on other streams.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
+import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
@@ -26,6 +28,7 @@ from paceline.exchange.collective.native import Native
 from paceline.exchange.find_collective import check_compression, collective
 from paceline.exchange.group_wire import GroupWire
 from paceline.exchange.node import workers_of_a_node
+from paceline.exchange.process_group import has_nccl
 
 Bucket = dist.GradBucket  # type: ignore[reportPrivateImportUsage]
 Hook = Callable[[Any, Bucket], Future[Tensor]]
@@ -90,7 +93,8 @@ class BucketMean:
         """
         before, buffer = state.total_numel_after_compression, bucket.buffer()
         size = buffer.element_size()
-        reduced = powerSGD_hook(state, bucket).wait()
+        with nullcontext() if buffer.is_cuda else _without_gpus():
+            reduced = powerSGD_hook(state, bucket).wait()
         self._count(state.total_numel_after_compression - before or buffer.numel(), size)
         return reduced
 
@@ -101,11 +105,26 @@ class BucketMean:
         self.wire.bytes_received += received
 
 
+@contextmanager
+def _without_gpus() -> Generator[None]:
+    """Hide the GPUs of this machine from torch's hook, which waits for one whenever there is one,
+    and fails with a vector in host memory.
+    """
+    known = torch.cuda.is_available
+    torch.cuda.is_available = lambda: False
+    try:
+        yield
+    finally:
+        torch.cuda.is_available = known
+
+
 def _mean(chosen: AbstractCollective, wire: GroupWire, bucket: Bucket) -> Tensor:
     """Return the mean of a bucket, divided before the sum so that fp16 cannot overflow."""
     vector = bucket.buffer().div_(wire.workers)
-    chosen.all_reduce(vector, wire)
-    return vector
+    # Workers that share a GPU have no NCCL, and gloo carries no messages between GPUs.
+    carried = vector.cpu() if vector.is_cuda and not has_nccl() else vector
+    chosen.all_reduce(carried, wire)
+    return vector if carried is vector else vector.copy_(carried)
 
 
 def _one_by_one(work: Callable[[Bucket], Tensor]) -> Hook:

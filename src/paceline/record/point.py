@@ -174,12 +174,14 @@ class Point:
         scheme, training, modelled = self.scheme, self.training, self.kind == "virtual"
         meeting, precision = self.placement.meeting, training.precision
         foreign = self.workload.name != OWN
+        shares = self.device == "cuda" and self.cluster.workers_per_accelerator > 1
         part = "each process knows only a part of the norm, so that it"
         for setting, is_set, what, neutral in (
             (meeting, meeting, "it", "null" if self.placement.shuffle_every else "own"),
             ("scheme.collective", scheme.collective != "native", scheme.collective, "native"),
             ("scheme.compression", scheme.compression != "none", scheme.compression, "none"),
             ("scheme.overlap", scheme.overlap, "it", "false"),
+            ("cluster.workers_per_accelerator", shares, "a shared GPU", "1"),
             ("training.gradient_clip_val", training.gradient_clip_val is not None, part, "null"),
             ("training.precision", precision not in SERVED_PRECISIONS, precision, "32-true"),
             ("workload", foreign and not modelled, f"the size of {self.workload.name}", "own"),

@@ -94,6 +94,8 @@ class _Training(_AnyRecord):
     launch_seconds: _Finite | None = None
     jobs: _Whole | None = None
     accelerator: str | None = None
+    server_device: str | None = None  # on GPUs only
+    workers_per_accelerator: _Whole | None = None  # on GPUs only
     retimed_from: _Key | None = None
     fault_samples: _NotNegative | None = None
     fault_seconds: _Finite | None = None

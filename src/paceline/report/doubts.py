@@ -14,7 +14,8 @@ from paceline.report.findings import RATE, StudyFindings
 from paceline.report.how_it_was_run import BANDWIDTH, searched_with
 from paceline.report.words import say, scheme_name, value_words
 
-_ON_TIME = ("crowded", "late", "unlike")  # rows of cautions.csv, before and after other sentences
+# Rows of cautions.csv, before and after other sentences.
+_ON_TIME = ("crowded", "shared_gpu", "late", "unlike")
 _ON_CHANCE = ("uncertified", "one_machine", "dropped", "super_linear", "few_seeds", "at_edge")
 _OF_RECORDS = ("missing", "unfit", "other_records", "stale_data", "stale_code")
 _OF_FIRST, _OF_REPORTING = 1, 5  # numbers of rules: on schemes that are first, on records

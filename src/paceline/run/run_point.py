@@ -260,6 +260,17 @@ def _about(point: Point, started: _Moment, training_started: float | None) -> Re
         "launch_seconds": launched,
         "jobs": point.sweep.jobs,
         "accelerator": point.device,
+        **_gpus(point),
         **provenance.job(),
         **provenance.provenance(),
     }
+
+
+def _gpus(point: Point) -> Result:
+    """Return how real workers and servers use GPUs; {} if they use none."""
+    if point.device == "cpu" or point.kind == "virtual":
+        return {}
+    found: Result = {"workers_per_accelerator": point.cluster.workers_per_accelerator}
+    if point.scheme.servers:
+        found["server_device"] = point.server_device
+    return found

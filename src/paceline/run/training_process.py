@@ -49,6 +49,7 @@ from paceline.run.placed_data import reading_of
 from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.rehearsal import rehearse_scores
 from paceline.run.run_trainer import RunTrainer, Told
+from paceline.run.shared_gpu import require_memory
 from paceline.run.users_module import WatchedWeights, complete, meet_strategy, seed_equally
 from paceline.run.weights import load_weights, save_weights
 from paceline.scheme.accounting import Accounting
@@ -163,6 +164,8 @@ class TrainingProcess:
         if isinstance(trainer, RunTrainer):
             batches.epoch_ended = lambda: self._epoch_ended(trainer)
             trainer.batches = lambda: strategy.known_batches if batches.begun else 0
+        if point.device == "cuda" and point.cluster.workers_per_accelerator > 1:
+            require_memory(self._module, data.batch(self._worker, 0), self._device, point)
         trainer.fit(
             self._split.trained if self._split else self._module,
             batches,

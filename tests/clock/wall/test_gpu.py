@@ -2,11 +2,16 @@
 
 import pytest
 import torch
+from torch import nn
 from torch.testing import assert_close
 
+from paceline.errors import SettingError
 from tests.clock.test_laws import LAWS, SCHEDULED
 from tests.tiny import run_tiny, tiny_point
 
+NUM_GPUS = torch.cuda.device_count()
+on_one = pytest.mark.skipif(NUM_GPUS < 1, reason="needs a GPU")
+on_several = pytest.mark.skipif(NUM_GPUS < 2, reason="needs several GPUs")
 # Numbers of laws in LAWS that together use every link.
 PICKED = {
     "async_parameter_server": [1, 2, 5, 7, 10],
@@ -42,6 +47,7 @@ def on_one_gpu(workers, server_device="auto", **settings):
 
 
 @pytest.mark.gpu
+@on_one
 @pytest.mark.parametrize(("scheme", "law", "device"), list(cases()))
 def test_law_on_a_gpu(scheme, law, device, tmp_path):
     served = tiny_point(scheme, 2, 4)["scheme"].get("servers", 0)
@@ -53,6 +59,7 @@ def test_law_on_a_gpu(scheme, law, device, tmp_path):
 
 
 @pytest.mark.gpu
+@on_one
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 @pytest.mark.parametrize(
     ("scheme", "workers"), [("sync_parameter_server", 2), ("elastic_averaging", 1)]
@@ -68,3 +75,39 @@ def test_batch_norm_reaches_the_servers(scheme, workers, device, tmp_path):
         losses.append([score.loss for each in seen.training for score in each.scores])
         assert all(torch.isfinite(value).all() for value in weights.values())
     assert_close(*losses, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.gpu
+@on_one
+def test_workers_that_do_not_fit_are_refused_before_they_train(tmp_path):
+    config = tiny_point("independent", 2, 8, **on_one_gpu(2))
+    config["model"]["network"] = {"_target_": "tests.clock.wall.test_gpu.TooLarge"}
+    with pytest.raises(
+        SettingError, match=r"^cluster\.workers_per_accelerator: the memory of a GPU"
+    ):
+        run_tiny(config, tmp_path)
+    assert not (tmp_path / "progress.csv").exists()
+
+
+class TooLarge(nn.Sequential):
+    """It needs more memory than any GPU has, and on a CPU none."""
+
+    def __init__(self):
+        super().__init__(nn.Flatten(), nn.Linear(16, 3))
+
+    def forward(self, images):
+        if images.is_cuda:
+            torch.empty(2**42, dtype=torch.uint8, device=images.device)
+        return super().forward(images)
+
+
+@pytest.mark.gpus
+@on_several
+@pytest.mark.parametrize("scheme", PICKED)
+def test_law_with_a_gpu_for_each_worker(scheme, tmp_path):
+    """By NCCL among workers, and by CUDA IPC between the GPUs of workers and servers."""
+    law = next((each for each in LAWS[scheme] if each.workers == 2), LAWS[scheme][0])
+    settings = {**SCHEDULED, **law.settings, "cluster__accelerator": "gpu"}
+    config = tiny_point(scheme, law.workers, 8, **settings)
+    seen, weights = run_tiny(config, tmp_path)
+    assert_close(weights, law.expected(config, seen), rtol=1e-10, atol=1e-12)
