@@ -27,6 +27,7 @@ from paceline.exchange.liveness import rest
 from paceline.exchange.process_group import broadcast_json, count_workers, members, worker_index
 from paceline.timing.pace import Pace
 
+_HOST = torch.device("cpu")
 _UNLIMITED = 2**20  # MiB
 
 
@@ -219,7 +220,7 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
 
     Each worker keeps its own BatchNorm statistics (`broadcast_buffers` would cost a broadcast per
     step). If `paced`, all gradients are one bucket, reduced when the emulated backward has ended:
-    the real one ends long before.
+    the real one ends long before. `device`: the worker's.
     """
 
     def __init__(
@@ -229,8 +230,9 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         compression: str = "none",
         *,
         paced: bool = False,
+        device: torch.device = _HOST,
     ) -> None:
-        self._chosen = (collective, compression)
+        self._chosen, self._device = (collective, compression), device
         super().__init__(  # pyright: ignore[reportUnknownMemberType]
             broadcast_buffers=False,
             gradient_as_bucket_view=True,
@@ -239,7 +241,13 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         )
 
     def trainer_options(self) -> dict[str, Any]:
-        return {"strategy": self, "devices": self.run.num_workers, "plugins": []}
+        """Return the options of the Trainer. Lightning knows one GPU for each process of a node; the
+        own one in the place of all others is right wherever these are.
+        """
+        if self._device.type == "cpu":
+            return {"strategy": self, "devices": self.run.num_workers, "plugins": []}
+        self.parallel_devices = [self._device] * self.run.num_workers
+        return {"strategy": self, "devices": [self._device.index], "plugins": []}
 
     def expect_unused_weights(self) -> None:
         """Let a step give no gradient to some weights."""

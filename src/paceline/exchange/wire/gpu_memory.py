@@ -5,6 +5,7 @@ import socket
 import struct
 import weakref
 from contextlib import suppress
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,13 +43,17 @@ def take_from_gpu(connection: socket.socket, size: int, dtype: torch.dtype) -> l
     parts = [bytes.fromhex(each) if n in texts else each for n, each in enumerate(handle)]
     storage = torch.UntypedStorage._new_shared_cuda(*parts)  # pyright: ignore[reportPrivateUsage]
     empty = torch.empty(0, dtype=dtype, device=storage.device)
-    return list(empty.set_(storage, 0, shape)[:, first:last])
+    rows = empty.set_(storage, 0, shape, (shape[1], 1))  # pyright: ignore[reportCallIssue]
+    return list(rows[:, first:last])
 
 
 def _exactly(connection: socket.socket, num_bytes: int) -> bytes:
-    content = connection.recv(num_bytes, socket.MSG_WAITALL)
-    if len(content) != num_bytes:
-        raise ConnectionError("a worker that shares no memory of a GPU")
+    content = b""
+    while len(content) < num_bytes:
+        more = connection.recv(num_bytes - len(content))
+        if not more:
+            raise ConnectionError("a worker that shares no memory of a GPU")
+        content += more
     return content
 
 
@@ -65,7 +70,8 @@ def pin(memory: Tensor) -> bool:
     """
     if not memory.numel():
         return True
-    runtime, address = torch.cuda.cudart(), memory.data_ptr()
+    runtime: Any = torch.cuda.cudart()
+    address = memory.data_ptr()
     if int(runtime.cudaHostRegister(address, memory.nbytes, 0)):
         with suppress(RuntimeError):  # the next call would raise the error that CUDA keeps
             torch.zeros(1, device="cuda")

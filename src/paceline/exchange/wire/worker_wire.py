@@ -20,6 +20,7 @@ from paceline.exchange.wire.shared_memory import Places, allocate, part, whole_p
 from paceline.exchange.wire.worker_end import CrossingEnds, EarlyEnd, WorkerEnd, reach
 
 _HOST = torch.device("cpu")
+_ALIGNED = 64  # numbers; kernels are slower on vectors that begin elsewhere
 
 
 class WorkerWire:
@@ -63,8 +64,9 @@ class WorkerWire:
         self._on_gpu: Tensor | None = None
         self.in_host_memory = device.type == "cpu"
         if not self.in_host_memory:  # the parts in host memory are never touched then
-            self._on_gpu = torch.zeros(2, num_weights, dtype=dtype, device=device)
-            self.gradient, self.weights = self._on_gpu
+            width = -(-num_weights // _ALIGNED) * _ALIGNED
+            self._on_gpu = torch.zeros(2, width, dtype=dtype, device=device)
+            self.gradient, self.weights = self._on_gpu[:, :num_weights]
         self.statistics = part(memory, self._statistics_at, num_statistics, dtype)
         self._ends: list[WorkerEnd | EarlyEnd] = []
         self._crossing: CrossingEnds | None = None  # in turn, if answers cross pushes
