@@ -241,8 +241,8 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         )
 
     def trainer_options(self) -> dict[str, Any]:
-        """Return the options of the Trainer. Lightning knows one GPU for each process of a node; the
-        own one in the place of all others is right wherever these are.
+        """Return the options of the Trainer. Lightning wants the GPU of each process; since it uses
+        the own one only, that one stands for all, which may be shared or on other nodes.
         """
         if self._device.type == "cpu":
             return {"strategy": self, "devices": self.run.num_workers, "plugins": []}
