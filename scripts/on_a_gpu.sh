@@ -2,8 +2,8 @@
 # Test, measure or run a study on a machine with a GPU, which need have no network, within LIMIT seconds (default 300).
 #
 #     scripts/on_a_gpu.sh pack                           # before: puts wheels, the commit and the digest of its source into WHEELS
-#     scripts/on_a_gpu.sh tests [FILE...]                # there: the tests that need a GPU; by default of the virtual clock's engines
-#     scripts/on_a_gpu.sh bench                          # there: their benchmark, and a profile
+#     scripts/on_a_gpu.sh tests [FILE...]                # there: the tests that need a GPU; by default of engines and real workers
+#     scripts/on_a_gpu.sh bench                          # there: the benchmarks of both, and a profile
 #     scripts/on_a_gpu.sh study NAME [SETTING=VALUE...]  # there: a study, of which the finished points are kept at the limit
 #
 # The tree may travel without .git and without reports/. WHEELS (default: .whl) travels with it; a tree whose source differs from
@@ -49,15 +49,16 @@ python3 -c 'import torch; print(torch.__version__, torch.cuda.get_device_name() 
 shift $(($# > 0))
 case $what in
 tests)
+    [ $# -gt 0 ] || set -- tests/clock/virtual/test_engines.py tests/clock/wall/test_gpu.py
     several=$(python3 -c 'import xdist; print("-n 8")' 2>/dev/null)
     timeout "$(left)" python3 -m pytest -q -p no:cacheprovider -m gpu -W default --timeout 60 -o addopts=--import-mode=importlib \
-        $several "${@:-tests/clock/virtual/test_engines.py}" >"$out/test.log" 2>&1
+        $several "$@" >"$out/test.log" 2>&1
     ended=$?
     tail -n 15 "$out/test.log"
     exit $ended
     ;;
 bench)
-    timeout "$(left)" python3 -m benchmarks virtual_engines 2>"$out/benchmark.log" | tee "$out/benchmark.md"
+    timeout "$(left)" python3 -m benchmarks virtual_engines gpu_workers 2>"$out/benchmark.log" | tee "$out/benchmark.md"
     ended=${PIPESTATUS[0]}
     timeout "$(left)" python3 -m benchmarks.virtual_engines >"$out/profile.log" 2>&1
     exit "$ended"

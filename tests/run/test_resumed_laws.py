@@ -40,8 +40,13 @@ def law_of(scheme, settings):
 @pytest.mark.slow
 @pytest.mark.parametrize(("scheme", "settings"), SETTINGS)
 def test_the_law_holds_across_a_resume(scheme, settings, tmp_path):
+    resume(scheme, settings, tmp_path)
+
+
+def resume(scheme, settings, folder, rtol=1e-12, **where):
+    """Let all workers of the law die once; `where`: further settings."""
     law = law_of(scheme, settings)
-    graves = tmp_path / "graves"
+    graves = folder / "graves"
     graves.mkdir()
     config = tiny_point(
         scheme,
@@ -52,16 +57,17 @@ def test_the_law_holds_across_a_resume(scheme, settings, tmp_path):
         model__turn=TURN,
         training__checkpoint_seconds=OFTEN,
         **law.settings,
+        **where,
     )
     with pytest.raises(ProcessFailure, match="SIGKILL"):
-        run_tiny(config, tmp_path)
-    before = latest(tmp_path)
+        run_tiny(config, folder)
+    before = latest(folder)
     assert 0 < before.samples < 3 * 48
     for rank in range(law.workers):
         (graves / str(rank)).touch()  # whoever was ended by the launcher
-    seen, weights = run_tiny(config, tmp_path)
+    seen, weights = run_tiny(config, folder)
     assert all(report.resumes == 1 for report in seen.training)
-    assert_close(weights, law.expected(config, seen), rtol=1e-12, atol=1e-14)
+    assert_close(weights, law.expected(config, seen), rtol=rtol, atol=1e-14)
     taken = sum(worker.steps for worker in seen.workers)
     for server in seen.servers:
         assert server.samples == 3 * 48

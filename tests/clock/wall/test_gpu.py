@@ -6,7 +6,10 @@ from torch import nn
 from torch.testing import assert_close
 
 from paceline.errors import SettingError
+from tests.clock.replay import replayed
 from tests.clock.test_laws import LAWS, SCHEDULED
+from tests.clock.wall.test_deaths import assert_budget_is_used_up, dying
+from tests.run.test_resumed_laws import law_of, resume
 from tests.tiny import run_tiny, tiny_point
 
 NUM_GPUS = torch.cuda.device_count()
@@ -46,6 +49,10 @@ def on_one_gpu(workers, server_device="auto", **settings):
     }
 
 
+def plain(settings):
+    return {name.removeprefix("cluster__"): value for name, value in settings.items()}
+
+
 @pytest.mark.gpu
 @on_one
 @pytest.mark.parametrize(("scheme", "law", "device"), list(cases()))
@@ -75,6 +82,33 @@ def test_batch_norm_reaches_the_servers(scheme, workers, device, tmp_path):
         losses.append([score.loss for each in seen.training for score in each.scores])
         assert all(torch.isfinite(value).all() for value in weights.values())
     assert_close(*losses, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.gpu
+@on_one
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_a_worker_that_dies_is_done_without(device, tmp_path):
+    """Its memory on the GPU goes with it, though the server still knows it."""
+    config = dying(tmp_path, "before")
+    config["cluster"] |= plain(on_one_gpu(2, device))
+    seen, weights = run_tiny(config, tmp_path)
+    assert_budget_is_used_up(seen)
+    assert_close(weights, replayed(config, seen), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.gpu
+@on_one
+@pytest.mark.parametrize(
+    ("scheme", "settings"),
+    [
+        ("async_parameter_server", {"scheme__servers": 2}),
+        ("sync_parameter_server", {"scheme__group_size": 2, "scheme__servers": 2}),
+        ("elastic_averaging", {"scheme__period": 3}),
+    ],
+)
+def test_the_law_holds_across_a_resume(scheme, settings, tmp_path):
+    workers = law_of(scheme, settings).workers
+    resume(scheme, settings, tmp_path, 1e-10, **on_one_gpu(workers, "cuda"))
 
 
 @pytest.mark.gpu
