@@ -8,9 +8,23 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from paceline.exchange.wire import gpu_memory, server_wire
+from paceline.exchange.wire.frame import Header
 from paceline.exchange.wire.gpu_memory import share_on_gpu, take_from_gpu
+from paceline.exchange.wire.server_wire import Computing
 
 HANDLE = (0, b"\x00handle\xff", 96, 512, b"/counter", 3, b"event", True)  # as torch makes them
+
+
+class Events:
+    """In the place of Signals; the push is complete after so many looks."""
+
+    def __init__(self, device, handles=(b"pushed\x00", b"answered"), looks=0):
+        self.handles, self._looks = handles, looks
+
+    def is_complete(self):
+        self._looks -= 1
+        return self._looks < 0
 
 
 @pytest.fixture
@@ -33,13 +47,16 @@ def vectors(monkeypatch):
     monkeypatch.setattr(torch.UntypedStorage, "_share_cuda_", lambda storage: HANDLE)
     monkeypatch.setattr(torch.UntypedStorage, "_new_shared_cuda", opened)
     monkeypatch.setattr(torch.cuda, "init", lambda: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    monkeypatch.setattr(gpu_memory, "Signals", Events)
     return made
 
 
 def test_columns_of_a_server_are_the_workers_own_memory(ends, vectors):
     for first, last in ((0, 6), (2, 5), (3, 3)):
-        share_on_gpu(ends[0], vectors, first, last)
-        gradient, weights = take_from_gpu(ends[1], last - first, torch.float64)
+        assert share_on_gpu(ends[0], vectors, first, last).handles == Events(None).handles
+        (gradient, weights), signals = take_from_gpu(ends[1], last - first, torch.float64)
+        assert signals.handles == list(Events(None).handles)
         assert_close(gradient, vectors[0, first:last], rtol=0, atol=0)
         weights.fill_(-1.0)
         assert (vectors[1, first:last] == -1.0).all()
@@ -53,10 +70,32 @@ def test_what_is_no_handle_is_refused(ends, vectors):
         ends[0].sendall(struct.pack("<I", length))
         with pytest.raises((ConnectionError, ValueError)):
             take_from_gpu(ends[1], 3, torch.float64)
-    content = json.dumps([[], [2, 6], 4, 8]).encode()
+    content = json.dumps([[], [2, 6], 4, 8, []]).encode()
     ends[0].sendall(struct.pack("<I", len(content)) + content)
     with pytest.raises(ValueError, match=r"^no 4 values from 4 on, of 6$"):
         take_from_gpu(ends[1], 4, torch.float64)
     ends[0].close()
     with pytest.raises(ConnectionError):
         take_from_gpu(ends[1], 3, torch.float64)
+
+
+def test_pushes_are_taken_in_the_order_in_which_gpus_complete_them():
+    computing = Computing(timeout_seconds=60)
+    for worker, looks in ((0, 2), (1, 0), (2, 1), (3, 0)):
+        computing.hold(worker, Header(worker, True), Events(None, looks=looks))
+    computing.forget(3)
+    computing.forget(7)  # has none here
+    found = []
+    while computing:
+        found.append(computing.completed())
+    assert found == [[(worker, Header(worker, True))] for worker in (1, 2, 0)]
+
+
+def test_a_gpu_that_completes_no_push_is_named(monkeypatch):
+    now = iter([5.0, 64.0, 66.0])
+    monkeypatch.setattr(server_wire.time, "monotonic", lambda: next(now))
+    computing = Computing(timeout_seconds=60)
+    computing.hold(2, Header(0, True), Events(None, looks=9))
+    assert computing.completed() == []
+    with pytest.raises(TimeoutError, match=r"^the GPU of worker 2 computes for 60 s$"):
+        computing.completed()

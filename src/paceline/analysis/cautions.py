@@ -88,9 +88,9 @@ def _crowded(tables: Tables) -> Iterator[Row]:
 def _shared_gpu(tables: Tables) -> Iterator[Row]:
     runs, name = tables.runs, "workers_per_accelerator"
     if name in runs:
-        shared = runs[pd.to_numeric(runs[name]) > 1]
+        shared = runs[runs[name].astype(float) > 1]
         for group, points in groups(shared, ["kind"]):
-            values = sorted(set(pd.to_numeric(points[name])))
+            values = sorted(set(points[name].astype(float)))
             value = ", ".join(f"{each:.0f}" for each in values)
             same = runs[runs["kind"] == group["kind"]]
             yield _row("shared_gpu", points, same, **group, value=value)

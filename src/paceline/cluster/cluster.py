@@ -293,8 +293,9 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
                 strategy = ddp.OneWorkerStrategy(device)
             else:
                 how, paced = (scheme.collective, scheme.compression), pace is not None
-                own = {"paced": paced, "device": device}
-                strategy = ddp.SyncAllReduceStrategy(run.timeout_seconds, *how, **own)
+                strategy = ddp.SyncAllReduceStrategy(
+                    run.timeout_seconds, *how, paced=paced, device=device
+                )
             strategy.prepare(run, clock=clock, pace=pace, split=split)
             return strategy
         accounting = Accounting(scheme, run.num_workers)

@@ -63,7 +63,7 @@ class Server:
             self._wire.weights,
             gradient=lambda worker: self._wire.gradient(worker).to(device),
             statistics=self._wire.statistics,
-            seconds=self._clock.seconds,
+            seconds=self._seconds,
             numbers=self._wire.numbers,
         )
         all_are_needed = accounting.own_weights or scheme.group_size > 1
@@ -188,6 +188,12 @@ class Server:
         if remaining > 0:  # a sleep of 0 s takes 0.1 ms, and may lose the core
             time.sleep(remaining)
         self._answer_all(answered)
+
+    def _seconds(self) -> float:
+        """Return the training clock's time when the present weights are computed."""
+        if self._wire.weights.is_cuda:
+            torch.cuda.current_stream(self._wire.weights.device).synchronize()
+        return self._clock.seconds()
 
     def _keep_in_host_memory(self) -> None:
         """Move the latest snapshot there, if it is on a GPU."""

@@ -14,10 +14,11 @@ _LEAST = 2**20  # weights that are copied during backward at a time; each copy t
 
 
 class Staging:
-    """Copies of a worker on a GPU, on a stream of their own, beside backward.
+    """Copies of a worker on a GPU.
 
-    Buffers in host memory are pinned. Buffers on the GPU, which servers on GPUs share, need no copy
-    if the worker computes in them. `streams`: module of torch with the streams of the device.
+    Buffers in host memory are pinned, and copied on a stream of their own, beside backward. Buffers
+    on the GPU, which servers on GPUs share, need no copy if the worker computes in them, and nobody
+    waits here: events order what follows. `streams`: module of torch with streams of the device.
     `pinned`: True if the buffers in host memory could be pinned.
     """
 
@@ -39,17 +40,23 @@ class Staging:
         """
         if first < self._from and (first == 0 or self._from - first >= _LEAST):
             self._stream.wait_stream(self._streams.current_stream(self._device))
-            if value is not self._wire.gradient:
-                with self._streams.stream(self._stream):
-                    part = slice(first, self._from)
-                    self._wire.gradient[part].copy_(value[part], non_blocking=True)
+            with self._streams.stream(self._stream):
+                part = slice(first, self._from)
+                self._wire.gradient[part].copy_(value[part], non_blocking=True)
             self._from = first
         return self._from
 
     def send(self, value: Tensor, statistics: Sequence[Tensor]) -> None:
-        """Copy the rest of `value` and BatchNorm's statistics, and wait until all is copied."""
-        self.begin(value, 0)
+        """Copy the rest of `value` and BatchNorm's statistics. Into host memory: wait until all is
+        copied.
+        """
         flatten(statistics, self._statistics)
+        if not self._wire.in_host_memory:
+            if value is not self._wire.gradient:
+                self._wire.gradient.copy_(value)
+            self._wire.statistics.copy_(self._statistics, non_blocking=True)
+            return
+        self.begin(value, 0)
         self._stream.wait_stream(self._streams.current_stream(self._device))
         with self._streams.stream(self._stream):
             self._wire.statistics.copy_(self._statistics, non_blocking=True)

@@ -156,9 +156,9 @@ class PushLink:
         else:
             self._staging.send(value, self._statistics)
         if self._group is not None:
-            self._group.take(self.wire.gradient, self.wire.statistics)
             if self._staging is not None:
-                self._staging.finish()
+                self._staging.finish()  # the statistics have to be there
+            self._group.take(self.wire.gradient, self.wire.statistics)
         self._hand_on(self.wire.push_pull())
         return self.wire.weights if self._staging is None else self._staging.receive()
 

@@ -1,9 +1,12 @@
-"""Memory of a GPU that two processes of one machine share by CUDA IPC, and pinned host memory."""
+"""Memory and events of a GPU that two processes of one machine share by CUDA IPC, and pinned host
+memory.
+"""
 
 import json
 import socket
 import struct
 import weakref
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,26 +19,74 @@ _LENGTH = struct.Struct("<I")
 _MOST_BYTES = 4096  # of a handle, which has a few hundred
 
 
-def share_on_gpu(connection: socket.socket, vectors: Tensor, first: int, last: int) -> None:
-    """Let the process at the other end of a Unix socket use columns [first, last) of `vectors`.
+class Signals:
+    """Events of a worker's GPU that order the work of a worker and a server, neither of which waits
+    for what it has launched. `device`: that GPU. `pushed`: recorded when a push is complete.
+    `answered`: recorded when the answer is.
+    """
+
+    def __init__(self, device: torch.device, handles: Sequence[bytes] = ()) -> None:
+        """Make the events, or open those of another process by their handles."""
+        self._device = device
+        with torch.cuda.device(device):
+            if handles:
+                made = [torch.cuda.Event.from_ipc_handle(device, handle) for handle in handles]
+            else:
+                made = [torch.cuda.Event(interprocess=True) for _ in range(2)]
+            self.pushed, self.answered = made
+            self.handles = handles or [bytes(event.ipc_handle()) for event in made]
+
+    def push(self) -> None:
+        """Record, in the worker, that the push is complete when all work so far is done."""
+        self.pushed.record(torch.cuda.current_stream(self._device))
+
+    def await_answer(self) -> None:
+        """Let the worker's further work on the GPU wait for the answer."""
+        self.answered.wait(torch.cuda.current_stream(self._device))
+
+    def is_complete(self) -> bool:
+        """Return True if the latest push is complete."""
+        return self.pushed.query()
+
+    def await_push(self, server: torch.device) -> None:
+        """Let further work of the server, on its GPU, wait for the latest push."""
+        self.pushed.wait(torch.cuda.current_stream(server))
+
+    def answer(self, server: torch.device) -> None:
+        """Record, in the server, that the answer is complete when all work so far is done."""
+        own, theirs = (torch.cuda.current_stream(each) for each in (server, self._device))
+        if server != self._device:  # an event is recorded by its own GPU
+            theirs.wait_stream(own)
+        self.answered.record(theirs)
+
+
+def share_on_gpu(connection: socket.socket, vectors: Tensor, first: int, last: int) -> Signals:
+    """Let the process at the other end of a Unix socket use columns [first, last) of `vectors`, and
+    new events, which are returned.
 
     `vectors` [rows, n]: contiguous, and alone in its storage. It must exist for as long as the
     other process uses it.
     """
+    torch.cuda.synchronize(vectors.device)  # before the other process writes
+    signals = Signals(vectors.device)
     handle = vectors.untyped_storage()._share_cuda_()  # pyright: ignore[reportPrivateUsage]
     plain = [each.hex() if isinstance(each, bytes) else each for each in handle]
-    content = json.dumps([plain, list(vectors.shape), first, last]).encode()
+    events = [each.hex() for each in signals.handles]
+    content = json.dumps([plain, list(vectors.shape), first, last, events]).encode()
     connection.sendall(_LENGTH.pack(len(content)) + content)
+    return signals
 
 
-def take_from_gpu(connection: socket.socket, size: int, dtype: torch.dtype) -> list[Tensor]:
-    """Return the rows [size] that another process shares. Raises ConnectionError for anything but
-    such a message, and ValueError for rows of another size.
+def take_from_gpu(
+    connection: socket.socket, size: int, dtype: torch.dtype
+) -> tuple[list[Tensor], Signals]:
+    """Return the rows [size] and the events that another process shares. Raises ConnectionError for
+    anything but such a message, and ValueError for rows of another size.
     """
     length = _LENGTH.unpack(_exactly(connection, _LENGTH.size))[0]
     if length > _MOST_BYTES:
         raise ConnectionError("a worker that shares no memory of a GPU")
-    handle, shape, first, last = json.loads(_exactly(connection, length))
+    handle, shape, first, last, events = json.loads(_exactly(connection, length))
     if last - first != size or not 0 <= first <= last <= shape[1]:
         raise ValueError(f"no {size} values from {first} on, of {shape[1]}")
     torch.cuda.init()
@@ -44,7 +95,8 @@ def take_from_gpu(connection: socket.socket, size: int, dtype: torch.dtype) -> l
     storage = torch.UntypedStorage._new_shared_cuda(*parts)  # pyright: ignore[reportPrivateUsage]
     empty = torch.empty(0, dtype=dtype, device=storage.device)
     rows = empty.set_(storage, 0, shape, (shape[1], 1))  # pyright: ignore[reportCallIssue]
-    return list(rows[:, first:last])
+    signals = Signals(storage.device, [bytes.fromhex(each) for each in events])
+    return list(rows[:, first:last]), signals
 
 
 def _exactly(connection: socket.socket, num_bytes: int) -> bytes:

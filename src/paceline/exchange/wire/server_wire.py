@@ -27,7 +27,7 @@ from paceline.exchange.process_group import joined, members, send_json
 from paceline.exchange.shard import backwards
 from paceline.exchange.wire.connection import Hello, Listener
 from paceline.exchange.wire.frame import HEADER_BYTES, Header, Pieces, bytes_of, pack, unpack
-from paceline.exchange.wire.gpu_memory import other_node, take_from_gpu
+from paceline.exchange.wire.gpu_memory import Signals, other_node, take_from_gpu
 from paceline.exchange.wire.handshake import Seals
 from paceline.exchange.wire.shared_memory import part, take_share
 
@@ -41,6 +41,7 @@ class ServerEnd:
     weights in shared memory; None if they are sent over the connection. `parts`: [first, last) of
     the parts of the gradient in the order of arrival; none if it comes as a whole. `num_numbers`:
     how many numbers follow the header of a push. `seals`: of the messages; None inside a node.
+    `signals`: of memory that is shared on a GPU, else None.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class ServerEnd:
         parts: Sequence[tuple[int, int]] = (),
         num_numbers: int = 0,
         seals: Seals | None = None,
+        signals: Signals | None = None,
     ) -> None:
+        self.signals = signals
         self._sent, self._received = seals or (None, None)
         self.numbers = torch.zeros(num_numbers, dtype=torch.float64)
         self.connection, self.gradient = connection, gradient
@@ -98,8 +101,8 @@ class ServerEnd:
         self._version = header.version
         if self._answered is not None:
             self._answered.copy_(weights)
-            if weights.is_cuda:  # the worker reads them as soon as it has the header
-                torch.cuda.current_stream(weights.device).synchronize()
+            if self.signals is not None:
+                self.signals.answer(weights.device)
         self._packed[:] = pack(header)
         if weights is not self._answering:
             self._outgoing = Pieces(*self._answer_of(weights), seal=self._sent)
@@ -137,6 +140,39 @@ class ServerEnd:
         return header
 
 
+class Computing:
+    """Pushes whose header has come while a GPU still computes them. Several workers are served in
+    the order in which their pushes are complete, so that none waits for the GPU of another. One
+    worker is served at once, and only its GPU and the server's wait for each other.
+    """
+
+    def __init__(self, timeout_seconds: float) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._held: dict[int, tuple[Header, Signals, float]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    def hold(self, worker: int, header: Header, signals: Signals) -> None:
+        self._held[worker] = header, signals, time.monotonic() + self._timeout_seconds
+
+    def forget(self, worker: int) -> None:
+        """Drop the push of a worker that is lost, if it has one here."""
+        self._held.pop(worker, None)
+
+    def completed(self) -> list[tuple[int, Header]]:
+        """Return the pushes that are complete, and forget them. Raises TimeoutError."""
+        found: list[tuple[int, Header]] = []
+        for worker, (header, signals, deadline) in [*self._held.items()]:
+            if signals.is_complete():
+                del self._held[worker]
+                found.append((worker, header))
+            elif time.monotonic() > deadline:
+                message = f"the GPU of worker {worker} computes for {self._timeout_seconds} s"
+                raise TimeoutError(message)
+        return found
+
+
 class ServerWire:
     """Connections of a server to its workers, which receives messages in the order of arrival.
 
@@ -170,6 +206,8 @@ class ServerWire:
         self._messages: deque[tuple[int, Header | Lost]] = deque()
         self._copied: Tensor | None = None  # the present weights, for answers under way
         self._deadlines: dict[int, float] = {}  # of answers under way, by worker
+        self._computing = Computing(self._timeout_seconds)
+        self._unread: set[int] = set()  # workers whose statistics are not copied yet
         self.bytes_sent = 0
         self.bytes_received = 0
 
@@ -179,6 +217,10 @@ class ServerWire:
 
     def statistics(self, worker: int) -> Tensor:
         """Return the BatchNorm statistics of the worker's last push [num_statistics]."""
+        if worker in self._unread:
+            self._unread.remove(worker)
+            torch.cuda.current_stream(self.weights.device).synchronize()
+            self._kept[worker][:] = self._ends[worker].landed
         return self._statistics[worker]
 
     def numbers(self, worker: int) -> list[float]:
@@ -223,8 +265,10 @@ class ServerWire:
             self._attend()
 
     def _attend(self) -> bool:
-        """Serve all connections that are ready; return False if none is before the timeout."""
-        ready = self._selector.select(self._timeout_seconds)
+        """Serve all connections that are ready; return False if none is before the timeout. Do not
+        wait for any while pushes of GPUs are not complete.
+        """
+        ready = self._selector.select(0 if self._computing else self._timeout_seconds)
         for key, events in ready:
             try:
                 self._attend_to(key.data, events)
@@ -232,7 +276,10 @@ class ServerWire:
                 self._report_lost(key.data, str(error))
         for worker in [each for each, at in self._deadlines.items() if at < time.monotonic()]:
             self._report_lost(worker, f"it takes no answer for {self._timeout_seconds} s")
-        return bool(ready)
+        completed = self._computing.completed()
+        for worker, header in completed:
+            self._take_push(worker, header)
+        return bool(ready or completed or self._computing)
 
     def _attend_to(self, worker: int, events: int) -> None:
         end = self._ends[worker]
@@ -245,13 +292,27 @@ class ServerWire:
                 self._selector.modify(end.connection, selectors.EVENT_READ, worker)
         if events & selectors.EVENT_READ and (header := end.receive()) is not None:
             if header.proceed:
-                self._kept[worker][:] = end.landed  # a snapshot reads them after the answer
                 self.bytes_received += end.push_bytes
-            elif not header.keep:
+                if end.signals is not None and len(self._workers) > 1:
+                    return self._computing.hold(worker, header, end.signals)
+                return self._take_push(worker, header)
+            if not header.keep:
                 self._close(worker)
             self._messages.append((worker, header))
 
+    def _take_push(self, worker: int, header: Header) -> None:
+        end = self._ends[worker]
+        if end.signals is not None:
+            end.signals.await_push(self.weights.device)
+        if end.signals is None or end.signals.is_complete():
+            self._kept[worker][:] = end.landed  # a snapshot reads them after the answer
+            self._unread.discard(worker)
+        else:
+            self._unread.add(worker)
+        self._messages.append((worker, header))
+
     def _report_lost(self, worker: int, reason: str) -> None:
+        self._computing.forget(worker)
         self._close(worker)
         self._messages.append((worker, Lost(reason)))
 
@@ -281,6 +342,7 @@ class ServerWire:
         counts = (len(weights), len(statistics), len(weights))
         begins = zip(places, counts, strict=True)
         pushed, landed, answered = (part(memory, *each, weights.dtype) for each in begins)
-        if weights.is_cuda:
-            pushed, answered = take_from_gpu(connection, len(weights), weights.dtype)
-        return ServerEnd(connection, pushed, landed, answered, num_numbers=numbers)
+        if not weights.is_cuda:
+            return ServerEnd(connection, pushed, landed, answered, num_numbers=numbers)
+        (pushed, answered), signals = take_from_gpu(connection, len(weights), weights.dtype)
+        return ServerEnd(connection, pushed, landed, answered, num_numbers=numbers, signals=signals)

@@ -9,7 +9,7 @@ from paceline.exchange.liveness import LostPeerError
 from paceline.exchange.process_group import joined, worker_index
 from paceline.exchange.wire.connection import Address, Hello, connect
 from paceline.exchange.wire.frame import HEADER_BYTES, Header, Pieces, pack, unpack
-from paceline.exchange.wire.gpu_memory import other_node
+from paceline.exchange.wire.gpu_memory import Signals, other_node
 from paceline.exchange.wire.handshake import Seals
 from paceline.exchange.wire.shared_memory import Places, share
 
@@ -23,6 +23,7 @@ class WorkerEnd:
     `name`: of the server, for messages. `pushed`, `pulled`: buffers to send and to receive; empty
     if memory is `shared`. `numbers`: buffer that follows the header of each push.
     `timeout_seconds`: longest silence of the server. `seals`: of the messages; None inside a node.
+    `signals`: of memory that is shared on a GPU, else None.
     Sending and receiving raise LostPeerError and TimeoutError.
     """
 
@@ -35,7 +36,9 @@ class WorkerEnd:
         timeout_seconds: float,
         numbers: memoryview = _NO_NUMBERS,
         seals: Seals | None = None,
+        signals: Signals | None = None,
     ) -> None:
+        self._signals = signals
         self._sent, self._received = seals or (None, None)
         self._name, self._timeout_seconds = name, timeout_seconds
         self._connection = connection
@@ -57,6 +60,8 @@ class WorkerEnd:
 
     def push_parts(self, parts: range, version: int) -> None:
         """Send some buffers of a push; the header precedes the first one."""
+        if self._signals is not None:
+            self._signals.push()
         first = self._first if parts.start == 0 else []
         if first:
             asks, self._asks = self._asks, False
@@ -76,6 +81,8 @@ class WorkerEnd:
             raise self._too_late() from None
         except (OSError, EOFError) as error:
             raise self._lost(error) from None
+        if self._signals is not None:
+            self._signals.await_answer()
         return unpack(self._header)
 
     def keep(self, version: int) -> None:
@@ -123,7 +130,7 @@ def reach(
     places: Places,
     node: str,
     numbers: memoryview = _NO_NUMBERS,
-    share_more: Callable[[socket.socket], None] | None = None,
+    share_more: Callable[[socket.socket], Signals] | None = None,
 ) -> WorkerEnd:
     """Connect this worker on `node` to the process of this `rank` at `address`. `descriptor`,
     `places`: memory of `pushed` and `pulled`, and the offsets in it, which both processes share if
@@ -144,9 +151,8 @@ def reach(
             raise other_node(name)
         return WorkerEnd(name, connection, pushed, [pulled], timeout, numbers, seals)
     share(connection, descriptor, places)
-    if share_more is not None:
-        share_more(connection)
-    return WorkerEnd(name, connection, [], [], timeout, numbers)
+    signals = share_more(connection) if share_more is not None else None
+    return WorkerEnd(name, connection, [], [], timeout, numbers, signals=signals)
 
 
 class CrossingEnds:

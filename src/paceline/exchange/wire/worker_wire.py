@@ -15,7 +15,7 @@ from paceline.exchange.process_group import receive_json
 from paceline.exchange.shard import backwards, turns
 from paceline.exchange.wire.connection import Address
 from paceline.exchange.wire.frame import Header, bytes_of
-from paceline.exchange.wire.gpu_memory import share_on_gpu
+from paceline.exchange.wire.gpu_memory import Signals, share_on_gpu
 from paceline.exchange.wire.shared_memory import Places, allocate, part, whole_pages
 from paceline.exchange.wire.worker_end import CrossingEnds, EarlyEnd, WorkerEnd, reach
 
@@ -159,7 +159,7 @@ class WorkerWire:
             return end
         return EarlyEnd(end, [begin for begin, _ in parts])
 
-    def _share_more(self, first: int, last: int) -> Callable[[socket.socket], None] | None:
+    def _share_more(self, first: int, last: int) -> Callable[[socket.socket], Signals] | None:
         if self._on_gpu is None:
             return None
         return partial(share_on_gpu, vectors=self._on_gpu, first=first, last=last)
