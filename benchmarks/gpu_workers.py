@@ -8,7 +8,7 @@ import os
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from benchmarks.asynchronous_throughput import BATCH_SIZE, _launched, _rate
 from benchmarks.config import point_of
-from benchmarks.row import row
+from benchmarks.row import ratio_row, row
 from paceline.clock.wall import staging
 from paceline.clock.wall.staging import Staging
 from paceline.cluster.launcher import call_in_processes
@@ -32,11 +32,15 @@ from paceline.run import training_process
 
 SIZE, ROUNDS = 11_173_962, 30  # weights: ResNet-18, 45 MB
 WORKER, SERVER = 0, 1
-PAGEABLE, PINNED, IPC = "pageable memory, one thread", "pinned memory", "CUDA IPC"
+PAGEABLE = "pageable memory, one thread"
+PINNED, IPC = "push and pull through pinned memory", "push and pull through CUDA IPC"
+DOWN, UP = "  of which GPU to pinned memory", "  of which pinned memory to GPU"
+COPY = "  of which the server's copy of its weights"
 MOST = {PINNED: 2.0, IPC: 0.3}  # ms
 ALONE, SCHEME = "independent", "async_parameter_server"
 PROCESS = "benchmarks.gpu_workers:run"
-STEPS = 250
+STEPS, TURNS = 250, 2
+LEAST = 0.9  # of the rate of one worker alone
 SHARED = (  # schemes of workers that share the GPU, in this order until the time is over
     ALONE,
     SCHEME,
@@ -57,44 +61,53 @@ def rows() -> Iterator[dict[str, Any]]:
         return
     until = time.monotonic() + float(os.environ.get("LIMIT", "60"))
     yield from _exchanges()
-    for batch_size in (32, 128):
-        yield from _alone_and_served(batch_size, until)
-    alone = _images_per_second(until, ALONE, 1, 32)
+    alone = yield from _alone_and_served(until)
     for scheme in SHARED:
         for workers in (2, 4):
             rate = _images_per_second(until, scheme, workers, 32)
-            if rate is not None and alone is not None:
+            if rate is not None and alone:
                 about = f"{scheme}, {workers} workers that share the GPU / one alone: batch 32"
                 yield row(about, rate, alone, "images/s", rate / alone, "shown", True)
 
 
 def _exchanges() -> Iterator[dict[str, Any]]:
-    seconds, _ = _tried(lambda: call_in_processes(measure, servers=1), ({}, {}))
+    worker, server = _tried(lambda: call_in_processes(measure, servers=1), ({}, {}))
+    seconds = {**worker, COPY: server[COPY]} if worker else {}
     for name, series in seconds.items():
         taken, copies = 1e3 * median(series), 1e3 * median(seconds[PAGEABLE])
         most = MOST.get(name)
         target = f"<= {most} ms" if most else "shown"
-        about = f"push and pull of 45 MB through {name} / through {PAGEABLE}"
+        about = f"{name}: 45 MB / push and pull through {PAGEABLE}"
         yield row(about, taken, copies, "ms", taken / copies, target, not most or taken <= most)
 
 
-def _alone_and_served(batch_size: int, until: float) -> Iterator[dict[str, Any]]:
-    alone = _images_per_second(until, ALONE, 1, batch_size)
-    on_cpu, early = "cluster.server_device=cpu", "scheme.overlap=true"
-    for name, least, settings in (
-        ("server on the GPU", 0.9, ["cluster.server_device=cuda"]),
-        ("server on the CPU, pinned memory", None, [on_cpu]),
-        ("server on the CPU, pinned memory, overlap", None, [on_cpu, early]),
-        (f"server on the CPU, {PAGEABLE}", None, [on_cpu]),
+def _alone_and_served(until: float) -> Generator[dict[str, Any], None, float | None]:
+    """Return the rate of one worker alone, of batches of 32."""
+    on_gpu, on_cpu = "cluster.server_device=cuda", "cluster.server_device=cpu"
+    alone: dict[int, list[float]] = {32: [], 128: []}
+    served: dict[int, list[float]] = {32: [], 128: []}
+    for size in [*alone] * TURNS:
+        for found, settings in ((alone, [ALONE]), (served, [SCHEME, on_gpu])):
+            scheme, *more = settings
+            rate = _images_per_second(until, scheme, 1, size, *more)
+            found[size] += [] if rate is None else [rate]
+    for size in alone:
+        if alone[size] and served[size]:
+            about = f"{SCHEME}, server on the GPU / {ALONE}: batch {size}"
+            yield ratio_row(about, served[size], alone[size], "images/s", LEAST)
+    for name, settings in (
+        ("pinned memory", []),
+        ("pinned memory, overlap", ["scheme.overlap=true"]),
+        (PAGEABLE, []),
     ):
-        as_before = PAGEABLE in name
-        rate = _images_per_second(until, SCHEME, 1, batch_size, *settings, as_before=as_before)
-        if rate is not None and alone is not None:
-            target = f">= {least}" if least else "shown"
-            about = f"{SCHEME}, {name} / {ALONE}: ResNet-18, batch {batch_size}"
-            ratio = rate / alone
-            holds = not least or ratio >= least
-            yield row(about, rate, alone, "images/s", ratio, target, holds)
+        for size in alone:
+            before = name == PAGEABLE
+            rate = _images_per_second(until, SCHEME, 1, size, on_cpu, *settings, as_before=before)
+            if rate is not None and alone[size]:
+                about = f"{SCHEME}, server on the CPU, {name} / {ALONE}: batch {size}"
+                one = median(alone[size])
+                yield row(about, rate, one, "images/s", rate / one, "shown", True)
+    return median(alone[32]) if alone[32] else None
 
 
 def _images_per_second(
@@ -171,18 +184,18 @@ def measure() -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for name in (PAGEABLE, PINNED, IPC):
         torch.set_num_threads(1 if name == PAGEABLE else max(1, (os.cpu_count() or 1) // 2))
-        once = end(name)
-        for _ in range(3):
-            once()
-        for _ in range(ROUNDS):
-            begun = time.perf_counter()
-            once()
-            found.setdefault(name, []).append(time.perf_counter() - begun)
+        for part, once in end(name).items():
+            for _ in range(3):
+                once()
+            for _ in range(ROUNDS):
+                begun = time.perf_counter()
+                once()
+                found.setdefault(part, []).append(time.perf_counter() - begun)
     leave()
     return found
 
 
-def _worker(name: str) -> Callable[[], None]:
+def _worker(name: str) -> dict[str, Callable[[], object]]:
     device = torch.device("cuda", 0)
     where = {"device": device} if name == IPC else {}
     wire = WorkerWire([(0, SIZE)], 0, torch.float32, SERVER, **where)
@@ -200,10 +213,17 @@ def _worker(name: str) -> Callable[[], None]:
         copies.receive()
         torch.cuda.synchronize()
 
-    return once
+    def down() -> None:
+        copies.send(value, [])
+
+    def up() -> None:
+        copies.receive()
+        torch.cuda.synchronize()
+
+    return {name: once, DOWN: down, UP: up} if name == PINNED else {name: once}
 
 
-def _server(name: str) -> Callable[[], None]:
+def _server(name: str) -> dict[str, Callable[[], object]]:
     device = torch.device("cuda", 0) if name == IPC else torch.device("cpu")
     wire = ServerWire(torch.zeros(SIZE, device=device), 0, workers=[WORKER])
     wire.answer(WORKER, Header(0, True))
@@ -214,4 +234,7 @@ def _server(name: str) -> Callable[[], None]:
         wire.answer(worker, Header(0, True))
         wire.flush()
 
-    return once
+    def copy() -> object:
+        return wire._ends[WORKER]._answered.copy_(wire.weights)
+
+    return {name: once, COPY: copy} if name == PINNED else {name: once}

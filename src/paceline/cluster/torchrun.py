@@ -42,6 +42,10 @@ class TorchrunCluster(AbstractAgentsCluster):
     def check_starter(self) -> None:
         """Accept torchrun; `num_nodes` refuses anything else."""
 
+    def on_one_machine(self, num_training: int, num_servers: int) -> bool:
+        """Compare what torchrun, or a run's launcher in its processes, says of all and of one."""
+        return os.environ.get("WORLD_SIZE") == os.environ.get("LOCAL_WORLD_SIZE")
+
     def agents(self, num_nodes: int) -> NodeAgents:
         agents = _listening()
         agents.meet(num_nodes, _PATIENCE)

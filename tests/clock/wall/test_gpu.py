@@ -17,8 +17,8 @@ on_one = pytest.mark.skipif(NUM_GPUS < 1, reason="needs a GPU")
 on_several = pytest.mark.skipif(NUM_GPUS < 2, reason="needs several GPUs")
 # Numbers of laws in LAWS that together use every link.
 PICKED = {
-    "async_parameter_server": [1, 2, 5, 7, 10],
-    "sync_parameter_server": [2, 3, 4],
+    "async_parameter_server": [0, 1, 2, 5, 7, 10],
+    "sync_parameter_server": [0, 2, 3, 4],
     "stale_synchronous": [2],
     "mixed": [2],
     "sync_then_async": [3],
@@ -69,7 +69,8 @@ def test_law_on_a_gpu(scheme, law, device, tmp_path):
 @on_one
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 @pytest.mark.parametrize(
-    ("scheme", "workers"), [("sync_parameter_server", 2), ("elastic_averaging", 1)]
+    ("scheme", "workers"),
+    [("sync_parameter_server", 2), ("async_parameter_server", 1), ("elastic_averaging", 1)],
 )
 def test_batch_norm_reaches_the_servers(scheme, workers, device, tmp_path):
     """The score of a snapshot is that on CPUs, so statistics and weights have arrived."""
@@ -109,6 +110,15 @@ def test_a_worker_that_dies_is_done_without(device, tmp_path):
 def test_the_law_holds_across_a_resume(scheme, settings, tmp_path):
     workers = law_of(scheme, settings).workers
     resume(scheme, settings, tmp_path, 1e-10, **on_one_gpu(workers, "cuda"))
+
+
+@pytest.mark.gpu
+@on_one
+def test_power_sgd_of_workers_on_cpus_works_beside_a_gpu(tmp_path):
+    seen, _ = run_tiny(
+        tiny_point("sync_allreduce", 2, 8, scheme__compression="power_sgd"), tmp_path
+    )
+    assert seen.workers[0].bytes_sent > 0
 
 
 @pytest.mark.gpu
