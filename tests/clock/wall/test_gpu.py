@@ -114,7 +114,7 @@ def test_the_law_holds_across_a_resume(scheme, settings, tmp_path):
 
 @pytest.mark.gpu
 @on_one
-def test_power_sgd_of_workers_on_cpus_works_beside_a_gpu(tmp_path):
+def test_power_sgd_in_host_memory_works_beside_a_gpu(tmp_path):
     seen, _ = run_tiny(
         tiny_point("sync_allreduce", 2, 8, scheme__compression="power_sgd"), tmp_path
     )

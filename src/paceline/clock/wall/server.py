@@ -54,7 +54,12 @@ class Server:
         dtype = getattr(torch, vectors.dtype)
         weights = torch.zeros(vectors.num_weights, dtype=dtype, device=device)
         self._wire = ServerWire(
-            weights, vectors.num_statistics, self._workers, vectors.parts, vectors.num_numbers
+            weights,
+            vectors.num_statistics,
+            self._workers,
+            vectors.parts,
+            vectors.num_numbers,
+            at_once=accounting.can_meet or len(self._workers) == 1,
         )
         self._clock = TrainingClock()
         self._served = ServedWeights(

@@ -65,7 +65,9 @@ class GroupLink:
     def __init__(
         self, weights: Tensor, num_statistics: int, others: Sequence[int], num_numbers: int
     ) -> None:
-        self.wire = ServerWire(weights, num_statistics, others, num_numbers=num_numbers)
+        self.wire = ServerWire(
+            weights, num_statistics, others, num_numbers=num_numbers, at_once=True
+        )
         self._others = others
 
     def take(self, gradient: Tensor, statistics: Tensor) -> None:

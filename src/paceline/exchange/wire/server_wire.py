@@ -141,10 +141,7 @@ class ServerEnd:
 
 
 class Computing:
-    """Pushes whose header has come while a GPU still computes them. Several workers are served in
-    the order in which their pushes are complete, so that none waits for the GPU of another. One
-    worker is served at once, and only its GPU and the server's wait for each other.
-    """
+    """Pushes whose header has come while a GPU still computes them, until they are complete."""
 
     def __init__(self, timeout_seconds: float) -> None:
         self._timeout_seconds = timeout_seconds
@@ -180,6 +177,9 @@ class ServerWire:
     GPUs of this machine. `workers`: their ranks. `parts`:
     sizes of the parts, in the order of the vector, in which pushes leave during backward; none if
     they leave as a whole. `num_numbers`: how many options of the optimizer come with each push.
+    `at_once`: True if no worker goes on before all have pushed. Pushes on GPUs are then returned
+    while they are still computed, and only the server's GPU waits. Otherwise they are returned in
+    the order in which they are complete, so that no worker waits for the GPU of another.
     """
 
     def __init__(
@@ -189,7 +189,10 @@ class ServerWire:
         workers: Sequence[int],
         parts: Sequence[int] = (),
         num_numbers: int = 0,
+        *,
+        at_once: bool = False,
     ) -> None:
+        self._at_once = at_once
         self.weights, self._workers, self._num_numbers = weights, workers, num_numbers
         self._parts = backwards(parts, 0, len(weights))
         dtype = weights.dtype
@@ -293,7 +296,7 @@ class ServerWire:
         if events & selectors.EVENT_READ and (header := end.receive()) is not None:
             if header.proceed:
                 self.bytes_received += end.push_bytes
-                if end.signals is not None and len(self._workers) > 1:
+                if end.signals is not None and not self._at_once:
                     return self._computing.hold(worker, header, end.signals)
                 return self._take_push(worker, header)
             if not header.keep:
