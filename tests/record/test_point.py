@@ -205,7 +205,7 @@ def test_more_workers_than_gpus(config, monkeypatch):
     config["cluster"]["workers_per_accelerator"] = 2
     assert check(config).device == "cuda"
     config["workers"] = 3
-    with pytest.raises(SettingError, match=r"^workers: 3 workers need 2 GPUs, .* has 1;"):
+    with pytest.raises(SettingError, match=r"^workers: 3 workers need a GPU for each 2, .* has 1;"):
         check(config)
 
 

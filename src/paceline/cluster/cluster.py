@@ -38,7 +38,7 @@ def choose(accelerator: Literal["auto", "cpu", "gpu"], workers: int, workers_eac
     if accelerator == "cpu" or (gpus := torch.cuda.device_count()) >= needed:
         return "cpu" if accelerator == "cpu" else "cuda"
     if accelerator == "gpu":
-        need = "a GPU each" if workers_each == 1 else f"{needed} GPUs"
+        need = "a GPU each" if workers_each == 1 else f"a GPU for each {workers_each}"
         message = f"{workers} workers need {need}, and this machine has {gpus}; fewer workers, "
         message += "cluster.accelerator=cpu, or more cluster.workers_per_accelerator"
         raise SettingError("workers", message)

@@ -32,10 +32,11 @@ def on_cpu(point: Point) -> str:
     there = torch.cuda.device_count() if point.cluster.accelerator == "auto" else 0
     if not there or point.device != "cpu":
         return ""
-    needed = -(-point.workers // point.cluster.workers_per_accelerator)
+    each = point.cluster.workers_per_accelerator
+    need = "a GPU each" if each == 1 else f"a GPU for each {each}"
     return (
-        f"cluster.accelerator: auto is the CPU for {point.workers} workers, which need {needed} "
-        f"GPUs; this machine has {there}; cluster.workers_per_accelerator=N lets N share one"
+        f"cluster.accelerator: auto is the CPU for {point.workers} workers, which need {need}; "
+        f"this machine has {there}; cluster.workers_per_accelerator=N lets N share one"
     )
 
 
