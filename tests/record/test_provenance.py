@@ -18,6 +18,14 @@ from paceline.record.provenance import (
 )
 
 
+@pytest.fixture(autouse=True)
+def other_gpus():
+    """What the driver reported is asked again."""
+    provenance._gpus.cache_clear()
+    yield
+    provenance._gpus.cache_clear()
+
+
 def test_the_digest_follows_the_rooms_that_make_a_record(tmp_path):
     (tmp_path / "scheme").mkdir()
     (tmp_path / "report").mkdir()

@@ -176,13 +176,19 @@ def hardware() -> Hardware:
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    gpus = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or ""
     return {
         "cpu": models[0] if models else platform.processor() or platform.machine(),
         "cores": num_cores(),
         "memory_bytes": psutil.virtual_memory().total,
-        "gpus": gpus.splitlines(),
+        "gpus": [*_gpus()],
     }
+
+
+@cache
+def _gpus() -> tuple[str, ...]:
+    """Return the names that the driver reports, which takes it up to a second."""
+    names = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or ""
+    return tuple(names.splitlines())
 
 
 def provenance() -> dict[str, Any]:
