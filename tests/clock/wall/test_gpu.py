@@ -15,6 +15,7 @@ from tests.tiny import run_tiny, tiny_point
 NUM_GPUS = torch.cuda.device_count()
 on_one = pytest.mark.skipif(NUM_GPUS < 1, reason="needs a GPU")
 on_several = pytest.mark.skipif(NUM_GPUS < 2, reason="needs several GPUs")
+ADAM = {"model__optimizer": {"_target_": "torch.optim.AdamW", "_partial_": True, "lr": 0.01}}
 # Numbers of laws in LAWS that together use every link.
 PICKED = {
     "async_parameter_server": [0, 1, 2, 5, 7, 10],
@@ -69,15 +70,20 @@ def test_law_on_a_gpu(scheme, law, device, tmp_path):
 @on_one
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 @pytest.mark.parametrize(
-    ("scheme", "workers"),
-    [("sync_parameter_server", 2), ("async_parameter_server", 1), ("elastic_averaging", 1)],
+    ("scheme", "workers", "settings"),
+    [
+        ("sync_parameter_server", 2, {}),
+        ("sync_parameter_server", 2, ADAM),
+        ("async_parameter_server", 1, {"training__ema_decay": 0.9}),
+        ("elastic_averaging", 1, {}),
+    ],
 )
-def test_batch_norm_reaches_the_servers(scheme, workers, device, tmp_path):
-    """The score of a snapshot is that on CPUs, so statistics and weights have arrived."""
+def test_snapshots_have_the_scores_of_those_on_cpus(scheme, workers, settings, device, tmp_path):
+    """So BatchNorm's statistics, weights and their moving average have arrived."""
     losses = []
     for name, where in (("gpu", on_one_gpu(workers, device)), ("cpu", {})):
         (folder := tmp_path / name).mkdir()
-        config = tiny_point(scheme, workers, 8, **where)
+        config = tiny_point(scheme, workers, 8, **settings, **where)
         config["model"]["network"]["batch_norm"] = True
         seen, weights = run_tiny(config, folder)
         losses.append([score.loss for each in seen.training for score in each.scores])
