@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from paceline.errors import SettingError
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
-from paceline.record.without_effect import on_cpu
+from paceline.record.without_effect import on_cpu, without_effect
 from paceline.study.compose import composed
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -248,6 +248,25 @@ def test_where_servers_have_their_weights(
     rest = "" if wished == "tpu" else "; cpu is needed, not cuda"
     with pytest.raises(SettingError, match=rf"^cluster\.server_device: {found}{rest}$"):
         check(config)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "scheme", "settings", "found"),
+    [
+        (1, "sync_allreduce", {}, []),
+        (1, "sync_allreduce", {"workers_per_accelerator": 2}, []),
+        (1, "sync_allreduce", {"server_device": "cpu"}, ["server_device"]),
+        (1, "async_parameter_server", {"server_device": "cpu"}, []),
+        (0, "async_parameter_server", {"server_device": "cpu"}, []),
+        (0, "sync_allreduce", {"workers_per_accelerator": 2}, ["workers_per_accelerator"]),
+    ],
+)
+def test_settings_of_gpus_without_effect(gpus, scheme, settings, found, config, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    config["scheme"], config["names"]["scheme"] = read(f"scheme/{scheme}"), scheme
+    config["cluster"] |= {"accelerator": "auto", **settings}
+    lines = [each.split(":")[0] for each in without_effect(check(config))]
+    assert lines == [f"cluster.{name}" for name in found]
 
 
 @pytest.mark.parametrize("precision", ["16-mixed", "16-true", "bf16-true"])
