@@ -1,5 +1,8 @@
 """Each kind of pixel that a file may have is read by value and range, or its file is refused."""
 
+import struct
+import zlib
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -101,6 +104,30 @@ def test_files_that_would_lose_value_or_range_are_refused_by_name(tmp_path):
         with pytest.raises(SettingError, match=rf"data\.root: .*test/dog/1\.{suffix}.*{why}"):
             read(root, 3)
         assert not list((root / "prepared").glob("*/")), number
+
+
+def deep_png(path, values):
+    """Write values [height, width, channels] as a PNG of 16 bits a channel, which Pillow cannot."""
+    height, width, channels = values.shape
+    kind = {2: 4, 3: 2, 4: 6}[channels]
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in values)
+    head = struct.pack(">IIBBBBB", width, height, 16, kind, 0, 0, 0)
+    chunks = {b"IHDR": head, b"IDAT": zlib.compress(rows), b"IEND": b""}
+    with path.open("wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n")
+        for name, data in chunks.items():
+            check = struct.pack(">I", zlib.crc32(name + data))
+            file.write(struct.pack(">I", len(data)) + name + data + check)
+
+
+def test_colours_of_sixteen_bits_are_refused_by_name(tmp_path):
+    """Pillow would keep the high byte: 16 levels of a detector with 12 bits."""
+    for channels in (2, 3, 4):
+        root = tmp_path / str(channels)
+        write(root, Image.fromarray(COLOUR))
+        deep_png(root / "train/cat/0.png", np.full((4, 4, channels), 65535))
+        with pytest.raises(SettingError, match=r"train/cat/0\.png.* colours of 16 bits"):
+            read(root, 3)
 
 
 def test_eight_bits_among_more_are_refused_by_name(tmp_path):

@@ -1,6 +1,7 @@
 """Reads images from one folder per class, in any format that Pillow reads."""
 
 import os
+import re
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from paceline.errors import SettingError, first_line
 
 _MODES = {1: "L", 3: "RGB"}  # Pillow's names, by channels
 _WIDE = "I"  # beginning of Pillow's names for whole grey values of 16 or 32 bits
+_SIXTEEN = re.compile(";16[BLN]")  # in Pillow's names for how bytes are read: bits of a channel
 _READ_AS = 2  # version of how pixels are read; part of the name of prepared files
 
 Range = tuple[int, int]  # smallest and largest value
@@ -34,8 +36,8 @@ class ImageFolder(AbstractPreparedImageData):
 
     Grey images of 16 or 32 bits are scaled, so that the smallest and the largest value in all files
     become 0 and 255. Raises SettingError("data.root") with the name of a file that cannot be read
-    without loss: floating-point pixels, transparent pixels, several images in a file, or files of 8
-    bits and of more bits in one data set.
+    without loss: floating-point pixels, colours of 16 bits, transparent pixels, several images in a
+    file, or files of 8 bits and of more bits in one data set.
     """
 
     name = "image_folder"
@@ -181,6 +183,8 @@ def _eight_bits(image: Any, values: Range | None) -> Any:
         raise ValueError(f"it has {number} images")
     if image.mode == "F":
         raise ValueError("it has floating-point pixels, whose range is not known; scale them")
+    if not image.mode.startswith(_WIDE) and any(_SIXTEEN.search(str(each)) for each in image.tile):
+        raise ValueError("it has colours of 16 bits, of which 8 would be read; make it one of 8")
     if image.mode.startswith(_WIDE) != (values is not None):
         raise ValueError("there are files of 8 bits and of more bits in one data set")
     ImageOps.exif_transpose(image, in_place=True)
