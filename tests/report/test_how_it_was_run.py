@@ -66,6 +66,16 @@ def test_the_optimizer_and_the_schedule_are_those_that_ran(findings, run, settin
     assert found.startswith(words)
 
 
+def test_data_whose_content_is_not_followed_say_so(findings):
+    for digest, target, said in (
+        ("", "own.Data", True),
+        ("0123456789ab", "own.Data", False),
+        ("", "paceline.data.synthetic.Synthetic", False),
+    ):
+        found = findings([make_run(data_digest=digest)], settings={"data._target_": target})
+        assert ("is not followed" in dict(how_it_was_run(found))["Data"]) == said
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [

@@ -86,7 +86,9 @@ def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[
     seeds = sorted(set(runs["seed"]))
     cores, gpus = _listed(runs, "hardware.cores"), _listed(runs, "hardware.gpus")
     versions = [name for name in runs if name.startswith("versions.")]
-    yield "Data", _listed(runs, "data")
+    is_users = not str(known.get("data._target_", "paceline.")).startswith("paceline.")
+    followed = not is_users or _listed(runs, "data_digest")
+    yield "Data", _joined(_listed(runs, "data"), "" if followed else say("unfollowed_data"))
     networks = (f"{model}, {count(number)} parameters" for model, number in _networks(runs).values)
     yield "Network", _joined(*networks) or _listed(runs, "model")
     yield "Images per worker and step", _listed(runs, "batch_size")

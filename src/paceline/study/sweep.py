@@ -24,7 +24,7 @@ from paceline.record.archive import (
     unpack_archive,
     write_records,
 )
-from paceline.record.data_digest import is_of_other_data, look_again
+from paceline.record.data_digest import is_of_other_data, look_again, tell_if_unfollowed
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.reading import fault_of, read_result
 from paceline.record.record import Lock, Result, adopt, clear, left_behind, partial_records
@@ -86,6 +86,7 @@ def checked_study(
         point.check()
     tell_unfit(point.folder for point in points)
     if not points[0].is_exchange:
+        tell_if_unfollowed(points[0].config.target("data"))
         _warn_of_crowding(to_run(points))
         _warn_of_no_effect(study)
     return study
