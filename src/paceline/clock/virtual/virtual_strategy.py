@@ -312,6 +312,8 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._schedules.set(self.clock.batches_behind(worker))
         self._gradient = self.clock.pool.take()
         assert worker.weights is not None
+        if self._stepped is not None:
+            self._trained.settle()  # after hooks that follow a step
         self._end_batch(worker)
         self._trained.refer_to(worker.weights, worker.statistics, worker.counters)
         return self._draw(worker.index, worker.num_steps)
@@ -340,6 +342,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         before, module._current_fx_name = module._current_fx_name, "on_train_batch_end"
         self._trained.refer_to(worker.weights, worker.statistics, worker.counters)
         end()
+        self._trained.settle()
         module._current_fx_name = before
 
     # waves
@@ -433,6 +436,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         assert self._current_worker is not None
         assert self._gradient is not None
         self._trained.end_gradient(self._gradient)
+        self._trained.settle()
         worker, self._current_worker = self._current_worker, None
         self._stepped = worker
         gradient, self._gradient = self._gradient, None

@@ -73,6 +73,27 @@ class Trained:
         self.module, self.dropout, self.precision = module, dropout, precision
         self.weights, self.statistics, self.counters = weights, statistics, counters
         self._clip, self._by_value = clip, clip_by_value
+        self._kept = [*statistics, *counters]
+        places = {
+            id(tensor): (held, name)
+            for part in module.modules()
+            for held in (part._parameters, part._buffers)  # pyright: ignore[reportPrivateUsage]
+            for name, tensor in held.items()
+        }
+        self._places: list[tuple[Any, str]] = [places[id(tensor)] for tensor in self._kept]
+
+    def settle(self) -> None:
+        """Copy what the module has put in the place of a buffer, or of its content, into the memory
+        to which `refer_to` has made the buffer refer.
+        """
+        kept = zip(self._places, self._kept, self._memory, strict=True)
+        for (held, name), tensor, memory in kept:
+            now = held[name]
+            if now is not tensor:
+                held[name] = tensor
+            if now.data_ptr() != memory.data_ptr():
+                memory.copy_(now.detach())
+                tensor.data = memory
 
     def why_not(self) -> str:
         """Return the reason why no engine can compute the module's steps; "" if there is none."""
@@ -104,8 +125,8 @@ class Trained:
 
     def refer_to(self, weights: Buffer, statistics: Buffer, counters: Sequence[Tensor]) -> None:
         """Make the module's tensors refer to these, without a copy."""
-        held = [*self.weights, *self.statistics, *self.counters]
-        views = [*weights.views(self.weights), *statistics.views(self.statistics), *counters]
+        self._memory = [*statistics.views(self.statistics), *counters]
+        held, views = [*self.weights, *self._kept], [*weights.views(self.weights), *self._memory]
         for tensor, view in zip(held, views, strict=True):
             tensor.data = view
 
