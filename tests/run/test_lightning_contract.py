@@ -74,6 +74,7 @@ def test_a_module_reads_the_run_s_numbers_and_nothing_that_differs():
         "estimated_stepping_batches": 25,
         "global_step": 7,
         "max_epochs": 4,
+        "max_steps": 25,
         "num_training_batches": 7,
     }
     for name in REFUSED:

@@ -84,6 +84,7 @@ ANSWERED = (
     "estimated_stepping_batches",
     "global_step",
     "max_epochs",
+    "max_steps",
     "num_training_batches",
 )
 # Those that differ between clocks, and how to do without.
@@ -116,7 +117,7 @@ _AS_EVER = """
     evaluating fast_dev_run global_rank gradient_clip_algorithm gradient_clip_val init_module
     interrupted is_global_zero lightning_module limit_predict_batches limit_test_batches
     limit_train_batches limit_val_batches local_rank log_dir log_every_n_steps logged_metrics logger
-    loggers lr_scheduler_configs max_steps min_epochs min_steps model node_rank
+    loggers lr_scheduler_configs min_epochs min_steps model node_rank
     num_sanity_val_steps optimizers overfit_batches precision precision_plugin predicting print
     profiler progress_bar_callback progress_bar_metrics received_sigterm
     reload_dataloaders_every_n_epochs sanity_checking save_checkpoint scaler should_stop state

@@ -14,6 +14,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 from paceline.clock.reports import TrainingClock
 from paceline.clock.snapshot import Snapshot, fill, statistics_of
 from paceline.clock.training_strategy import SizedBatches
+from paceline.errors import SettingError
 from paceline.exchange.liveness import rest, work
 from paceline.model.score import Score, score
 
@@ -110,7 +111,8 @@ class TimedBatches:
 
     `waits`: True if processes wait for each other inside a step. `seconds_waiting` is the time
     spent on drawing; `drawn` is the number of batches drawn. A checkpoint keeps both, and the time
-    of the clock. `epoch_ended()`: an iterator ends there, and the next one goes on.
+    of the clock. `epoch_ended()`: an iterator ends there, and the next one goes on. Raises
+    SettingError("model") if a module has left an iterator before its end.
     """
 
     def __init__(self, batches: SizedBatches, clock: TrainingClock, *, waits: bool = False) -> None:
@@ -119,6 +121,13 @@ class TimedBatches:
         self._seconds_before = 0.0  # of the training clock, before the run was resumed
         self._source: Iterator[Any] | None = None
         self.epoch_ended: Callable[[], bool] = lambda: False
+        self._is_left = False
+
+    def check_end(self) -> None:
+        """Raise SettingError("model") if the last iterator was left before its end."""
+        if self._is_left and self.drawn < len(self._batches):
+            message = "on_train_batch_start returned -1, and no step of a worker can be skipped"
+            raise SettingError("model", message)
 
     @property
     def begun(self) -> bool:
@@ -128,6 +137,7 @@ class TimedBatches:
         return len(self._batches)
 
     def __iter__(self) -> Iterator[Any]:
+        self.check_end()
         while self.drawn < len(self._batches) and not self.epoch_ended():
             if self._source is None:
                 self._source = self._batches.beginning_at(self.drawn)
@@ -140,7 +150,9 @@ class TimedBatches:
             self.seconds_waiting += time.perf_counter() - before
             self.drawn += 1
             self._begin()
+            self._is_left = True
             yield batch
+            self._is_left = False
 
     def state_dict(self) -> dict[str, float]:
         return {

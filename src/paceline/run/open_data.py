@@ -182,13 +182,16 @@ def _open_module(module: Any, reading: Reading) -> tuple["ModuleItems", Reading,
     check_training_loader(loader, in_process=reading.worker is None or not plain)
     validation = _evaluated(module, "validation", "val_dataloader")
     test = _evaluated(module, "test", "test_dataloader")
+    options = {"batch_size": reading.batch_size, "shuffle": True}
+    module.train_dataloader = lambda: like(loader, loader.dataset, **options)  # for who asks later
     sets = {"training": loader, "validation": validation, "test": test}
     check_same_data({part: each.dataset for part, each in sets.items()})
 
     def evaluation(batches: Iterable[Any]) -> Iterator[Any]:
         double = reading.dtype == torch.float64
         for images, labels in batches:
-            yield images.to(torch.float64) if double else images, labels
+            whole = isinstance(labels, torch.Tensor) and not labels.is_floating_point()
+            yield images.to(torch.float64) if double else images, labels.long() if whole else labels
 
     chosen = _curve_loader(validation, reading.curve_images)
     few = [rehearsed_loader(each) for each in (validation, test)]

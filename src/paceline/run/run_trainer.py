@@ -43,9 +43,15 @@ class RunTrainer(Trainer):
         """Batches of all workers before this one."""
         return self.batches()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "should_stop" and value and not called_inside():
+            message = "it sets trainer.should_stop, and a run has the length of its budget"
+            raise SettingError("model", message)
+        super().__setattr__(name, value)
 
-def _inside() -> bool:
-    """Return True if code of Lightning or Paceline reads the attribute, and not a user's."""
+
+def called_inside() -> bool:
+    """Return True if the caller is called by code of Lightning or Paceline, and not a user's."""
     name = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]
     return name.partition(".")[0] in _INSIDE
 
@@ -55,7 +61,7 @@ def _told(name: str, answer: Callable[[Told], Any]) -> property:
     inherited = getattr(Trainer, name, None)
 
     def get(self: RunTrainer) -> Any:
-        if self.told is not None and not _inside():
+        if self.told is not None and not called_inside():
             return answer(self.told)
         of_lightning = inherited.fget if isinstance(inherited, property) else None
         return of_lightning(self) if of_lightning else self.__dict__[name]
@@ -77,7 +83,7 @@ def _refuse(name: str, why: str) -> Callable[[Told], Any]:
 
 def _method(name: str, why: str) -> Callable[..., Any]:
     def call(self: RunTrainer, *arguments: Any, **options: Any) -> Any:
-        if self.told is not None and not _inside():
+        if self.told is not None and not called_inside():
             _refuse(name, why)(self.told)
         return getattr(super(RunTrainer, self), name)(*arguments, **options)
 
@@ -88,6 +94,7 @@ _ANSWERS: dict[str, Callable[[Told], Any]] = {
     "datamodule": lambda told: told.datamodule,
     "estimated_stepping_batches": lambda told: told.num_steps,
     "max_epochs": lambda told: told.num_epochs,
+    "max_steps": lambda told: told.num_steps,
     "num_training_batches": lambda told: math.ceil(told.num_steps / told.num_epochs),
 }
 for _name, _answer in _ANSWERS.items():

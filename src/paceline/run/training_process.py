@@ -34,7 +34,6 @@ from paceline.exchange.process_group import (
     shard_index,
     worker_index,
 )
-from paceline.model.classifier import Classifier
 from paceline.model.score import Score
 from paceline.record.data_digest import data_digest
 from paceline.record.observed import SnapshotScore, TrainingReport
@@ -46,11 +45,20 @@ from paceline.run.checkpoints import CheckpointFiles, Checkpoints, ServerCheckpo
 from paceline.run.observer import Evaluation, Observer, TimedBatches
 from paceline.run.open_data import open_data
 from paceline.run.placed_data import reading_of
+from paceline.run.process_group_watch import refuse_strangers
 from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.rehearsal import rehearse_scores
 from paceline.run.run_trainer import RunTrainer, Told
 from paceline.run.shared_gpu import require_memory
-from paceline.run.users_module import WatchedWeights, complete, meet_strategy, seed_equally
+from paceline.run.users_module import (
+    WatchedWeights,
+    complete,
+    forget_seed,
+    forms_group,
+    meet_strategy,
+    seed_equally,
+    trains_as_ours,
+)
 from paceline.run.weights import load_weights, save_weights
 from paceline.scheme.accounting import Accounting
 from paceline.timing.pace import give_way
@@ -139,9 +147,9 @@ class TrainingProcess:
         if is_first and not (point.model.is_ours and point.data.is_ours):
             rehearse_scores(self._module, data)
         watched: WatchedWeights | None = None
-        if not isinstance(self._module, Classifier) and self._split is None:
+        if not self._is_plain and (self._split is None or self._split.is_first):
             meet_strategy(self._module, data, self._told, point, strategy, self._worker)
-            watched = WatchedWeights(self._module)
+            watched = WatchedWeights(self._module) if self._split is None else None
         thresholds = self._budget.thresholds
         observer = Observer(
             clock,
@@ -158,6 +166,8 @@ class TrainingProcess:
             observer,
             Checkpoints(point, self._folder, clock, strategy, files),
         ]
+        if watched is not None and point.workers > 1:
+            callbacks.append(watched)
         if not point.model.is_ours and files.before is None:
             callbacks.append(HeededSettings(point.training))
         trainer = self._trainer(callbacks)
@@ -173,8 +183,8 @@ class TrainingProcess:
             weights_only=True,
         )
         rest()
-        if watched is not None:
-            watched.check(trainer, strategy)
+        if not trainer.should_stop:
+            batches.check_end()
         step_ends, schedulers = np.array(observer.step_ends), trainer.lr_scheduler_configs
         report = TrainingReport(
             strategy=strategy.report(step_ends, batches.seconds_waiting),
@@ -203,7 +213,7 @@ class TrainingProcess:
             optimizer=_name_of(trainer.optimizers[0]),
             scheduler=", ".join(_name_of(each.scheduler) for each in schedulers) or None,
         )
-        self._evaluate(report)
+        self._evaluate(report, trainer, watched)
         return report
 
     @property
@@ -255,17 +265,23 @@ class TrainingProcess:
         """
         seed = self._point.seed
         seed_equally(seed)
-        training = self._point.training
-        module = training.corrected(self._point.model, self._accounting.expected_staleness).build()
-        if not self._point.model.is_ours:
-            first = partial(self._data.batch, self._worker, 0)
-            together = self._point.cluster.carried_out_by_ddp(self._point.scheme)
-            complete(module, self._told, seed, lambda: first()[0], together=together)
+        point, training = self._point, self._point.training
+        target = training.corrected(point.model, self._accounting.expected_staleness)
+        if point.model.is_ours:
+            module = target.build()
+        else:
+            with refuse_strangers(forms_group(point)):
+                module = target.build()
+                first = partial(self._data.batch, self._worker, 0)
+                together = point.cluster.carried_out_by_ddp(point.scheme)
+                complete(module, self._told, seed, lambda: first()[0], together=together)
+            forget_seed()
+        self._is_plain = point.model.is_ours or trains_as_ours(module)
         if training.initial_weights is not None:
             load_weights(module, training.initial_weights)
         self._num_parameters = sum(weight.numel() for weight in module.parameters())
-        weight_bytes = reading_of(self._point).dtype.itemsize
-        self._point.cluster.fill(module, self._point.workload, weight_bytes)
+        weight_bytes = reading_of(point).dtype.itemsize
+        point.cluster.fill(module, point.workload, weight_bytes)
         seed_generators(seed * 10_007 + self._worker)
         return module
 
@@ -281,7 +297,7 @@ class TrainingProcess:
     def _trainer(self, callbacks: list[Callback]) -> Trainer:
         training = self._point.training
         trainer = quiet_trainer(
-            Trainer if isinstance(self._module, Classifier) else RunTrainer,
+            Trainer if self._is_plain else RunTrainer,
             callbacks=callbacks,
             **self._strategy.trainer_options(),
             accelerator="gpu" if self._device.type == "cuda" else "cpu",
@@ -289,7 +305,7 @@ class TrainingProcess:
             gradient_clip_val=training.gradient_clip_val,
             gradient_clip_algorithm=training.gradient_clip_algorithm,
             # one pass of the loop, as the budget is in samples, unless a user's module counts them
-            max_epochs=1 if isinstance(self._module, Classifier) else self._told.num_epochs,
+            max_epochs=1 if self._is_plain else self._told.num_epochs,
             use_distributed_sampler=False,
         )
         if isinstance(trainer, RunTrainer):
@@ -303,13 +319,14 @@ class TrainingProcess:
         rule = replace(self._run.learning_rate, schedule="constant")
         return group.get("initial_lr", group["lr"]) * rule.factor(rule.warmup_samples)
 
-    def _evaluate(self, report: TrainingReport) -> None:
+    def _evaluate(
+        self, report: TrainingReport, trainer: Trainer, watched: WatchedWeights | None
+    ) -> None:
         """Score the snapshots that this process has, and add the scores to `report`.
 
-        Does nothing if the point has no evaluations.
-        The last snapshot of the run is also scored on the test set. If `save_weights` is set, its
-        weights are saved as weights.pt. If the run has a moving average of the weights, it is saved
-        in their place.
+        Does nothing if the point has no evaluations. The last snapshot of the run is also scored on
+        the test set. If `save_weights` is set, its weights are saved as weights.pt. If the run has
+        a moving average of the weights, it is saved in their place.
         """
         strategy = self._strategy
         snapshots = strategy.finish()
@@ -317,6 +334,8 @@ class TrainingProcess:
             return
         evaluation = Evaluation(self._module, strategy.held_weights, self._device, strategy.moving)
         try:
+            if watched is not None and snapshots:
+                watched.check(trainer, strategy)
             self._score(report, snapshots, evaluation)
         except Exception as error:  # code from outside may raise anything
             is_ours = self._point.model.is_ours and self._point.data.is_ours

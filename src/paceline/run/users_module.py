@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from pytorch_lightning import LightningModule, Trainer, seed_everything
+from pytorch_lightning import Callback, LightningModule, Trainer, seed_everything
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch.nn import SyncBatchNorm
 from torch.nn.parameter import is_lazy
@@ -15,19 +15,59 @@ from paceline.clock.snapshot import weights_digest
 from paceline.clock.training_strategy import AbstractTrainingStrategy
 from paceline.clock.wall.ddp import AbstractSynchronousStrategy, SyncAllReduceStrategy
 from paceline.errors import SettingError, first_line
+from paceline.model.classifier import Classifier
 from paceline.record.point import Point
 from paceline.run.lightning_contract import check_hooks
 from paceline.run.placed_data import PlacedData
 from paceline.run.quiet import quiet_trainer
-from paceline.run.rehearsal import rehearse_training
+from paceline.run.rehearsed_training import rehearse_training
 from paceline.run.run_trainer import RunTrainer, Told
+from paceline.run.step_watch import trained_weights
 from paceline.scheme.accounting import Accounting
+
+_MEANING = (
+    "configure_model",
+    "forward",
+    "on_after_backward",
+    "on_before_zero_grad",
+    "on_train_epoch_end",
+    "on_train_epoch_start",
+    "optimizer_step",
+    "setup",
+    "training_step",
+)
 
 
 def seed_equally(seed: int) -> None:
     """Seed the generators of torch, numpy and Python, equally in every process."""
     seed_everything(seed, verbose=False)
-    del os.environ["PL_GLOBAL_SEED"]  # else Lightning's DDP uses it in every worker
+    forget_seed()
+
+
+def forget_seed() -> None:
+    """Let no call of Lightning's `seed_everything` so far be repeated by its DDP, which would seed
+    all workers equally.
+    """
+    os.environ.pop("PL_GLOBAL_SEED", None)
+
+
+def trains_as_ours(module: Any) -> bool:
+    """Return True for a Classifier that overrides nothing by which training means something else.
+    It is not rehearsed in training, and its only epoch is the run.
+    """
+    return isinstance(module, Classifier) and not any(
+        is_overridden(hook, module, parent=Classifier) for hook in _MEANING
+    )
+
+
+def forms_group(point: Point) -> bool:
+    """Return True if the workers of a point form a process group by themselves and take the same
+    steps, so that their modules may call torch.distributed.
+    """
+    if point.workers == 1:
+        return True
+    equal = Accounting(point.scheme, point.workers).equal_steps
+    return point.kind != "virtual" and not point.scheme.servers and equal
 
 
 def complete(
@@ -92,7 +132,6 @@ def meet_strategy(
     """
     virtual, several = point.kind == "virtual", point.workers > 1
     together = isinstance(strategy, SyncAllReduceStrategy)
-    alone = not virtual and not point.scheme.servers
     training = point.training
     on_gpu = training.precision == "16-mixed"  # which a CPU does not have
     found = rehearse_training(
@@ -100,7 +139,8 @@ def meet_strategy(
         data,
         told,
         worker=worker,
-        meets=not several or (alone and Accounting(point.scheme, point.workers).equal_steps),
+        shared=virtual and several,
+        meets=forms_group(point),
         gathers=together,
         options={
             "precision": "bf16-mixed" if on_gpu else training.precision,
@@ -108,10 +148,25 @@ def meet_strategy(
             "gradient_clip_algorithm": training.gradient_clip_algorithm,
         },
     )
-    if virtual and several and found.counting:
-        message = f"its {found.counting} changes in training, and the virtual clock has one "
-        message += "module for all workers: register it as a buffer, or use a real cluster"
+    forget_seed()
+    accounting = Accounting(point.scheme, point.workers)
+    if several and found.steps.moved and not together:
+        message = "its trained weights change between steps of its optimizer, which the scheme does"
+        message += " not pass on: real workers with scheme=sync_allreduce are needed"
         raise SettingError("model", message)
+    if found.steps.bent and not together and not accounting.applies_own_gradients:
+        message = "its hooks limit or bend gradients, here those of one worker and not their mean, "
+        message += "as for real workers with scheme=sync_allreduce"
+        raise SettingError("model", message)
+    if virtual and several and found.steps.set_late:
+        message = "it sets options of its optimizer after a step, which are those of all workers on"
+        message += " the virtual clock: set them in on_train_batch_start, by trainer.global_step"
+        raise SettingError("model", message)
+    if virtual and several and (found.counting or found.steps.remembers):
+        what = f"its {found.counting} changes" if found.counting else "something else than buffers "
+        what += " in training" if found.counting else "changes its loss from step to step"
+        message = f"{what}, and the virtual clock has one module for all workers: register it as a "
+        raise SettingError("model", message + "buffer, or use a real cluster")
     if virtual and several and found.moving and is_overridden("optimizer_step", module):
         message = "weights that no optimizer holds change, maybe in its optimizer_step, after "
         message += "which a worker has no new weights yet: change them in on_train_batch_end"
@@ -123,23 +178,33 @@ def meet_strategy(
     if not isinstance(strategy, AbstractSynchronousStrategy):
         strategy.moving = found.moving
         return
-    strategy.fills_gradients = found.unused
-    if found.unused and isinstance(strategy, SyncAllReduceStrategy):
+    strategy.fills_gradients = found.steps.without_gradient
+    if found.steps.without_gradient and isinstance(strategy, SyncAllReduceStrategy):
         strategy.expect_unused_weights()
 
 
-class WatchedWeights:
-    """Digests of the weights of a user's module before training."""
+class WatchedWeights(Callback):
+    """Watches the weights of a user's module that several workers train."""
 
     def __init__(self, module: LightningModule) -> None:
         self._module = module
         self._before = {name: weights_digest([each]) for name, each in module.named_parameters()}
 
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._trained = trained_weights(trainer)
+
+    def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
+        """Raise SettingError("model") if other weights are trained than at the beginning."""
+        if trained_weights(trainer) != self._trained:
+            message = "it begins or ends to train weights during the run: let all of them require "
+            message += "gradients, in one optimizer, and detach what is frozen"
+            raise SettingError("model", message)
+
     def check(self, trainer: Trainer, strategy: AbstractTrainingStrategy) -> None:
         """Raise RuntimeError if weights changed of which snapshots have no copy."""
         if isinstance(strategy, AbstractSynchronousStrategy):
             return  # whose snapshots have all weights
-        held = {id(w) for group in trainer.optimizers[0].param_groups for w in group["params"]}
+        held = trained_weights(trainer)
         for name, weight in self._module.named_parameters():
             known = id(weight) in held or name in strategy.moving
             if not known and weights_digest([weight]) != self._before[name]:

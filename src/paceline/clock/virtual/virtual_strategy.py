@@ -305,6 +305,8 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             return self._next_wave()
         if self._current_worker is not None:
             raise RuntimeError("a batch was asked for before the step of the one before had ended")
+        if self._stepped is not None:
+            self._trained.settle()  # after hooks that follow a step
         worker = self._current_worker = self.clock.next_worker()
         if worker is None:
             raise StopIteration
@@ -312,8 +314,6 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._schedules.set(self.clock.batches_behind(worker))
         self._gradient = self.clock.pool.take()
         assert worker.weights is not None
-        if self._stepped is not None:
-            self._trained.settle()  # after hooks that follow a step
         self._end_batch(worker)
         self._trained.refer_to(worker.weights, worker.statistics, worker.counters)
         return self._draw(worker.index, worker.num_steps)

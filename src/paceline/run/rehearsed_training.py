@@ -1,0 +1,229 @@
+"""Trains a copy of a user's module for a few steps before the run that takes hours.
+
+Whatever fails later, in hooks, schedulers or a checkpoint, fails now, and what would mean another
+thing on another clock is found.
+"""
+
+import contextlib
+import copy
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.utilities.distributed import _all_gather_ddp_if_available
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.utilities.model_helpers import is_overridden
+from torchmetrics import Metric
+
+from paceline.clock.training_strategy import random_state, seed_generators, set_random_state
+from paceline.errors import SettingError, first_line
+from paceline.run.module_state import differ, numbers_of
+from paceline.run.placed_data import PlacedData
+from paceline.run.process_group_watch import refuse_strangers
+from paceline.run.quiet import quiet_trainer
+from paceline.run.rehearsal import scored, without_gpu
+from paceline.run.run_trainer import RunTrainer, Told, called_inside
+from paceline.run.step_watch import StepWatch, trained_weights
+
+_BATCHES = 2  # of an epoch, of which there are two
+_MOST_STEPS = 100_000  # of a scheduler
+_START_HOOKS = ("on_{}_model_eval", "on_{}_start", "on_{}_epoch_start")
+_SEED = 46_341
+
+
+class Found(NamedTuple):
+    """Results of a rehearsal. `moving`: names of parameters that change although no optimizer
+    holds them. `counting`: the first attribute that changes and is no tensor of the module, or "".
+    `steps`: what was seen in the steps.
+    """
+
+    moving: frozenset[str]
+    counting: str
+    steps: StepWatch
+
+
+def rehearse_training(
+    module: LightningModule,
+    data: PlacedData,
+    told: Told,
+    *,
+    worker: int,
+    shared: bool,
+    meets: bool,
+    gathers: bool,
+    options: Mapping[str, Any],
+) -> Found:
+    """Let a copy of `module` take a few steps in the first epoch of the run, and in its last one;
+    return what was found.
+
+    `shared`: True if several workers share one module. `meets`: True if a module may call
+    torch.distributed, since its workers take the same steps and form a group by themselves.
+    `gathers`: True if it may call its `all_gather`. `options`: those of the Trainer, by Lightning's
+    names. Random numbers go on as they were. Raises SettingError("model") for whatever a step, a
+    hook or a checkpoint raises.
+    """
+    try:
+        trained = copy.deepcopy(module)
+        without_gpu(trained)
+    except Exception as error:  # code from outside may raise anything
+        message = f"{type(module).__name__} cannot be copied: {first_line(error)}"
+        raise SettingError("model", message) from error
+    for metric in (each for each in trained.modules() if isinstance(each, Metric)):
+        metric.distributed_available_fn = lambda: False  # metrics are those of this process
+    before = random_state()
+    seed_generators(_SEED + worker)  # numbers of its own
+    batches = [data.batch(worker, n) for n in range(max(1, min(_BATCHES, told.num_steps // 2)))]
+    watch = StepWatch(told, len(batches), shared=shared)
+    trainer = quiet_trainer(
+        RunTrainer,
+        callbacks=[watch],
+        accelerator="cpu",
+        devices=1,
+        plugins=[LightningEnvironment()],
+        max_epochs=min(2, told.num_steps),
+        log_every_n_steps=1,
+        use_distributed_sampler=False,
+        **options,
+    )
+    assert isinstance(trainer, RunTrainer)
+    trainer.told = told
+    trainer.batches = lambda: watch.batches(trainer.fit_loop.epoch_loop.global_step)
+    if told.num_workers > 1:
+        _watch_gathering(trainer, gathers)
+    state = numbers_of(trained)
+    try:
+        with refuse_strangers(meets):
+            trainer.fit(trained, _Batches(batches))
+            with tempfile.TemporaryDirectory() as folder:
+                trainer.save_checkpoint(Path(folder) / "rehearsal.ckpt")
+            _check_end(trained, watch)
+            _check_start_hooks(trained, data)
+    except SettingError:
+        raise
+    except Exception as error:  # code from outside may raise anything
+        message = f"it fails in a rehearsal of a few steps: {type(error).__name__}: "
+        raise SettingError("model", message + first_line(error)) from error
+    if told.num_workers > 1 and torch.initial_seed() != _SEED + worker:
+        message = "it seeds the generator of torch in training, equally in all workers: leave that "
+        raise SettingError("model", message + "to the setting `seed`")
+    set_random_state(before)
+    groups = [group for each in trainer.optimizers for group in each.param_groups]
+    _check_schedulers(trained, trainer, groups, told)
+    held = trained_weights(trainer)
+    pairs = dict(module.named_parameters())
+    if pairs.keys() != dict(trained.named_parameters()).keys():
+        message = "it adds weights after setup and configure_model; build them there"
+        raise SettingError("model", message)
+    moving = frozenset(
+        name
+        for name, weight in trained.named_parameters()
+        if id(weight) not in held and not torch.equal(weight.to(pairs[name].dtype), pairs[name])
+    )
+    now = numbers_of(trained)
+    counting = next((path for path in state if path in now and differ(state[path], now[path])), "")
+    return Found(moving, counting, watch)
+
+
+def _watch_gathering(trainer: Trainer, gathers: bool) -> None:
+    """Let a module gather, or else raise SettingError("model") where it meets other workers."""
+    strategy: Any = trainer.strategy
+    if gathers:
+        strategy.all_gather = _all_gather_ddp_if_available
+        return
+
+    def watched(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def asked(*arguments: Any, **options: Any) -> Any:
+            if name != "all_gather" and called_inside():  # as for what a module logs
+                return call(*arguments, **options)
+            message = f"it calls {name}, which needs real workers with scheme=sync_allreduce"
+            raise SettingError("model", message)
+
+        return asked
+
+    for name in ("all_gather", "barrier", "broadcast", "reduce", "reduce_boolean_decision"):
+        setattr(strategy, name, watched(name, getattr(strategy, name)))
+
+
+def _check_schedulers(
+    module: LightningModule, trainer: Trainer, groups: Sequence[Mapping[str, Any]], told: Told
+) -> None:
+    """Raise SettingError("model") if the module keeps or steps a scheduler itself, or if one ends
+    before the run.
+
+    `groups`: of all optimizers.
+    """
+    if any("initial_lr" in group for group in groups) and not trainer.lr_scheduler_configs:
+        message = f"{type(module).__name__}.configure_optimizers does not return its scheduler, "
+        message += "which would take the steps of one worker; return it with the optimizer"
+        raise SettingError("model", message)
+    done = {"step": trainer.fit_loop.epoch_loop.global_step, "epoch": trainer.current_epoch}
+    length = {"step": told.num_steps, "epoch": told.num_epochs}
+    for config in trainer.lr_scheduler_configs:
+        scheduler: Any = config.scheduler
+        name = type(scheduler).__name__
+        if not config.reduce_on_plateau and scheduler.last_epoch > done[config.interval]:
+            message = f"it steps its {name}, which would count the steps of one worker; return it "
+            raise SettingError("model", message + "with an interval, and do not step it")
+        left = 0 if config.reduce_on_plateau else length[config.interval] - done[config.interval]
+        try:
+            for _ in range(min(left // config.frequency, _MOST_STEPS)):
+                scheduler.step()
+        except Exception as error:  # code from outside may raise anything
+            message = f"its {name} fails before the end of a run of "
+            message += f"{length['step']} steps in {length['epoch']} epochs: {first_line(error)}"
+            raise SettingError("model", message) from error
+
+
+def _check_end(module: LightningModule, watch: StepWatch) -> None:
+    """Raise SettingError("model") if a hook changes the module after its last step."""
+    for name, now in module.state_dict().items():
+        if name in watch.last and not torch.equal(now, watch.last[name]):
+            message = f"{name} changes after the last step, as by on_train_end, and snapshots are "
+            raise SettingError("model", message + "evaluated as they were in training")
+
+
+def _check_start_hooks(module: Any, data: PlacedData) -> None:
+    """Raise SettingError("model") if what the module returns depends on the epoch, since snapshots
+    are evaluated after training, or if it is changed by what a Trainer calls before it validates or
+    tests, because a run does not call that.
+    """
+    epochs, numbers = module.trainer.fit_loop.epoch_progress.current, random_state()
+    for part, begin in zip(("validation", "test"), data.rehearsed, strict=True):
+        images, labels = next(iter(begin()))
+
+        def found(images: Any = images, labels: Any = labels) -> str:
+            set_random_state(numbers)
+            return repr(scored(module, images, labels))  # a loss that is NaN equals itself
+
+        before = found()
+        ended, epochs.completed = epochs.completed, 0
+        if found() != before:
+            message = "its forward depends on the epoch, and snapshots are evaluated after training"
+            raise SettingError("model", message)
+        epochs.completed = ended
+        hooks = [each.format(part) for each in _START_HOOKS]
+        for hook in hooks:
+            if is_overridden(hook, module, parent=LightningModule):
+                with contextlib.suppress(Exception):  # of a hook that a run never calls
+                    getattr(module, hook)()
+                if found() != before:
+                    message = f"{type(module).__name__}.{hook} changes what is evaluated, and would"
+                    raise SettingError(
+                        "model", f"{message} not be called; decide in forward by self.training"
+                    )
+
+
+class _Batches:
+    """Batches of a rehearsal; Lightning takes a list for several loaders."""
+
+    def __init__(self, batches: list[Any]) -> None:
+        self._batches = batches
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._batches)

@@ -1,0 +1,149 @@
+"""Watches the steps that a copy of a user's module takes in its rehearsal."""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from pytorch_lightning import Callback, LightningModule, Trainer
+from pytorch_lightning.utilities.model_helpers import is_overridden
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from paceline.clock.training_strategy import random_state, set_random_state
+from paceline.errors import SettingError
+from paceline.run.run_trainer import Told
+
+_LARGE = 1e6  # factor of a gradient, by which it exceeds any limit that a hook may set
+
+
+class StepWatch(Callback):
+    """Watches two epochs of `length` batches each, and lets the second be the last one of the run,
+    since a module may do something else there.
+
+    `without_gradient`: True if some step gave no gradient to a weight that is trained. `bent`: True
+    if hooks change gradients by a rule that is not a factor, such as a limit of their norm, so that
+    it is not the same for the gradients of several workers and for their mean. `moved`: True if
+    trained weights change between steps of the optimizer. `set_late`: True if a step is followed by
+    a change of the options of the optimizer. `remembers`: True if a loss depends on steps before by
+    something else than parameters, buffers and random numbers; it is only looked for if the module
+    is `shared` by several workers. `last`: the state of the module after the last step.
+    """
+
+    def __init__(self, told: Told, length: int, *, shared: bool) -> None:
+        self.without_gradient = self.bent = self.moved = self.set_late = self.remembers = False
+        self._told, self._length, self._shared = told, length, shared
+        self._weights: list[tuple[Tensor, Tensor]] = []
+        self._options: Any = None
+        self._early: LightningModule | None = None
+
+    def batches(self, step: int) -> int:
+        """Return the batches of all workers before a step of the rehearsal."""
+        following = 2 * self._length - step
+        last = self._told.num_steps - self._told.num_workers * following
+        return step if following > self._length else max(step, last)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        trained = trained_weights(trainer)
+        self._parameters = [each for each in pl_module.parameters() if id(each) in trained]
+        self._note(trainer)
+        for optimizer in trainer.optimizers:
+            optimizer.register_step_post_hook(lambda *_: self._note(trainer))
+
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if trainer.current_epoch > 0:
+            trainer.fit_loop.epoch_progress.current.completed = self._told.num_epochs - 1
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        if batch_idx > 0 and not trainer.lr_scheduler_configs:
+            self.set_late |= _options(trainer) != self._options
+        if not self._shared or trainer.fit_loop.epoch_progress.current.ready < 2:
+            return
+        try:
+            now = copy.deepcopy(pl_module)
+            if batch_idx == 0:
+                self._early = now
+            elif self._early is not None:
+                self.remembers |= _remembers(self._early, now, trainer, batch, batch_idx)
+        except SettingError:
+            raise
+        except Exception:  # a copy is not what it was: then there is nothing to compare
+            self._early = None
+
+    def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        weights = pl_module.parameters()
+        self.without_gradient |= any(each.requires_grad and each.grad is None for each in weights)
+
+    def on_before_optimizer_step(
+        self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
+    ) -> None:
+        self.moved |= any(not torch.equal(now, before) for now, before in self._weights)
+        self.bent |= _bends(pl_module, optimizer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.last = {name: each.clone() for name, each in pl_module.state_dict().items()}
+
+    def _note(self, trainer: Trainer) -> None:
+        self._weights = [(each, each.detach().clone()) for each in self._parameters]
+        self._options = _options(trainer)
+
+
+def trained_weights(trainer: Trainer) -> set[int]:
+    """Return the identities of the parameters to which the optimizers give other values."""
+    groups = [group for each in trainer.optimizers for group in each.param_groups]
+    return {id(each) for group in groups for each in group["params"] if each.requires_grad}
+
+
+def _options(trainer: Trainer) -> list[dict[str, Any]]:
+    groups = [group for each in trainer.optimizers for group in each.param_groups]
+    return [{key: each for key, each in group.items() if key != "params"} for group in groups]
+
+
+def _bends(module: LightningModule, optimizer: Optimizer) -> bool:
+    """Return True if the hooks that may change gradients do so by a rule that is not a factor."""
+    limits = {"gradient_clip_val": None, "gradient_clip_algorithm": None}
+    calls: dict[str, Callable[[], None]] = {
+        "on_after_backward": lambda: module.on_after_backward(),
+        "on_before_optimizer_step": lambda: module.on_before_optimizer_step(optimizer),
+        "configure_gradient_clipping": lambda: module.configure_gradient_clipping(
+            optimizer, **limits
+        ),
+    }
+    own = [hook for hook in calls if is_overridden(hook, module, parent=LightningModule)]
+    weights = [each for each in module.parameters() if each.grad is not None]
+    before = [each.grad for each in weights]
+    found: list[list[Tensor]] = []
+    for factor in (1.0, _LARGE) if own else ():
+        for weight, gradient in zip(weights, before, strict=True):
+            weight.grad = gradient * factor  # type: ignore[operator]
+        for hook in own:
+            calls[hook]()
+        found.append([_gradient(each) for each in weights])
+    for weight, gradient in zip(weights, before, strict=True):
+        weight.grad = gradient
+    return any(not torch.allclose(a * _LARGE, b, rtol=1e-3) for a, b in zip(*found, strict=True))
+
+
+def _gradient(weight: nn.Parameter) -> Tensor:
+    return torch.zeros_like(weight) if weight.grad is None else weight.grad.detach().clone()
+
+
+def _remembers(
+    early: LightningModule, now: LightningModule, trainer: Trainer, batch: Any, batch_idx: int
+) -> bool:
+    """Return True if two copies of a module, one of them of an earlier step, have different losses
+    with the same parameters, buffers and random numbers.
+    """
+    for kind in ("parameters", "buffers"):
+        for old, new in zip(getattr(early, kind)(), getattr(now, kind)(), strict=True):
+            old.data.copy_(new)
+    before, losses = random_state(), list[Any]()
+    for module in (early, now):
+        module.trainer, module._current_fx_name = trainer, "training_step"  # as where it logs
+        set_random_state(before)
+        output = module.training_step(copy.deepcopy(batch), batch_idx)
+        losses.append(output["loss"] if isinstance(output, Mapping) else output)
+    set_random_state(before)
+    return not torch.allclose(*losses, rtol=1e-5, equal_nan=True)
