@@ -77,6 +77,9 @@ def checked_study(
             number, verb = len(archived), "to unpack from"
         if number:
             print(f"{number} records {verb} {archive.relative_to(root)}", flush=True)
+    if (root / "params.yaml").exists():  # as `dvc exp run -S training.lr=0.1` writes it
+        message = "params.yaml is not read; dvc exp run -S experiments/STUDY.yaml:SETTING=VALUE is"
+        print(f"paceline: {message}", file=sys.stderr, flush=True)
     look_again()
     study = Study(name, root, overrides, params, archived)
     if source is not None:
