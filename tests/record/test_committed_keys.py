@@ -81,7 +81,7 @@ def test_equal_values_have_one_key_however_they_are_written():
 )
 def test_a_study_names_points_that_have_committed_records(study, tmp_path, monkeypatch):
     monkeypatch.setattr(compose, "num_cores", lambda: 2)  # of the machine of the example
-    monkeypatch.setattr(compose, "num_gpus", lambda: 0)
+    monkeypatch.setattr("paceline.cluster.cluster.num_gpus", lambda: 0)
     for name in ("conf", "experiments"):
         (tmp_path / name).symlink_to(REPOSITORY / name)
     committed = configs(REPOSITORY / "reports" / study / ARCHIVE).values()

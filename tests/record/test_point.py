@@ -6,7 +6,6 @@ from copy import deepcopy
 from pathlib import Path
 
 import pytest
-import torch
 from omegaconf import OmegaConf
 
 from paceline.errors import SettingError
@@ -186,9 +185,14 @@ def test_the_defaults_and_what_is_just_allowed_pass(config):
     check(config)
 
 
+def put_gpus(monkeypatch, number):
+    for module in ("cluster.cluster", "record.without_effect"):
+        monkeypatch.setattr(f"paceline.{module}.num_gpus", lambda: number)
+
+
 def test_more_workers_than_gpus(config, monkeypatch):
     """They are refused if GPUs were asked for; else the CPU trains them, and a line says so."""
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    put_gpus(monkeypatch, 1)
     config["cluster"]["accelerator"] = "auto"
     assert (check(config).device, on_cpu(check(config))) == ("cuda", "")
     config["workers"] = 2
@@ -210,7 +214,7 @@ def test_more_workers_than_gpus(config, monkeypatch):
 
 
 def test_no_gpu_is_an_error_only_where_one_is_asked_for(config, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    put_gpus(monkeypatch, 0)
     config["cluster"]["accelerator"] = "auto"
     check(config)
     config["cluster"]["accelerator"] = "gpu"
@@ -236,7 +240,7 @@ def test_no_gpu_is_an_error_only_where_one_is_asked_for(config, monkeypatch):
 def test_where_servers_have_their_weights(
     gpus, accelerator, cluster, wished, found, config, monkeypatch
 ):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    put_gpus(monkeypatch, gpus)
     config["scheme"] = read("scheme/async_parameter_server")
     config["cluster"] = cluster_of(cluster)
     if cluster == "agents":
@@ -271,7 +275,7 @@ def test_settings_of_gpus_without_effect(gpus, scheme, settings, found, config, 
 
 @pytest.mark.parametrize("precision", ["16-mixed", "16-true", "bf16-true"])
 def test_precisions_that_a_server_cannot_honour_name_the_scheme(precision, config, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    put_gpus(monkeypatch, 2)
     config["cluster"]["accelerator"] = "gpu"
     config["training"]["precision"] = precision
     check(config)

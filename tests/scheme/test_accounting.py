@@ -1,8 +1,9 @@
 """What a rule on trial is counted by, against formulas by hand."""
 
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 import pytest
+import torch
 
 from paceline.errors import SettingError
 from paceline.scheme.accounting import Accounting
@@ -13,7 +14,7 @@ from paceline.scheme.independent import Independent
 from paceline.scheme.local_sgd import LocalSGD
 from paceline.scheme.mixed import Mixed
 from paceline.scheme.post_local_sgd import PostLocalSGD
-from paceline.scheme.rule import AbstractScheme, AbstractServedScheme, Apply, Push
+from paceline.scheme.rule import AbstractScheme, AbstractServedScheme, Adopt, Apply, Mean, Push
 from paceline.scheme.serving import AbstractServing, Release
 from paceline.scheme.stale_synchronous import StaleSynchronous
 from paceline.scheme.sync_allreduce import SyncAllReduce
@@ -270,3 +271,25 @@ def test_rules_that_leave_servers_and_workers_waiting_are_refused(monkeypatch):
     monkeypatch.setattr("paceline.scheme.accounting._MOST_STEPS", 100)
     with pytest.raises(SettingError, match=r"^scheme: Hoarding has servers, but pushes in none of"):
         _ = Accounting(Hoarding(), 2).steps_per_push
+
+
+@final
+class _Computing(AbstractScheme):
+    """Scheme whose rule does what tensors allow with the vectors that it gets."""
+
+    def step(self, worker):
+        own, gradient = worker.weights, worker.gradient
+        assert isinstance(own, torch.Tensor)
+        assert (own.shape, len(own), float(gradient), bool(own == 0)) == ((1,), 1, 1.0, True)
+        total = torch.stack([own, gradient]).sum(0) + 2 * gradient - own / 1
+        assert torch.equal(total, torch.full((1,), 3.0))
+        mean = yield Mean(gradient)
+        weights = yield Apply(-mean[0:1].abs().pow(2))
+        yield Adopt(torch.sub(1 - weights, weights, alpha=2).lerp(weights, 0.5))
+
+
+def test_a_rule_on_trial_computes_with_tensors():
+    accounting = Accounting(_Computing(), 4)
+    assert [type(message) for message in accounting.messages()] == [Mean, Apply, Adopt]
+    assert accounting.equal_steps
+    assert not accounting.applies_own_gradients

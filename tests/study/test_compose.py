@@ -77,7 +77,7 @@ def test_a_value_that_the_table_lacks_is_refused_by_name():
 @pytest.mark.parametrize(("cores", "workers"), [(1, [1, 2]), (2, [1, 2]), (7, [1, 2, 4])])
 def test_a_study_may_use_as_many_workers_as_there_are_cores(monkeypatch, cores, workers):
     monkeypatch.setattr("paceline.study.compose.num_cores", lambda: cores)
-    monkeypatch.setattr("paceline.study.compose.num_gpus", lambda: 0)
+    monkeypatch.setattr("paceline.cluster.cluster.num_gpus", lambda: 0)
     points = study_points("quick", REPOSITORY)
     measured = [point for point in points if point.config.names["cluster"] == "local"]
     assert sorted({point.config.values["workers"] for point in measured}) == workers

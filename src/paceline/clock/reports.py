@@ -12,6 +12,9 @@ import numpy as np
 
 from paceline.scheme.audit import Averaged
 
+# A server cannot know a loss scale (16-mixed), and would round its weights at each update (-true).
+SERVED_PRECISIONS = ("32-true", "64-true", "bf16-mixed")
+
 
 class TrainingClock:
     """Seconds since `start`, without those inside `stopped()` for snapshots and evaluation."""

@@ -17,9 +17,6 @@ from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.scheme.serving import Arrival, Release
 
-# A server cannot know a loss scale (16-mixed), and would round its weights at each update (-true).
-SERVED_PRECISIONS = ("32-true", "64-true", "bf16-mixed")
-
 
 class ServedWeights:
     """Weights of one server, to which pushes are applied by the scheme's rule.

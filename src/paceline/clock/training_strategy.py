@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.clock.flat_optimizer import make_optimizer
-from paceline.clock.reports import StrategyReport
+from paceline.clock.reports import SERVED_PRECISIONS, StrategyReport
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.served_weights import SERVED_PRECISIONS
 from paceline.clock.snapshot import Snapshot
 from paceline.errors import SettingError
 from paceline.scheme.accounting import Accounting

@@ -1,32 +1,34 @@
 """Base class of clusters: where the processes of a run are, and on which clock they train."""
 
+from __future__ import annotations
+
 import math
 import os
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import torch
 from pydantic import Field
 
 from paceline.clock.reports import TrainingClock
-from paceline.clock.run_spec import RunSpec
 from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
-from paceline.exchange.process_group import SECRET, worker_index
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import UNKEYED, Flag, Neutral, NotNegative, Positive, Whole, settings
-from paceline.timing.pace import Pace
 from paceline.timing.profile import ServerPlacement
 from paceline.timing.step_times import AbstractPacing, StepTimes
 from paceline.timing.workload import OWN, AbstractWorkload
 
 if TYPE_CHECKING:
+    import torch
+
+    from paceline.clock.run_spec import RunSpec
     from paceline.clock.split.split_worker import SplitWorker
     from paceline.clock.training_strategy import AbstractTrainingStrategy
 
 Device = Literal["cpu", "cuda"]
+_DRIVERS = ("/dev/nvidiactl", "/dev/nvhost-ctrl-gpu", "/dev/dxg", "/dev/kfd")  # NVIDIA, WSL, AMD
 
 
 def choose(accelerator: Literal["auto", "cpu", "gpu"], workers: int, workers_each: int) -> Device:
@@ -35,7 +37,7 @@ def choose(accelerator: Literal["auto", "cpu", "gpu"], workers: int, workers_eac
     "auto" is the CPU, and "gpu" raises SettingError.
     """
     needed = -(-workers // workers_each)
-    if accelerator == "cpu" or (gpus := torch.cuda.device_count()) >= needed:
+    if accelerator == "cpu" or (gpus := num_gpus()) >= needed:
         return "cpu" if accelerator == "cpu" else "cuda"
     if accelerator == "gpu":
         need = "a GPU each" if workers_each == 1 else f"a GPU for each {workers_each}"
@@ -45,8 +47,19 @@ def choose(accelerator: Literal["auto", "cpu", "gpu"], workers: int, workers_eac
     return "cpu"
 
 
+def num_gpus() -> int:
+    """Count the GPUs that this process may use; without a driver, torch is not imported for it."""
+    if not any(map(os.path.exists, _DRIVERS)):
+        return 0
+    import torch  # takes seconds
+
+    return torch.cuda.device_count()
+
+
 def device(accelerator: Device, local_worker: int, workers_each: int = 1) -> torch.device:
     """Return the device of a worker of a machine, on which `workers_each` share a GPU."""
+    import torch
+
     index = local_worker // workers_each
     return torch.device("cuda", index) if accelerator == "cuda" else torch.device("cpu")
 
@@ -55,6 +68,8 @@ def device_of_server(accelerator: Device, local_rank: int, workers_each: int) ->
     """Return the device of a server, whose rank on its machine follows those of the workers: a GPU
     without workers if there is one, else the workers' in turn.
     """
+    import torch
+
     if accelerator == "cpu":
         return torch.device("cpu")
     return torch.device("cuda", -(-local_rank // workers_each) % torch.cuda.device_count())
@@ -158,8 +173,8 @@ class AbstractCluster(AbstractPacing, ABC):
         run: RunSpec,
         device: torch.device,
         clock: TrainingClock,
-        split: "SplitWorker | None" = None,
-    ) -> "AbstractTrainingStrategy":
+        split: SplitWorker | None = None,
+    ) -> AbstractTrainingStrategy:
         """Return the Lightning strategy of a training process that has joined the process group.
         `clock`: training clock of the process, which measures real seconds on every cluster.
         `split`: this process's part of a split worker; None for a whole worker.
@@ -176,9 +191,11 @@ class AbstractCluster(AbstractPacing, ABC):
 
     def check_starter(self) -> None:
         """Raise SettingError if torchrun started this process as one of several."""
-        of_a_run = SECRET in os.environ  # our launcher also sets torchrun's variables
-        by_torchrun = "TORCHELASTIC_RUN_ID" in os.environ and not of_a_run
-        if by_torchrun and os.environ.get("WORLD_SIZE") != "1":
+        if "TORCHELASTIC_RUN_ID" not in os.environ or os.environ.get("WORLD_SIZE") == "1":
+            return
+        from paceline.exchange.process_group import SECRET  # torch takes seconds
+
+        if SECRET not in os.environ:  # our launcher also sets torchrun's variables
             message = "it does not use the processes that torchrun started; cluster=torchrun does"
             raise SettingError("cluster", message)
 
@@ -222,7 +239,7 @@ class AbstractCluster(AbstractPacing, ABC):
             return "cpu"
         reason = "workers and servers share GPUs inside one machine only"
         if computing == "cpu":
-            there = torch.cuda.device_count()
+            there = num_gpus()
             reason = "the workers compute on the CPU" if there else "this machine has no GPU"
         raise SettingError("cluster.server_device", f"{reason}; cpu is needed, not cuda")
 
@@ -275,12 +292,14 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
         run: RunSpec,
         device: torch.device,
         clock: TrainingClock,
-        split: "SplitWorker | None" = None,
-    ) -> "AbstractTrainingStrategy":
+        split: SplitWorker | None = None,
+    ) -> AbstractTrainingStrategy:
         """Return Lightning's own DDP if that is equivalent, and the worker is not split."""
         from paceline.clock.wall import ddp, rule_strategy  # Lightning takes seconds
         from paceline.clock.wall.own_weights_strategy import OwnWeightsStrategy
         from paceline.clock.wall.parameter_server_strategy import ParameterServerStrategy
+        from paceline.exchange.process_group import worker_index
+        from paceline.timing.pace import Pace
 
         times = self.paced_times(run)
         if times is not None and split is not None:

@@ -1,5 +1,7 @@
 """Nodes on this machine: real processes in network namespaces, connected by shaped links."""
 
+from __future__ import annotations
+
 import contextlib
 import csv
 import json
@@ -12,9 +14,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Event
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from paceline.clock.run_spec import RunSpec
 from paceline.cluster.cluster import AbstractWallClockCluster, Kind, places
 from paceline.cluster.launcher import launch_task
 from paceline.cluster.namespaces import ShapedNetwork, check_permitted, shaped_network
@@ -24,6 +25,9 @@ from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Neutral, Whole, settings
 from paceline.timing.profile import Link, ServerPlacement
 from paceline.timing.step_times import StepTimes
+
+if TYPE_CHECKING:
+    from paceline.clock.run_spec import RunSpec
 
 Fault = Annotated[
     Literal["none", "worker_killed", "server_killed", "slow_worker", "slow_link"], Neutral("none")

@@ -1,12 +1,11 @@
 """Modelled cluster on a virtual clock: one process computes for all workers and servers."""
 
+from __future__ import annotations
+
 from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import torch
-
 from paceline.clock.reports import TrainingClock
-from paceline.clock.run_spec import RunSpec
 from paceline.cluster.cluster import AbstractCluster, Kind, SlurmQueue
 from paceline.cluster.launcher import launch_task
 from paceline.cluster.supervisor import Task
@@ -27,6 +26,9 @@ from paceline.timing.step_times import StepRate
 from paceline.timing.workload import OWN, AbstractWorkload
 
 if TYPE_CHECKING:
+    import torch
+
+    from paceline.clock.run_spec import RunSpec
     from paceline.clock.split.split_worker import SplitWorker
     from paceline.clock.training_strategy import AbstractTrainingStrategy
 
@@ -131,8 +133,8 @@ class VirtualCluster(AbstractCluster):
         run: RunSpec,
         device: torch.device,
         clock: TrainingClock,
-        split: "SplitWorker | None" = None,
-    ) -> "AbstractTrainingStrategy":
+        split: SplitWorker | None = None,
+    ) -> AbstractTrainingStrategy:
         from paceline.clock.virtual.virtual_strategy import VirtualStrategy  # Lightning: seconds
 
         workload = run.workload.name if run.workload else OWN

@@ -4,16 +4,19 @@ The position of a sample is its place among all samples that the run draws. Henc
 B/K images per batch train on exactly the images that one worker with B images per batch trains on.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from numpy.lib.stride_tricks import sliding_window_view
-from torch import Tensor
-from torch.nn.functional import pad
 
 from paceline.errors import SettingError
 from paceline.random_bits import random_bits
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class AbstractAugmentation(ABC):
@@ -41,6 +44,8 @@ class CropAndFlip(AbstractAugmentation):
         self.flip = flip
 
     def __call__(self, images: Tensor, positions: Tensor, seed: int) -> Tensor:
+        import torch  # takes seconds, and settings are checked without it
+
         bits = random_bits(positions.numpy(), "crop and flip", seed)
         cropped = self._crop(images, bits)
         if self.flip:
@@ -49,6 +54,8 @@ class CropAndFlip(AbstractAugmentation):
         return torch.from_numpy(cropped)
 
     def _crop(self, images: Tensor, bits: np.ndarray) -> np.ndarray:
+        from torch.nn.functional import pad
+
         padded = pad(images, [self.padding] * 4).numpy()
         windows = sliding_window_view(padded, images.shape[2:], axis=(2, 3))
         num_offsets = 2 * self.padding + 1

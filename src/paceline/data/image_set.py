@@ -1,20 +1,23 @@
 """Defines decoded images with labels, the three splits of a data set, and every data set's base."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from paceline.data.augmentation import AbstractAugmentation
 from paceline.data.placement import Store
 from paceline.data.source import ChannelStatistics, Part, Source, check_held_out
 from paceline.errors import SettingError
 from paceline.settings import Count, Seed, Whole, checked_arguments
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class ImageSet:
 
     images: Tensor
     labels: Tensor
-    mapped_again: "Callable[[], ImageSet] | None" = None
+    mapped_again: Callable[[], ImageSet] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -37,7 +40,7 @@ class ImageSet:
         # 5 times faster than images[samples]
         return self.images.index_select(0, samples), self.labels.index_select(0, samples)
 
-    def opened_again(self) -> "ImageSet":
+    def opened_again(self) -> ImageSet:
         """Return the same set in a new mapping, in which no page has been read yet.
 
         A set that is not mapped is returned unchanged.
@@ -88,7 +91,7 @@ class AbstractImageData(ABC):
     has_files: ClassVar[bool] = False  # that `encoded` decodes each time
 
     @property
-    def known(self) -> "Known | None":
+    def known(self) -> Known | None:
         """Content that is known before the data are read; None if nothing is known."""
         return None
 
@@ -180,6 +183,8 @@ def splits_in_memory(data: AbstractImageData, source: Source, origin: str) -> Sp
 
     `origin` names the source in messages. Raises the SettingErrors of `data.check`.
     """
+    import torch  # takes seconds, and settings are checked without it
+
     data.check(source.num_classes, source.image_shape, origin)
     statistics = ChannelStatistics(source.image_shape[0])
     sets: dict[str, ImageSet] = {}

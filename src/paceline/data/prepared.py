@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from filelock import FileLock
 
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
@@ -140,6 +139,8 @@ def _map_split(folder: Path, name: str) -> ImageSet:
     The mapping is copy-on-write, because torch warns of read-only arrays. Workers share its pages
     as long as no worker writes to them.
     """
+    import torch  # takes seconds, and settings are checked without it
+
     images, labels = (
         torch.from_numpy(np.load(folder / f"{name}_{kind}.npy", mmap_mode="c"))
         for kind in ("images", "labels")

@@ -1,15 +1,18 @@
 """Cuts a random part out of each image and enlarges it, as training on ImageNet does."""
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn.functional import interpolate
 
 from paceline.data.augmentation import AbstractAugmentation
 from paceline.errors import SettingError
 from paceline.random_bits import random_bits
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _TRIES = 10  # as torchvision, before the middle of the image is taken
 
@@ -36,6 +39,9 @@ class RandomResizedCrop(AbstractAugmentation):
         self.scale, self.ratio, self.flip = tuple(scale), tuple(ratio), flip
 
     def __call__(self, images: Tensor, positions: Tensor, seed: int) -> Tensor:
+        import torch  # takes seconds, and settings are checked without it
+        from torch.nn.functional import interpolate
+
         height, width = images.shape[2:]
         parts = self.windows(height, width, positions.numpy(), seed)
         resized = torch.empty_like(images)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field
 
-from paceline.clock.served_weights import SERVED_PRECISIONS
+from paceline.clock.reports import SERVED_PRECISIONS
 from paceline.cluster.cluster import AbstractCluster, Device, Kind
 from paceline.data.image_set import AbstractImageData
 from paceline.data.placement import Placement

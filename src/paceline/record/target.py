@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
 from typing import Any, TypeVar, cast
 
-from hydra.errors import InstantiationException
 from hydra.utils import instantiate
 
 from paceline.errors import SettingError
@@ -97,13 +98,22 @@ class Target:
                 raise SettingError(*foreign.split(": ", 1))
         use_one_lightning()
         try:
-            target = self.values["_target_"]
-            moved = {**self.values, "_target_": _MOVED.get(target, target)}
-            return instantiate(moved, _convert_="all")
-        except InstantiationException as error:
+            return self._built(_MOVED.get(self.values["_target_"], self.values["_target_"]))
+        except SettingError:
+            raise
+        except Exception as error:
             if isinstance(error.__cause__, SettingError):
                 raise error.__cause__ from error
             raise SettingError(self.group, str(error)) from error
+
+    def _built(self, target: str) -> Any:
+        words = [name for name in self.values if str(name).startswith("_")]
+        is_own = self.values["_target_"] in own_classes(self.group)
+        if not is_own or words != ["_target_"] or len([*_targets("", self.values)]) > 1:
+            return instantiate({**self.values, "_target_": target}, _convert_="all")
+        module, _, name = target.rpartition(".")  # as Hydra does it, which takes 2 ms
+        values = {name: deepcopy(self.values[name]) for name in self.values if name not in words}
+        return getattr(import_module(module), name)(**values)
 
     def build_as(self, kind: type[T]) -> T:
         """Build the object. Raises SettingError if it is not a `kind`."""

@@ -1,22 +1,27 @@
 """Settings `training.*` of a point: its budget of images, learning rate, optimizer, precision."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
+from importlib.resources import files
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-import torch
+from omegaconf import OmegaConf
 from pydantic import AfterValidator, Field
 
-from paceline.clock.run_spec import RunSpec
-from paceline.clock.snapshot import decay_per_sample
 from paceline.errors import SettingError
 from paceline.model.learning_rate import LearningRate, corrected_momentum
 from paceline.record.target import Target
 from paceline.scheme.accounting import Accounting
 from paceline.settings import UNKEYED, Neutral, NotNegative, Positive, Whole, settings
+
+if TYPE_CHECKING:
+    from paceline.clock.run_spec import RunSpec
 
 Precision = Literal["32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true"]
 _Below1 = Annotated[float, Field(strict=True, ge=0, lt=1)]
@@ -86,6 +91,8 @@ class Training:
         self, run: RunSpec, *, images_per_update: int, images_meanwhile: float
     ) -> RunSpec:
         """Return a run with the learning rate and the moving average of these settings."""
+        from paceline.clock.snapshot import decay_per_sample  # torch takes seconds
+
         assert run.epoch_samples is not None
         assert run.num_steps is not None
         decay, reference = self.ema_decay, self.lr_reference_batch_size
@@ -157,8 +164,10 @@ class Training:
 def _check_options(optimizer: Mapping[str, Any]) -> None:
     """Raise SettingError for an option that an optimizer of torch does not have."""
     package, _, name = str(optimizer["_target_"]).rpartition(".")
-    if package != "torch.optim":
+    if package != "torch.optim" or optimizer.keys() <= _own_options(name):
         return
+    import torch  # takes seconds
+
     if (kind := getattr(torch.optim, name, None)) is None:
         raise SettingError("model.optimizer._target_", f"torch.optim has no {name}")
     known = signature(kind).parameters
@@ -166,6 +175,13 @@ def _check_options(optimizer: Mapping[str, Any]) -> None:
         if option not in known and option not in ("_target_", "_partial_"):
             message = f"torch.optim.{name} has no such option"
             raise SettingError(f"model.optimizer.{option}", message)
+
+
+@cache
+def _own_options(optimizer: str) -> set[str]:
+    """Return the options that Paceline's own file of an optimizer of torch has."""
+    file = files("paceline") / f"conf/model/optimizer/{optimizer.lower()}.yaml"
+    return {*OmegaConf.create(file.read_text())} if file.is_file() else set()
 
 
 def _check_network(network: Any) -> None:

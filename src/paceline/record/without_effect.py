@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-import torch
-
+from paceline.cluster.cluster import num_gpus
 from paceline.data.image_set import AbstractImageData
 from paceline.record.point import Point
 
@@ -29,7 +28,7 @@ def without_effect(point: Point) -> list[str]:
 
 def on_cpu(point: Point) -> str:
     """Return a line if a point is trained on the CPU although there are GPUs, else ""."""
-    there = torch.cuda.device_count() if point.cluster.accelerator == "auto" else 0
+    there = num_gpus() if point.cluster.accelerator == "auto" else 0
     if not there or point.device != "cpu":
         return ""
     each = point.cluster.workers_per_accelerator

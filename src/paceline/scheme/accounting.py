@@ -2,14 +2,14 @@
 (what a worker and a server do in a step) on vectors of one element.
 """
 
+from __future__ import annotations
+
 import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-
-import torch
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, cast
 
 from paceline.errors import SettingError
 from paceline.scheme.rule import (
@@ -22,6 +22,9 @@ from paceline.scheme.rule import (
     next_message,
 )
 from paceline.scheme.serving import Arrival, Release
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 BEGINNING, END = 0.0, math.nextafter(1.0, 0.0)  # of a run: the least and the most progress
 _MOST_STEPS = 2**16  # in which to look for a first push; takes almost a second
@@ -60,7 +63,7 @@ class Accounting:
         take equally many steps. Otherwise they draw steps from a common budget, and faster workers
         take more.
         """
-        end = messages_of(self.scheme.end(torch.zeros(1), 1))
+        end = messages_of(self.scheme.end(_vector(0), 1))
         single = itertools.chain(self.messages(), self.messages(0, END), end)
         return any(message.meets_all for message in single)
 
@@ -128,7 +131,7 @@ class Accounting:
                 return False  # a group's mean; one that is compensated
             serving = self.scheme.serving(self.num_workers)
             return serving.arrive(Arrival(0, 0, progress)).applied == (0,)
-        gradient = torch.ones(1)
+        gradient = _vector(1)
         messages = self.messages(0, progress, gradient=gradient)
         applied = [each for each in messages if isinstance(each, Apply)]
         return all(message.gradient is gradient for message in applied)
@@ -150,8 +153,9 @@ class Accounting:
         """True if servers must keep a copy of the weights that they last sent to each worker,
         because the gradient to apply depends on them.
         """
-        one, unknown = torch.ones(1), torch.full((1,), math.nan)
-        return bool(self.scheme.served(one, one, unknown).isnan())
+        one, unknown = _vector(1), _vector(math.nan)
+        applied = self.scheme.served(one, one, unknown)
+        return applied is not one and bool(applied.isnan())
 
     @cached_property
     def expected_staleness(self) -> float:
@@ -241,8 +245,8 @@ class Accounting:
         """Yield the messages of a worker in one step with weights of 0. `gradient` [1]: its
         gradient; None for a gradient of 1.
         """
-        gradient = torch.ones(1) if gradient is None else gradient
-        view = WorkerView(gradient, torch.zeros(1), worker, self.num_workers, num_steps, progress)
+        gradient = _vector(1) if gradient is None else gradient
+        view = WorkerView(gradient, _vector(0), worker, self.num_workers, num_steps, progress)
         return messages_of(self.scheme.step(view))
 
     def _check_overlap(self) -> None:
@@ -252,7 +256,7 @@ class Accounting:
         if self.scheme.group_size > 1:
             message = "a group's mean exists only after its last backward: group_size=1 is needed"
             raise SettingError("scheme.overlap", message)
-        gradient = torch.ones(1)
+        gradient = _vector(1)
         first = next(self.messages(gradient=gradient), None)
         if not (isinstance(first, Push) and first.value is gradient):
             name = type(self.scheme).__name__
@@ -302,7 +306,7 @@ class Accounting:
                 raise SettingError("scheme", f"{name} lets all workers wait")
 
     @cached_property
-    def _totals(self) -> "dict[int, _Totals]":
+    def _totals(self) -> dict[int, _Totals]:
         return {}
 
 
@@ -327,7 +331,56 @@ def messages_of(rule: Step) -> Iterator[Message]:
     while (message := next_message(rule, answer)) is not None:
         yield message
         if isinstance(message, Apply):
-            answer = torch.zeros(1)
+            answer = _vector(0)
         else:
             value: Tensor | None = getattr(message, "value", None)
             answer = None if value is None else value.clone()
+
+
+class _Late:
+    """Vector of one element that becomes a tensor only when something is computed with it.
+
+    Most rules only pass vectors on, and importing torch takes seconds.
+    """
+
+    def __init__(self, value: float) -> None:
+        self._value = value
+
+    @cached_property
+    def tensor(self) -> Tensor:
+        import torch
+
+        return torch.full((1,), float(self._value))
+
+    @property
+    def __class__(self) -> type[Any]:  # so that isinstance(vector, Tensor) is true
+        return type(self.tensor)
+
+    def clone(self) -> _Late:
+        return _Late(self._value)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tensor, name)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any, kwargs: Any = None) -> Any:
+        """Compute a function of torch that has such a vector among its arguments."""
+        from torch.utils import _pytree
+
+        args, kwargs = _pytree.tree_map_only(cls, lambda late: late.tensor, (args, kwargs or {}))
+        return function(*args, **kwargs)
+
+
+def _operator(name: str) -> Callable[..., Any]:
+    return lambda late, *args: getattr(late.tensor, name)(*args)
+
+
+for _name in (
+    *("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "pow", "rpow", "neg"),
+    *("matmul", "abs", "eq", "ne", "lt", "le", "gt", "ge", "bool", "float", "len", "getitem"),
+):
+    setattr(_Late, f"__{_name}__", _operator(f"__{_name}__"))
+
+
+def _vector(value: float) -> Tensor:
+    return cast("Tensor", _Late(value))

@@ -16,15 +16,19 @@ Law: with one worker this is plain SGD; replaying the recorded order of pushes g
 Each server holds a part of the weights, with its optimizer state, and counts its own versions.
 """
 
-from typing import Literal
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
-from torch import Tensor
 
 from paceline.scheme.audit import ServedLog, not_at_once
 from paceline.scheme.rule import AbstractServedScheme, Claim, GroupSize, Overlap, Sharding
 from paceline.scheme.serving import AbstractServing, AtOnce
 from paceline.settings import NotNegative, Whole, settings
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @settings("scheme")

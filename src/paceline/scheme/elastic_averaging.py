@@ -11,14 +11,19 @@ weights before the exchange. A worker makes a last exchange after its last step.
 Law: with elasticity 0 this is the same as the scheme independent, and the center does not move.
 """
 
-import torch
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from pydantic import Field
-from torch import Tensor
 
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Push, Sharding, Step, WorkerView
 from paceline.scheme.serving import AbstractServing, AtOnce
 from paceline.settings import Share, Whole, settings
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @settings("scheme")
@@ -51,7 +56,7 @@ class ElasticAveraging(AbstractScheme):
         own, share = weights.clone(), self.elasticity
         after = yield Push(weights)
         # In place: to allocate a large vector takes longer than to compute it.
-        before = torch.sub(after, own, alpha=share).div_(1 - share)
+        before = after.sub(own, alpha=share).div_(1 - share)
         yield Adopt(own.lerp_(before, share))
 
     def serving(self, num_workers: int) -> AbstractServing:

@@ -8,10 +8,15 @@ Each worker keeps its own momentum.
 Law: with period 1 and no momentum this is the same as sync_allreduce.
 """
 
-from torch import Tensor
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Claim, Mean, Step, WorkerView
 from paceline.settings import Whole, settings
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @settings("scheme")

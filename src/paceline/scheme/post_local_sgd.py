@@ -8,13 +8,17 @@ Law: with `switch_at=1` this is the same as sync_allreduce, with `switch_at=0` t
 local_sgd.
 """
 
-from functools import cached_property
+from __future__ import annotations
 
-from torch import Tensor
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from paceline.scheme.local_sgd import LocalSGD
 from paceline.scheme.rule import AbstractScheme, Apply, Claim, Mean, Step, WorkerView
 from paceline.settings import Share, Whole, settings
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @settings("scheme")

@@ -9,16 +9,19 @@ a tensor again after sending it, and know no socket, clock or optimizer. Weights
 and buffers belong to the clock that calls the rule.
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from paceline.scheme.audit import RunLog, ServedLog, not_in_groups
 from paceline.scheme.serving import AbstractServing
 from paceline.settings import Flag, Neutral, Whole
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)

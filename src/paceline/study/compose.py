@@ -23,7 +23,6 @@ from omegaconf.errors import OmegaConfBaseException
 from paceline.errors import SettingError, did_you_mean
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import num_cores
-from paceline.record.rerun import GPU
 from paceline.record.target import GROUPS
 
 CONFIG = "config"  # the file of conf/ with which Hydra begins
@@ -60,6 +59,8 @@ def _here(what: str) -> str | int:
     """
     if what == "cores":
         return num_cores()
+    from paceline.cluster.cluster import num_gpus  # pydantic takes time
+
     gpus = num_gpus()
     if what == "accelerator":
         return "gpu" if gpus > 1 else "cpu"
@@ -67,15 +68,6 @@ def _here(what: str) -> str | int:
     powers = [2**power for power in range(max(2, most.bit_length()))]
     chosen = {"workers": powers, "several_workers": powers[1:]}
     return ",".join(map(str, chosen[what]))
-
-
-def num_gpus() -> int:
-    """Count the GPUs that this process may use."""
-    if not GPU.exists():
-        return 0
-    import torch  # takes seconds
-
-    return torch.cuda.device_count()
 
 
 def _chosen(group: str) -> str | None:
@@ -100,6 +92,11 @@ def composed(overrides: Sequence[str], root: Path) -> PointConfig:
     """
     with hydra_errors("settings"), composer(root) as compose_job:
         return PointConfig.of(compose_job(overrides).cfg)
+
+
+def copied(cfg: DictConfig) -> DictConfig:
+    """Return a copy of a whole configuration, three times as fast as a deep copy."""
+    return pickle.loads(pickle.dumps(cfg))
 
 
 class Swept(NamedTuple):
@@ -211,7 +208,7 @@ class Composer:
             self._choices |= composed.choices.keys()
             self._bases[self._kind(overrides)] = pickle.dumps(composed)
             return composed
-        cfg, choices = pickle.loads(base)  # six times as fast as a deep copy
+        cfg, choices = pickle.loads(base)
         for each in overrides:
             if self._is_value(each, overrides):
                 OmegaConf.update(cfg, each.key_or_group, each.value())

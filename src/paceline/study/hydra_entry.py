@@ -118,12 +118,13 @@ def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
         if multiprocessing.get_start_method(allow_none=True) == "loky":
             # set in the processes of joblib's launcher, and unknown to those that they start
             multiprocessing.set_start_method("spawn", force=True)
-        preload()
-        from paceline.record.point import Point  # torch, while the forkserver imports it
+        from paceline.record.point import Point
         from paceline.record.without_effect import on_cpu, without_effect
-        from paceline.run.run_point import run_point
 
         point = Point.of(config)
+        preload()
+        from paceline.run.run_point import run_point  # torch, while the forkserver imports it
+
         if number is None:
             for line in filter(None, [on_cpu(point), *without_effect(point)]):
                 print(f"paceline: {line}", file=sys.stderr, flush=True)

@@ -5,7 +5,6 @@ This happens before any point runs.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from paceline.errors import SettingError, did_you_mean
 from paceline.record.point_config import PointConfig
 from paceline.record.record import Result
-from paceline.study.compose import Composed, composer, hydra_errors, jobs_of, parsed
+from paceline.study.compose import Composed, composer, copied, hydra_errors, jobs_of, parsed
 from paceline.study.study_point import StudyPoint, in_blocks
 from paceline.study.trials import AbstractTuning
 from paceline.study.tuning import Configuration, needs_tuning, put_best, tuning_of
@@ -175,7 +174,7 @@ class Study:
         best = self._configuration(point).tried.best if point.config.is_tuned else None
         if best is None or best.is_in(point.cfg):
             return point
-        cfg = deepcopy(point.cfg)
+        cfg = copied(point.cfg)
         put_best(cfg, self._tuning(cfg), best)
         return replace(point, config=PointConfig.of(cfg), cfg=cfg, has_rate=True)
 

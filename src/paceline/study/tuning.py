@@ -6,7 +6,6 @@ time it is needed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.record.reading import read_result
+from paceline.study.compose import copied
 from paceline.study.study_point import StudyPoint
 from paceline.study.surface_search import SurfaceSearch
 from paceline.study.trials import (
@@ -126,7 +126,7 @@ def tuning_of(cfg: DictConfig) -> AbstractTuning:
 
 def trial_config(cfg: DictConfig, trial: Trial, at: Mapping[str, Any]) -> PointConfig:
     """Return the settings of `trial` for the configuration of `cfg`, changed by `at`."""
-    tried = deepcopy(cfg)
+    tried = copied(cfg)
     _put_trial(tried, trial)
     for name, value in at.items():
         try:
