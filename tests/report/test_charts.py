@@ -4,6 +4,7 @@ import json
 import math
 import re
 from dataclasses import replace
+from xml.etree import ElementTree
 
 import pytest
 
@@ -132,6 +133,24 @@ def test_a_file_has_no_colour_of_the_page_and_the_same_bytes_again(drawn):
         assert "currentColor" not in svg
         assert "A title" in svg
         assert svg == static_svg(chart, "s0", "A title")
+
+
+_WIDE = 0.6  # widths of a letter of DejaVu Sans, in sizes of the font: the widest of browsers
+
+
+def ends(element, x=0.0):
+    """Yield where each text in an SVG that begins at its left ends, if a browser's font is wide."""
+    x += float(re.match(r"translate\(([^,]+)", element.get("transform") or "translate(0,")[1])
+    if element.tag.endswith("}text") and element.get("text-anchor") in (None, "start"):
+        yield x + _WIDE * float(element.get("font-size").removesuffix("px")) * len(element.text)
+    for inner in element:
+        yield from ends(inner, x)
+
+
+def test_no_legend_of_a_file_is_cut_by_a_wide_font(drawn):
+    for name in ("scale", "time"):
+        svg = ElementTree.fromstring(static_svg(drawn[name], "s0"))
+        assert max(ends(svg)) <= float(svg.get("width")), name
 
 
 def test_a_map_of_two_settings_names_the_best_and_counts_who_is_tied(tmp_path):
