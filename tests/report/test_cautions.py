@@ -65,6 +65,15 @@ def test_more_processes_than_cores(findings, runs, pair):
     assert ("expected of paced" in text) == (runs[0]["kind"] == "paced")
 
 
+def test_each_scheme_that_was_measured_on_too_few_cores_is_named(findings):
+    crowded = {"hardware.cores": 2}
+    runs = [make_run("async_parameter_server", 2, 32, 0, **crowded)]
+    runs += [make_run("gossip", 2, 32, 0, jobs=2, **crowded), make_run(seed=0, **crowded)]
+    first, second = [text for text in cautions(findings(runs)) if "cores" in text]
+    assert "1 of 1 measured point of asynchronous servers had" in first
+    assert "1 of 1 measured point of gossip had" in second
+
+
 def test_rates_that_were_searched_elsewhere(findings):
     """Of two networks one is that of the search, and a rate by rule has no search."""
     name = "cluster.link.bandwidth"
@@ -185,7 +194,7 @@ def test_a_block_that_drifted_is_named(findings):
     ]
     text = only(cautions(findings(runs)))
     assert numbers(text)[:3] == ["1", "2", "15"]
-    assert text.endswith("block 1: drift, -20.0 %.")
+    assert text.endswith("block 1: its last run was 20.0 % slower.")
 
 
 def test_a_super_linear_speed_up_comes_with_a_warning(findings):

@@ -70,19 +70,18 @@ def _mixed_data(tables: Tables) -> Iterator[Row]:
 
 
 def _crowded(tables: Tables) -> Iterator[Row]:
-    """Yield a row per kind that has points with more processes than cores.
-
-    Virtual runs have one process and are not checked.
+    """Yield a row per scheme with measured points that had more processes than cores, and a row for
+    all such paced points. Virtual runs have one process and are not checked.
     """
     runs = tables.runs
     runs = runs.assign(processes=runs["jobs"] * (num_processes(runs) + runs["servers"].fillna(0)))
-    for kind in ("measured", "paced"):
-        same = runs[runs["kind"] == kind]
+    runs["scheme"] = runs["scheme"].where(runs["kind"] == "measured", "")
+    for group, same in groups(runs[runs["kind"] != "virtual"], ["kind", "scheme"]):
         short = same[same["processes"] > same["hardware.cores"]]
         pairs = sorted(set(zip(short["processes"], short["hardware.cores"], strict=True)))
         value = ", ".join(f"{processes:.0f} on {cores:.0f}" for processes, cores in pairs)
         if len(short):
-            yield _row("crowded", short, same, kind=kind, value=value)
+            yield _row("crowded", short, same, **group, value=value)
 
 
 def _shared_gpu(tables: Tables) -> Iterator[Row]:
@@ -142,8 +141,10 @@ def _one_machine(tables: Tables) -> Iterator[Row]:
 def _dropped(tables: Tables) -> Iterator[Row]:
     texts = []
     for _, row in tables.blocks[tables.blocks["verdict"] != KEPT].iterrows():
-        drift = "" if pd.isna(row["drift"]) else f", {100 * row['drift']:+.1f} %"
-        texts.append(f"block {row['block']}: {row['verdict'].removeprefix('dropped: ')}{drift}")
+        why, drift = row["verdict"].removeprefix("dropped: "), 100 * row["drift"]
+        if why == "drift":
+            why = f"its last run was {abs(drift):.1f} % {'faster' if drift > 0 else 'slower'}"
+        texts.append(f"block {row['block']}: {why}")
     if texts:
         yield _row("dropped", texts, tables.blocks, value="; ".join(texts))
 
