@@ -90,7 +90,8 @@ class Target:
         Raises SettingError for arguments that its constructor refuses, and for another class than
         a record may name.
         """
-        if not isinstance(self.values.get("_target_"), str):
+        target = self.values.get("_target_")
+        if not isinstance(target, str):
             raise SettingError(f"{self.group}._target_", "a class is needed, package.module.Class")
         if self.of_record:
             foreign = foreign_target({self.group: self.values}, any_package=False)
@@ -98,7 +99,7 @@ class Target:
                 raise SettingError(*foreign.split(": ", 1))
         use_one_lightning()
         try:
-            return self._built(_MOVED.get(self.values["_target_"], self.values["_target_"]))
+            return self._built(_MOVED.get(target, target))
         except SettingError:
             raise
         except Exception as error:

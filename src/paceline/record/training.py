@@ -181,7 +181,7 @@ def _check_options(optimizer: Mapping[str, Any]) -> None:
 def _own_options(optimizer: str) -> set[str]:
     """Return the options that Paceline's own file of an optimizer of torch has."""
     file = files("paceline") / f"conf/model/optimizer/{optimizer.lower()}.yaml"
-    return {*OmegaConf.create(file.read_text())} if file.is_file() else set()
+    return set(map(str, OmegaConf.create(file.read_text()))) if file.is_file() else set()
 
 
 def _check_network(network: Any) -> None:

@@ -353,7 +353,7 @@ class _Late:
         return torch.full((1,), float(self._value))
 
     @property
-    def __class__(self) -> type[Any]:  # so that isinstance(vector, Tensor) is true
+    def __class__(self) -> Any:  # so that isinstance(vector, Tensor) is true # pyright: ignore
         return type(self.tensor)
 
     def clone(self) -> _Late:
@@ -372,7 +372,10 @@ class _Late:
 
 
 def _operator(name: str) -> Callable[..., Any]:
-    return lambda late, *args: getattr(late.tensor, name)(*args)
+    def operate(late: _Late, *others: Any) -> Any:
+        return getattr(late.tensor, name)(*others)
+
+    return operate
 
 
 for _name in (

@@ -38,8 +38,8 @@ COLOURS = {  # distinct for the colour-blind as well, after Okabe and Ito, exten
 }
 INK, FAINT = "#1a1a1a", "#8a8a8a"  # of files; on the page, text has the colour of the page
 TIER_COLOURS = {"best": "#0072B2", "tied": "#56B4E9", "behind": "#E69F00", "never": "#B2182B"}
-# The font that vl-convert measures with, and others of its width. Any other one that a browser takes
-# is at most a pixel wider for each letter of a legend, whose longest lines have 40 letters.
+# Files are measured with this font. If a browser has none of its width, each letter of a legend is
+# at most a pixel wider; the longest lines have 40 letters.
 _FILE_FONT, _MOST_WIDER = "Liberation Sans, Arial, Helvetica, sans-serif", 40
 _CLIP = re.compile(r"\bclip\d+\b")
 _ENVIRONMENT = Environment(
@@ -112,7 +112,7 @@ def static_svg(chart: Chart, situation: str | None = None, title: str = "") -> s
         json.loads(json.dumps(chart.spec).replace("currentColor", INK)),
         chart.of(situation),
     )
-    letters = max(len(str(row.get("scheme", ""))) for row in rows) if rows else 0
+    letters = max((len(str(row.get("scheme", ""))) for row in rows), default=0)
     padding = {"left": 5, "top": 5, "bottom": 5, "right": 5 + min(letters, _MOST_WIDER)}
     spec |= {"datasets": {"rows": rows}, "background": "white", "padding": padding}
     spec["config"]["font"] = _FILE_FONT
