@@ -99,8 +99,9 @@ def test_a_finished_point_is_not_done_again(good):
     code, again, _ = run(root, "train", *UNLOGGED, *settings)
     assert (code, again[-1]) == (0, lines[-1])
     assert again[0].endswith("already there")
-    code, _, (error,) = run(root, "train", *UNLOGGED, *settings, "cluster.timeout_seconds=long")
-    assert (code, error.split(":")[1]) == (2, " cluster.timeout_seconds")  # in no point's key
+    for words in (("train",), ("train", "-m")):
+        code, _, (error,) = run(root, *words, *UNLOGGED, *settings, "cluster.timeout_seconds=long")
+        assert (code, error.split(":")[1]) == (2, " cluster.timeout_seconds")  # in no point's key
     assert record.stat().st_mtime_ns == before
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -17,17 +17,16 @@ from omegaconf.errors import OmegaConfBaseException
 from paceline.cluster.processes import preload
 from paceline.errors import SettingError, printable
 from paceline.record.data_digest import is_of_other_data
+from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of, read_result
 from paceline.record.record import Result, partial_folder
 from paceline.record.tracking.log import log, prepare_log, run_label
+from paceline.record.without_effect import on_cpu, without_effect
 from paceline.study.compose import CONFIG, as_setting_error, check_groups
 from paceline.study.progress import RunWatch, StatusLine, result_line
 from paceline.study.tuning import set_rate
-
-if TYPE_CHECKING:
-    from paceline.record.point import Point
 
 
 @contextmanager
@@ -105,10 +104,7 @@ def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
     result, mlflow = read_result(config.folder), config.measurement.mlflow
     other = is_of_other_data(result, config.target("data"))
     if result is not None and not config.sweep.needs_run(result, source_digest(), other):
-        if number is None:  # a setting that is no part of the key may be wrong
-            from paceline.record.point import Point
-
-            Point.of_plain(config.values)
+        Point.of_plain(config.values)  # a setting that is no part of the key may be wrong
         note = f"already there{_again(result, other)}"
         print(result_line(number, config, result, note), flush=True)
         unlogged = log(config.folder, mlflow) if number is None else None  # a sweep logs the rest
@@ -118,9 +114,6 @@ def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
         if multiprocessing.get_start_method(allow_none=True) == "loky":
             # set in the processes of joblib's launcher, and unknown to those that they start
             multiprocessing.set_start_method("spawn", force=True)
-        from paceline.record.point import Point
-        from paceline.record.without_effect import on_cpu, without_effect
-
         point = Point.of(config)
         preload()
         from paceline.run.run_point import run_point  # torch, while the forkserver imports it
@@ -153,7 +146,7 @@ def _again(result: Result, of_other_data: bool) -> str:
     return f", {' and '.join(causes)}; sweep.rerun=stale runs it again" if causes else ""
 
 
-def _queue(point: "Point") -> tuple[Result | None, str]:
+def _queue(point: Point) -> tuple[Result | None, str]:
     """Run the point in a job of a queue; return its result, and why it failed, or ""."""
     from paceline.study.submission import run_queued
 
@@ -163,7 +156,7 @@ def _queue(point: "Point") -> tuple[Result | None, str]:
     return read_result(point.config.folder), "; ".join(problems)
 
 
-def _watch(point: "Point") -> StatusLine:
+def _watch(point: Point) -> StatusLine:
     folder = partial_folder(point.config.folder)
     return StatusLine(RunWatch(run_label(point.config.values), point.kind, folder).status)
 

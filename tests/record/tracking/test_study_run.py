@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from paceline.record.measurement import MLflow
+from paceline.record.tracking.compared_runs import comparison_link
 from paceline.record.tracking.log import (
     ProgressFollower,
     begin_study_run,
@@ -77,6 +78,18 @@ def test_the_view_of_a_study_shows_what_its_runs_have(mlflow_uri, tmp_path):
         keys += [chart[name] for name in ("metricKey", "selectedXAxisMetricKey") if name in chart]
         assert keys
         assert set(keys) <= data.metrics.keys()
+
+
+def test_a_finished_study_tells_where_its_runs_are_compared(mlflow_uri, tmp_path, capsys):
+    begin(tmp_path, mlflow_uri)
+    end(tmp_path, mlflow_uri, "KILLED")
+    assert capsys.readouterr().out == ""
+    end(tmp_path, mlflow_uri)
+    number = client(mlflow_uri).get_experiment_by_name("made").experiment_id
+    page = f"/#/experiments/{number}/runs?viewStateShareKey=paceline"
+    served = f"http://127.0.0.1:5000{page} after mlflow ui --backend-store-uri {mlflow_uri}"
+    assert capsys.readouterr().out == f"runs compared: {served}\n"
+    assert comparison_link("https://ml.example.org/", number) == f"https://ml.example.org{page}"
 
 
 def test_a_point_is_linked_to_its_study_while_it_runs(mlflow_uri, tmp_path):

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 TOP1, IMAGES_PER_SECOND = "accuracy/top1", "throughput/images_per_second"
-_NAME = "Accuracy against throughput"
+_NAME, _KEY = "Accuracy against throughput", "paceline"  # of the saved view
 _SECTIONS = ("comparison", "curve")
 
 
@@ -26,9 +26,17 @@ def experiment_tags(axes: Sequence[str], note: str | None) -> dict[str, str]:
     view = {"name": _NAME, "createdAt": 0, "updatedAt": 0, "state": state}
     tags = {
         "mlflow.experimentKind": "custom_model_development",  # else the page is one of GenAI
-        "mlflow.sharedViewState.paceline": json.dumps(view),
+        f"mlflow.sharedViewState.{_KEY}": json.dumps(view),
     }
     return tags | ({"mlflow.note.content": note} if note else {})
+
+
+def comparison_link(tracking_uri: str, experiment_id: str) -> str:
+    """Return the address of the saved view; for a database, with the command that serves it."""
+    page = f"/#/experiments/{experiment_id}/runs?viewStateShareKey={_KEY}"
+    if tracking_uri.startswith("http"):
+        return tracking_uri.rstrip("/") + page
+    return f"http://127.0.0.1:5000{page} after mlflow ui --backend-store-uri {tracking_uri}"
 
 
 def _state(axes: Sequence[str]) -> Mapping[str, Any]:

@@ -22,7 +22,12 @@ from paceline.record.measurement import MLflow
 from paceline.record.numbers import NUMBERS
 from paceline.record.plain import read_yaml
 from paceline.record.point_config import PointConfig, flat_settings
-from paceline.record.tracking.compared_runs import IMAGES_PER_SECOND, TOP1, experiment_tags
+from paceline.record.tracking.compared_runs import (
+    IMAGES_PER_SECOND,
+    TOP1,
+    comparison_link,
+    experiment_tags,
+)
 from paceline.record.tracking.mlflow_log import (
     TIMEOUT,
     KnownRun,
@@ -220,7 +225,8 @@ def begin_study_run(
 def end_study_run(folder: Path, mlflow: MLflow, status: str, tags: Mapping[str, str]) -> str | None:
     """End the run of a study in MLflow with a status (FINISHED, FAILED or KILLED) and `tags`.
 
-    Returns the reason of a failure, or None.
+    Prints where MLflow compares the runs of a finished study. Returns the reason of a failure, or
+    None.
     """
     run = study_run(folder, mlflow.tracking_uri)
     if run is None:
@@ -230,6 +236,8 @@ def end_study_run(folder: Path, mlflow: MLflow, status: str, tags: Mapping[str, 
         log = PointLog(run.tracking_uri, run.run_id)
         log.describe({}, tags)
         log.finish(status, None)
+        if status == "FINISHED":
+            print(f"runs compared: {comparison_link(run.tracking_uri, log.experiment_id)}")
 
     return _failure(end)
 

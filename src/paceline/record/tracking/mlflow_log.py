@@ -97,7 +97,9 @@ class PointLog:
     def __init__(self, tracking_uri: str, run_id: str, *, timeout: float = TIMEOUT) -> None:
         self.run_id, self._client = run_id, client(tracking_uri)
         self._tracking_uri, self._timeout = tracking_uri, timeout
-        self._start_ms: int = self._try("the run", self._client.get_run, run_id).info.start_time
+        about = self._try("the run", self._client.get_run, run_id).info
+        self.experiment_id: str = about.experiment_id
+        self._start_ms: int = about.start_time
 
     @classmethod
     def begin(
