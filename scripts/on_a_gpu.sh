@@ -65,7 +65,7 @@ bench)
     ;;
 study)
     name=${1:?which study? one of experiments/} && shift
-    timeout --signal INT --kill-after 10 "$(left 20)" python3 -m paceline sweep "$name" measurement.mlflow.tracking_uri=null "$@" \
+    timeout --signal INT --kill-after 10 "$(left 12)" python3 -m paceline sweep "$name" measurement.mlflow.tracking_uri=null "$@" \
         2>&1 | tee "$out/$name.log"
     ended=${PIPESTATUS[0]}
     python3 - "$name" "$out/$name.tar.xz" <<'END'

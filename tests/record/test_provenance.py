@@ -199,9 +199,13 @@ def test_a_copy_without_a_repository_is_told_its_commit(tmp_path, monkeypatch):
     assert commit(tmp_path) == "a" * 40
 
 
-def test_a_repository_needs_not_to_be_told(repository, monkeypatch):
-    monkeypatch.setenv("PACELINE_COMMIT", f"{'a' * 40}:{'b' * 12}")
-    assert commit(repository) not in ("", "a" * 40)
+def test_a_copy_with_an_older_repository_is_told_its_commit(repository, monkeypatch):
+    own = commit(repository)
+    (repository / "own.py").write_text("2")
+    digest = digest_of(provenance.Path(provenance.paceline.__file__).parent, repository)
+    for told, expected in ((digest, "a" * 40), ("b" * 12, f"{own}+dirty")):
+        monkeypatch.setenv("PACELINE_COMMIT", f"{'a' * 40}:{told}")
+        assert commit(repository) == expected
 
 
 def test_there_need_be_no_repository_and_no_git(tmp_path, monkeypatch):

@@ -139,13 +139,16 @@ class _WithoutMessages(ast.NodeTransformer):
 def commit(root: Path = Path()) -> str:
     """Return the commit of the repository at `root`, with `+dirty` if code was changed since.
 
-    A copy without a repository takes the commit from the variable PACELINE_COMMIT, as in
-    <commit>:<source_digest() there>; it is dirty if the source has another digest here. Without
-    this variable, or if git is not installed, the result is "".
+    The variable PACELINE_COMMIT, as in <commit>:<source_digest() of it>, tells the commit of a copy
+    that has no repository, or an older one. It counts if the source has this digest, or if there is
+    no repository; then another digest makes the copy dirty. Without both, the result is "".
     """
     head = _output("git", "-C", str(root), "rev-parse", "HEAD")
-    if head is None and (told := _TOLD.fullmatch(os.environ.get(COMMIT, ""))):
-        return told[1] if told[2] == _source_digest(root.absolute()) else f"{told[1]}+dirty"
+    if told := _TOLD.fullmatch(os.environ.get(COMMIT, "")):
+        if told[2] == _source_digest(root.absolute()):
+            return told[1]
+        if head is None:
+            return f"{told[1]}+dirty"
     paths = ("src", ":(glob)*.py")
     changed = _output("git", "-C", str(root), "status", "--porcelain", "--", *paths)
     return f"{head}+dirty" if head and changed != "" else head or ""
