@@ -42,7 +42,7 @@ SCHEMES: dict[str, Callable[[], Any]] = {
 }
 ON_GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if ON_GPU else "cpu")
-WARMUP, MEASURED, WINDOWS = 1.2, 2.0, 5  # seconds, of several windows
+WARMUP, MEASURED, WINDOWS = 1.0, 1.5, 5  # seconds, of several windows
 WORKERS = {"small CNN": (16, 64, 256), "ResNet-18": (16, 64)} if ON_GPU else {"small CNN": (16,)}
 LEAST = {"small CNN": 200_000, "ResNet-18": 35_000}  # images/s of vmap on a GPU
 

@@ -103,17 +103,41 @@ def test_precision_is_as_one_by_one(engine, device):
         assert 1e-3 < apart(weights["bf16-mixed"], expected["64-true"]) < 0.1
 
 
+def convolutions():
+    """Of several pixels and of one, with a stride and without."""
+    torch.manual_seed(5)
+    images = [nn.Linear(3, 64), nn.Unflatten(1, (4, 4, 4)), nn.Conv2d(4, 8, 3), nn.BatchNorm2d(8)]
+    more = [nn.Conv2d(8, 8, 3, 2, 1), nn.ReLU(), nn.Conv2d(8, 8, 3, 1, 1), nn.BatchNorm2d(8)]
+    layers = [*images, *more, nn.Flatten(), nn.Linear(8, 3)]
+    return [layer.double() for layer in layers]
+
+
+@on_every_device
+@every_engine
+@pytest.mark.parametrize("scheme", ["sync_allreduce", "async_parameter_server"])
+def test_convolutions_are_those_of_one_by_one(engine, scheme, device):
+    found, expected = (
+        weights_of(run_with(each, STRUCTURES[scheme], device, layers=convolutions())[1])
+        for each in (engine, "one_by_one")
+    )
+    assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not HAS_GPU, reason="needs a GPU")
 @every_engine
 def test_tf32_is_as_one_by_one(engine, monkeypatch):
     """Factors of convolutions have 11 bits where torch is told so, and 24 elsewhere."""
-    for allowed, least, most in ((False, 0, 1e-4), (True, 1e-5, 0.03)):
+
+    def run(engine, precision):
+        settings = {"layers": convolutions(), "precision": precision}
+        return weights_of(run_with(engine, STRUCTURES["sync_allreduce"], "cuda:0", **settings)[1])
+
+    exact = run("one_by_one", "64-true")
+    for allowed, least, most in ((False, 0, 1e-3), (True, 1e-5, 0.1)):
         monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", allowed)
         for each in (engine, "one_by_one"):
-            run = run_with(each, STRUCTURES["sync_allreduce"], "cuda:0", precision="32-true")
-            exact = run_with("one_by_one", STRUCTURES["sync_allreduce"], "cuda:0")
-            assert least < apart(weights_of(run[1]), weights_of(exact[1])) < most
+            assert least < apart(run(each, "32-true"), exact) < most
 
 
 @on_every_device

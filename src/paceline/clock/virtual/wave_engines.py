@@ -352,7 +352,6 @@ class _Captured:
 @contextmanager
 def _nothing_collected():
     """Collect no garbage meanwhile: a graph that is freed while another is captured spoils it."""
-    gc.collect()
     was_enabled = gc.isenabled()
     gc.disable()
     try:
