@@ -153,3 +153,16 @@ def test_settings_that_follow_from_the_number_of_workers_are_said_once(findings)
 
 def test_without_settings_nothing_is_told(findings):
     assert optimizer(findings) is None
+
+
+def test_several_machines_are_told_with_the_points_that_each_made(findings):
+    card = {"hardware.gpus": '["NVIDIA H200"]', "hardware.cores": 16}
+    own = "A Made-up Processor, 4 cores, no GPU"
+    for runs, told in (
+        ([make_run(), make_run(seed=1)], own),
+        (
+            [make_run(), make_run(seed=1, **card), make_run(seed=2, **card)],
+            f"{own}: 1 points; A Made-up Processor, 16 cores, NVIDIA H200: 2 points",
+        ),
+    ):
+        assert dict(how_it_was_run(findings(runs)))["Machine"] == told

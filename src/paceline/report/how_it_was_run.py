@@ -1,5 +1,6 @@
 """Says how a study was run: data, network, optimizer, search, cluster, target, machine, cost."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -84,7 +85,6 @@ def _configuration(keys: str) -> str:
 def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     runs = findings.tables.runs
     seeds = sorted(set(runs["seed"]))
-    cores, gpus = _listed(runs, "hardware.cores"), _listed(runs, "hardware.gpus")
     versions = [name for name in runs if name.startswith("versions.")]
     is_users = not str(known.get("data._target_", "paceline.")).startswith("paceline.")
     followed = not is_users or _listed(runs, "data_digest")
@@ -103,8 +103,7 @@ def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[
     yield "Search", _search(findings)
     yield "Cluster", _cluster(runs, known)
     yield "Seeds", f"{len(seeds)}: {', '.join(map(setting, seeds))}"
-    machine = _listed(runs, "hardware.cpu"), cores and f"{cores} cores"
-    yield "Machine", _joined(*machine, gpus.replace("[]", "no GPU"))
+    yield "Machine", _machines(runs)
     names = (f"{name.removeprefix('versions.')} {_listed(runs, name)}" for name in versions)
     yield "Software", _joined(*names)
     yield "Code", f"commit {_listed(runs, 'commit', 12)}"
@@ -130,6 +129,19 @@ def _optimizer(runs: Frame, known: Mapping[str, Any]) -> str:
 def _networks(runs: Frame) -> Frame:
     """Return each network with its number of parameters, from points that know both."""
     return runs.reindex(columns=["model", "num_parameters"]).dropna().drop_duplicates()
+
+
+def _machines(runs: Frame) -> str:
+    """Describe the machine; if there are several, each one, and how many points it made."""
+    found = dict[str, int]()
+    names = [f"hardware.{name}" for name in ("cpu", "cores", "gpus")]
+    for cpu, cores, gpus in runs.reindex(columns=names).dropna().itertuples(index=False):
+        cards = ", ".join(json.loads(gpus)) or "no GPU"
+        machine = _joined(str(cpu), f"{cores:.0f} cores", cards)
+        found[machine] = found.get(machine, 0) + 1
+    if len(found) < 2:
+        return next(iter(found), "")
+    return "; ".join(f"{machine}: {number} points" for machine, number in found.items())
 
 
 def _joined(*parts: str) -> str:
