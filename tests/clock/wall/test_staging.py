@@ -61,17 +61,18 @@ def test_buffers_that_a_server_shares_on_the_gpu_are_used_as_they_are(wire, copi
 
 
 @pytest.mark.parametrize(
-    ("scheme", "workers", "settings"),
+    ("staged", "scheme", "workers", "settings"),
     [
-        ("sync_parameter_server", 2, {"scheme__overlap": True}),
-        ("sync_parameter_server", 2, {"scheme__servers": 2}),
-        ("sync_parameter_server", 2, {"scheme__group_size": 2}),
-        ("elastic_averaging", 1, {"scheme__period": 2}),
+        ("run", "sync_parameter_server", 2, {"scheme__overlap": True}),
+        ("run_elsewhere", "sync_parameter_server", 2, {"scheme__overlap": True}),
+        ("run", "sync_parameter_server", 2, {"scheme__servers": 2}),
+        ("run", "sync_parameter_server", 2, {"scheme__group_size": 2}),
+        ("run", "elastic_averaging", 1, {"scheme__period": 2}),
     ],
 )
-def test_staged_workers_end_with_the_same_bits(scheme, workers, settings, tmp_path):
+def test_staged_workers_end_with_the_same_bits(staged, scheme, workers, settings, tmp_path):
     found = []
-    for process in ("tests.clock.wall.staged:run", "tests.unyielding:run"):
+    for process in (f"tests.clock.wall.staged:{staged}", "tests.unyielding:run"):
         (folder := tmp_path / process.split(":")[0]).mkdir()
         config = tiny_point(scheme, workers, 8, **settings)
         config["model"]["network"]["batch_norm"] = True
