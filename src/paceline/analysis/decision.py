@@ -306,16 +306,17 @@ def _of_target(one: Timed, other: Timed) -> float:
     return (one.error - other.error) ** 2
 
 
-def _sides(one: Timed, other: Timed) -> list[RestrictedMean]:
+def _sides(one: Timed, other: Timed) -> tuple[RestrictedMean, RestrictedMean]:
     """Return two times whose variances contain that of their ratio due to the target's error.
 
     This error is known as well as the times: from a few seeds.
     """
     half = _of_target(one, other) / 2
-    return [
-        side.time._replace(variance=side.time.variance + half * side.time.mean**2)
-        for side in (one, other)
-    ]
+
+    def wider(time: RestrictedMean) -> RestrictedMean:
+        return time._replace(variance=time.variance + half * time.mean**2)
+
+    return wider(one.time), wider(other.time)
 
 
 def _times_row(
