@@ -5,6 +5,7 @@ import pytest
 from paceline.analysis.analyse import analyse
 from paceline.report.doubts import broken_rules, cautions
 from paceline.report.findings import read_findings
+from paceline.report.how_it_was_run import subtitle
 from paceline.report.number_format import MISSING
 from paceline.report.page import report
 from paceline.report.page_tables import page_tables
@@ -24,6 +25,34 @@ def only(texts):
 
 def test_nothing_to_say(findings):
     assert cautions(findings(seeds())) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "jitter", "of_machine", "slow", "expected"),
+    [
+        ("virtual", 0.3, None, 0, ["0.3"]),
+        ("virtual", 0.3, None, 1, ["0.3", "4"]),
+        ("virtual", 0.3, [0, 0.1], 0, ["0.3"]),
+        ("virtual", 0.05, [0, 0.1], 0, None),  # the machine's own
+        ("virtual", 0, None, 0, None),
+        ("paced", 0.3, None, 0, None),
+    ],
+)
+def test_assumed_times_are_said_and_a_machine_of_other_times(
+    findings, kind, jitter, of_machine, slow, expected
+):
+    runs = [run | {"cluster": "ec2_p2", "cluster.slow_workers": slow} for run in seeds(kind=kind)]
+    settings = {"cluster.step_jitter": jitter, "cluster.slow_factor": 4}
+    if of_machine:
+        settings["cluster.assumed.step_jitter"] = of_machine
+    found = findings(runs, settings=settings)
+    texts = [text for text in cautions(found) if "jitter" in text]
+    assert len(texts) == (expected is not None)
+    for number in expected or ():
+        assert number in numbers(texts[0])
+    first = subtitle(found)
+    other = of_machine is not None and jitter > of_machine[1]
+    assert ("cluster.step_jitter=0.3 where ec2_p2 has 0 to 0.1" in first) is other
 
 
 def test_points_that_ended_badly_are_named_with_their_reasons(findings):

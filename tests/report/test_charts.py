@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from paceline.analysis.analyse import analyse
+from paceline.report.chart.accuracy_charts import target_chart
 from paceline.report.chart.chart_style import COLOURS, scheme_colours, static_svg
 from paceline.report.chart.decision_charts import decision_chart, map_chart
 from paceline.report.findings import read_findings
@@ -111,6 +112,39 @@ def test_all_lines_over_workers_begin_at_one_worker(drawn):
         ]
     assert len({own[-1]["mean"] for own in of_scheme.values()}) > 2
     assert last["speed"] != first["speed"]
+
+
+def test_what_workers_cost_and_bring_is_drawn_as_it_is_in_the_table(tmp_path):
+    """One worker needs 81 evaluations to the target, and two and four workers 31 each."""
+    runs = [*arm("sync_allreduce", 801, 0.9, workers=1)]
+    for workers, top1 in ((2, 0.895), (4, 0.88)):
+        runs += [*arm("sync_allreduce", 301, top1, workers=workers)]
+        runs += [*arm("gossip", None if workers == 4 else 201, 0.85, workers=workers)]
+    found = as_needed(write_decided(tmp_path / "made", runs))
+    drawn = target_chart(found)
+    rows = {(row["scheme"], row["workers"]): row for row in drawn.of("s0")}
+    one = rows["gossip", 1]
+    assert (one["points"], one["speedup"], one["beside"]) == (0, 1, 1)
+    assert one["images"] == one["few"] == one["many"]
+    table = found.concluded["decision"].set_index(["scheme", "workers"])
+    for workers in (2, 4):
+        row, shown = table.loc[("sync_allreduce", workers)], rows["all-reduce", workers]
+        points = 100 * row["one_worker_top1_difference_mean"]
+        assert shown["points"] == pytest.approx(points, abs=1e-4)
+        assert shown["points_low"] <= shown["points"] <= shown["points_high"]
+        assert shown["speedup"] == pytest.approx(row["speedup_mean"], rel=1e-4)
+        assert shown["many"] == pytest.approx(workers * shown["few"], rel=1e-4)
+        assert shown["images"] < shown["few"]
+    missed = rows["gossip", 4]
+    assert (missed["images"], missed["speedup"]) == (None, None)
+    places = [row["beside"] for row in drawn.of("s0") if row["workers"] == 4]
+    assert len(set(places)) == 2
+    assert static_svg(drawn, "s0").startswith("<svg")
+
+
+def test_without_a_target_nothing_is_drawn_of_it(tmp_path):
+    runs = [*arm("sync_allreduce", None, 0.7, workers=1), *arm("gossip", None, 0.7, workers=2)]
+    assert target_chart(as_needed(write_decided(tmp_path / "made", runs))) is None
 
 
 def test_a_file_shows_one_situation_alone(tmp_path):

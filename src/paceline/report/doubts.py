@@ -11,7 +11,13 @@ from paceline.analysis.configuration import groups, matching
 from paceline.analysis.frames import Frame
 from paceline.report.answer import choices
 from paceline.report.findings import RATE, StudyFindings
-from paceline.report.how_it_was_run import BANDWIDTH, searched_with
+from paceline.report.how_it_was_run import (
+    BANDWIDTH,
+    JITTER,
+    SLOW_FACTOR,
+    is_assumed,
+    searched_with,
+)
 from paceline.report.words import say, scheme_name, value_words
 
 # Rows of cautions.csv, before and after other sentences.
@@ -40,6 +46,7 @@ def cautions(findings: StudyFindings) -> list[str]:
         *_found(findings, "mixed_data"),
         *_found(findings, "virtual"),
         *_free_links(findings),
+        *_assumed_times(findings),
         *(text for name in _ON_TIME for text in _found(findings, name)),
         *_ended_badly(findings),
         *_without_a_worker(findings.tables.finished),
@@ -60,6 +67,16 @@ def _free_links(findings: StudyFindings) -> list[str]:
     is_virtual = "virtual" in set(findings.tables.runs["kind"])
     is_free = findings.tables.about["settings"].get(BANDWIDTH, 0) is None
     return [say("free_links")] if is_virtual and is_free else []
+
+
+def _assumed_times(findings: StudyFindings) -> list[str]:
+    """Return a sentence if the study assumes how much steps of virtual workers vary."""
+    runs, settings = findings.tables.runs, findings.tables.about["settings"]
+    jitter, factor = settings.get(JITTER), settings.get(SLOW_FACTOR, 1)
+    if "virtual" not in set(runs["kind"]) or not jitter or not is_assumed(findings, JITTER):
+        return []
+    slow = runs["cluster.slow_workers"].max() > 0 if "cluster.slow_workers" in runs else False
+    return [say("assumed_times", jitter=jitter, factor=factor if slow else 1)]
 
 
 def _tuned_elsewhere(findings: StudyFindings) -> list[str]:

@@ -17,13 +17,16 @@ from paceline.report.words import configuration_words, counted, say, scheme_name
 BANDWIDTH = "cluster.link.bandwidth"
 _CLUSTER = ("cluster.step_seconds", "cluster.step_jitter", BANDWIDTH)  # said by phrases of the name
 _CLUSTER += ("cluster.link.latency", "cluster.slow_factor")
+JITTER, SLOW_FACTOR = "cluster.step_jitter", "cluster.slow_factor"
+_ASSUMED = "cluster.assumed."  # before the name of a setting: the range that a profile gives
 _OPTIMIZER = ("momentum", "weight_decay", "schedule", "lr_rule", "ema_decay")
 
 
 def subtitle(findings: StudyFindings) -> str:
     """Return data set, network, images per worker and number of seeds as a line of text.
 
-    A property that is not the same in all points is left out.
+    A property that is not the same in all points is left out. Settings of the cluster follow that
+    are not those of the machine whose name it has.
     """
     runs = findings.tables.runs
     seeds = runs.groupby(["kind", *findings.tables.axes], dropna=False)["seed"].nunique()
@@ -35,7 +38,26 @@ def subtitle(findings: StudyFindings) -> str:
         f"{count(parameters[0])} parameters" if len(parameters) == 1 else "",
         f"{batch_size} images per worker and step" if batch_size else "",
         plural(high, "seed") if low == high else f"{low} to {high} seeds",
+        *(say("overridden", each) for each in _overridden(findings)),
     )
+
+
+def _overridden(findings: StudyFindings) -> Iterator[Row]:
+    """Yield each setting of the cluster that is outside of the range that its profile assumes."""
+    known, cluster = findings.tables.about["settings"], _listed(findings.tables.runs, "cluster")
+    for name, ends in known.items():
+        own = "cluster." + name.removeprefix(_ASSUMED)
+        value = known.get(own)
+        if name.startswith(_ASSUMED) and isinstance(value, int | float):
+            low, high = ends
+            if not low <= value <= high:
+                yield {"name": own, "value": value, "cluster": cluster, "low": low, "high": high}
+
+
+def is_assumed(findings: StudyFindings, name: str) -> bool:
+    """Return True if the study itself sets a time of the cluster, which no profile states."""
+    of_machine = any(each.startswith(_ASSUMED) for each in findings.tables.about["settings"])
+    return not of_machine or name in {row["name"] for row in _overridden(findings)}
 
 
 def how_it_was_run(findings: StudyFindings) -> list[tuple[str, str]]:

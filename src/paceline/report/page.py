@@ -20,7 +20,12 @@ from paceline.errors import printable
 from paceline.record.archive import ARCHIVE
 from paceline.record.tied_files import digest_of, replaced
 from paceline.report.answer import Answer, answers
-from paceline.report.chart.accuracy_charts import scale_chart, time_chart, tuning_chart
+from paceline.report.chart.accuracy_charts import (
+    scale_chart,
+    target_chart,
+    time_chart,
+    tuning_chart,
+)
 from paceline.report.chart.chart_style import Chart, static_svg
 from paceline.report.chart.decision_charts import decision_chart, map_chart
 from paceline.report.chart.prediction_chart import prediction_charts
@@ -36,6 +41,7 @@ from paceline.report.words import say
 CHARTS = (  # in the reader's order, after those of predictions
     map_chart,
     scale_chart,
+    target_chart,
     decision_chart,
     time_chart,
     phase_chart,

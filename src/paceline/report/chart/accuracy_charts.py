@@ -74,6 +74,67 @@ def scale_chart(findings: StudyFindings) -> Chart | None:
     return chart("scale", rows, images=images, workers=workers, kinds=kinds)
 
 
+def target_chart(findings: StudyFindings) -> Chart | None:
+    """Return the chart of what more workers cost and bring, in three panels.
+
+    These are top-1 minus that of one worker, images to the target, and times as fast to the target.
+    """
+    decision, table = findings.concluded["decision"], findings.concluded[NAME]
+    columns = [name for name in situation_columns(findings.tables.axes) if name in table]
+    if PROCESSES in columns or "target_samples_mean" not in table or decision.empty:
+        return None
+    axes = [name for name in ("kind", "data", *findings.tables.axes) if name in decision]
+    both = decision.merge(table[[*axes, "target_samples_mean"]], on=axes)
+    reference, rows = reference_scheme(findings.tables.runs), list[Row]()
+    for situation in situations(findings):
+        others = {name: situation.values[name] for name in columns if name != "workers"}
+        same = both
+        for name, value in others.items():
+            same = same[same[name].isna() if pd.isna(value) else same[name] == value]
+        single = same[(same["workers"] == 1) & (same["scheme"] == reference)]
+        several = same[same["workers"] > 1]
+        if len(single) != 1 or several["workers"].nunique() < 2:
+            continue
+        one = float(single["target_samples_mean"].iloc[0])
+        found = [_target_row(row, one) for _, row in several.iterrows()]
+        schemes = list(dict.fromkeys(row["scheme"] for row in found))
+        begin = {"workers": 1, "points": 0.0, "speedup": 1.0, "images": short(one)}
+        begin |= {"few": short(one), "many": short(one)}
+        found = [*({"scheme": scheme} | begin for scheme in schemes), *found]
+        rows += [
+            {"situation": situation.name, "beside": short(_beside(row, schemes))} | row
+            for row in found
+        ]
+    images = [row["images"] for row in rows if row["images"] and row["workers"] > 1]
+    if not images:
+        return None
+    workers, least = sorted({row["workers"] for row in rows}), min(row["few"] for row in rows)
+    ends = [0.8 * least, 4 * max(images)]
+    margin = 100 * findings.tables.margin
+    return chart("target", rows, margin=margin, workers=workers, ends=ends)
+
+
+def _beside(row: Row, schemes: Sequence[str]) -> float:
+    """Return the number of workers, moved so that the intervals of schemes do not overlap."""
+    apart = (schemes.index(row["scheme"]) - (len(schemes) - 1) / 2) / max(len(schemes), 5)
+    return row["workers"] * (1.0 if row["workers"] == 1 else 1.4**apart)
+
+
+def _target_row(row: Frame, one: float) -> Row:
+    """Return a scheme with its `workers`; `one`: images that one worker needs to the target."""
+    known: Row = {"scheme": scheme_words(row), "workers": int(row["workers"])}
+    for name, column, unit in (
+        ("points", "one_worker_{}top1_difference", 100),
+        ("speedup", "{}speedup", 1),
+    ):
+        for best, ends in (("", ("mean", "low", "high")), ("best_", ("low", "high"))):
+            for end in ends:
+                value = unit * row[f"{column.format(best)}_{end}"]
+                known[f"{best}{name}_{end}".removesuffix("_mean")] = short(value)
+    known |= {"images": short(row["target_samples_mean"]), "n": int(row["n_finished"])}
+    return known | {"few": short(one), "many": short(one * row["workers"])}
+
+
 def _of_other_kinds(
     situation: Row, lines: Sequence[tuple[Row, Sequence[Row]]]
 ) -> list[Sequence[Row]]:
