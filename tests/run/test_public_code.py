@@ -619,3 +619,30 @@ def test_split_workers_are_rehearsed(model, tmp_path):
     said = "KeyError: 'of_validation'" if model == "OwnFailingLate" else "outside of the network"
     with pytest.raises(SettingError, match=said):
         run_tiny(point(model, "wall", model__shards=2), tmp_path)
+
+
+def lazy_network():
+    return nn.Sequential(nn.Flatten(), nn.LazyLinear(5), nn.Tanh(), nn.LazyLinear(3))
+
+
+def synchronised_network():
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 3), nn.SyncBatchNorm(3))
+
+
+def network_of_size():
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 3 * dist.get_world_size()))
+
+
+def test_networks_of_anybody_s_are_completed_or_refused(tmp_path):
+    def config(network):
+        named = {"model__network": {"_target_": f"{HERE}.{network}"}, "training__epochs": 1}
+        return tiny_point("sync_allreduce", 2, 4, **named, **CLOCKS["virtual"])
+
+    reports, _ = run_tiny(config("lazy_network"), tmp_path)
+    assert [each.num_parameters for each in reports.training] == [16 * 5 + 5 + 5 * 3 + 3]
+    for network, said in (
+        ("synchronised_network", "SyncBatchNorm needs workers"),
+        ("network_of_size", "calls torch.distributed.get_world_size"),
+    ):
+        with pytest.raises(SettingError, match=rf"^model: .*{said}"):
+            run_tiny(config(network), tmp_path)

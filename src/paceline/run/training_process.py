@@ -267,15 +267,12 @@ class TrainingProcess:
         seed_equally(seed)
         point, training = self._point, self._point.training
         target = training.corrected(point.model, self._accounting.expected_staleness)
-        if point.model.is_ours:
+        with refuse_strangers(forms_group(point)):
             module = target.build()
-        else:
-            with refuse_strangers(forms_group(point)):
-                module = target.build()
-                first = partial(self._data.batch, self._worker, 0)
-                together = point.cluster.carried_out_by_ddp(point.scheme)
-                complete(module, self._told, seed, lambda: first()[0], together=together)
-            forget_seed()
+            first = partial(self._data.batch, self._worker, 0)
+            together = point.cluster.carried_out_by_ddp(point.scheme)
+            complete(module, self._told, seed, lambda: first()[0], together=together)
+        forget_seed()
         self._is_plain = point.model.is_ours or trains_as_ours(module)
         if training.initial_weights is not None:
             load_weights(module, training.initial_weights)

@@ -73,7 +73,7 @@ def forms_group(point: Point) -> bool:
 def complete(
     module: Any, told: Told, seed: int, images: Callable[[], Any], *, together: bool
 ) -> None:
-    """Call the hooks of a user's module that may build weights, with a Trainer to ask; then
+    """Call the hooks of a module that may build weights, with a Trainer to ask; then
     initialise lazy layers by a pass over `images()`. Lightning does not call these hooks again.
     `together`: True if DDP takes the steps of all workers together.
 
@@ -83,15 +83,15 @@ def complete(
     if not isinstance(module, LightningModule):
         raise SettingError("model._target_", f"{name} is no LightningModule")
     check_hooks(module, "model")
-    trainer = quiet_trainer(RunTrainer, accelerator="cpu", devices=1, max_epochs=1)
-    assert isinstance(trainer, RunTrainer)
-    trainer.told, module.trainer = told, trainer
     hooks: Any = {"setup": {"stage": "fit"}, "configure_model": {}}
-    for hook, arguments in hooks.items():
-        if is_overridden(hook, module):
-            _or_refuse(f"{name}.{hook}", partial(getattr(module, hook), **arguments))
+    if own := [hook for hook in hooks if is_overridden(hook, module)]:
+        trainer = quiet_trainer(RunTrainer, accelerator="cpu", devices=1, max_epochs=1)
+        assert isinstance(trainer, RunTrainer)
+        trainer.told, module.trainer = told, trainer
+        for hook in own:
+            _or_refuse(f"{name}.{hook}", partial(getattr(module, hook), **hooks[hook]))
             setattr(module, hook, None)  # which Lightning skips
-    module.trainer = None
+        module.trainer = None
     if any(map(is_lazy, module.parameters())):
         first = images()
         seed_equally(seed)
