@@ -266,7 +266,7 @@ def test_where_servers_have_their_weights(
     ],
 )
 def test_settings_of_gpus_without_effect(gpus, scheme, settings, found, config, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    put_gpus(monkeypatch, gpus)
     config["scheme"], config["names"]["scheme"] = read(f"scheme/{scheme}"), scheme
     config["cluster"] |= {"accelerator": "auto", **settings}
     lines = [each.split(":")[0] for each in without_effect(check(config))]
