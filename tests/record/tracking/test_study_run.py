@@ -86,7 +86,7 @@ def test_a_finished_study_tells_where_its_runs_are_compared(mlflow_uri, tmp_path
     assert capsys.readouterr().out == ""
     end(tmp_path, mlflow_uri)
     number = client(mlflow_uri).get_experiment_by_name("made").experiment_id
-    page = f"/#/experiments/{number}/runs?viewStateShareKey=paceline"
+    page = f"/#/experiments/{number}/runs?viewStateShareKey=paceline&compareRunsMode=CHART"
     served = f"http://127.0.0.1:5000{page} after mlflow ui --backend-store-uri {mlflow_uri}"
     assert capsys.readouterr().out == f"runs compared: {served}\n"
     assert comparison_link("https://ml.example.org/", number) == f"https://ml.example.org{page}"

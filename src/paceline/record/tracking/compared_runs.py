@@ -33,7 +33,7 @@ def experiment_tags(axes: Sequence[str], note: str | None) -> dict[str, str]:
 
 def comparison_link(tracking_uri: str, experiment_id: str) -> str:
     """Return the address of the saved view; for a database, with the command that serves it."""
-    page = f"/#/experiments/{experiment_id}/runs?viewStateShareKey={_KEY}"
+    page = f"/#/experiments/{experiment_id}/runs?viewStateShareKey={_KEY}&compareRunsMode=CHART"
     if tracking_uri.startswith("http"):
         return tracking_uri.rstrip("/") + page
     return f"http://127.0.0.1:5000{page} after mlflow ui --backend-store-uri {tracking_uri}"
