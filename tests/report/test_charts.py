@@ -169,6 +169,14 @@ def test_a_file_has_no_colour_of_the_page_and_the_same_bytes_again(drawn):
         assert svg == static_svg(chart, "s0", "A title")
 
 
+def test_the_axis_of_speed_ups_has_a_length_if_nothing_reached_the_target(drawn):
+    names = ("speedup", "low", "high", "best_low", "best_high")
+    rows = [row | dict.fromkeys(names) for row in drawn["decision"].rows]
+    for chart in (drawn["decision"], replace(drawn["decision"], rows=rows)):
+        svg = static_svg(chart, "s0")
+        assert not {"0.001", "1000000"} & set(re.findall(r">([^<>]+)</text>", svg))
+
+
 _WIDE = 0.6  # widths of a letter of DejaVu Sans, in sizes of the font: the widest of browsers
 
 
