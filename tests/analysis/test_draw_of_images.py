@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from paceline.analysis.decision import decision, variance_of_draw
+from paceline.analysis.comparison import equal_accuracy, variance_of_draw
+from paceline.analysis.decision import decision
 from paceline.analysis.tables import read_tables
 from paceline.record.rows import bits_of, text_of
 from tests.made_reports import make_run, write_points, write_reports
@@ -71,3 +72,14 @@ def test_it_widens_the_interval_of_a_difference(tmp_path):
 def test_bits_survive_as_text(count):
     bits = np.random.default_rng(count).random(count) < 0.9
     assert np.array_equal(bits_of(text_of(np.packbits(bits).tobytes()), count), bits)
+
+
+def test_an_accuracy_is_not_called_different_by_the_seeds_alone(tmp_path):
+    """Two seeds that agree: both miss 12 of 1,000 images, which other images would change."""
+    one, less = np.ones((2, 1000), bool), np.ones((2, 1000), bool)
+    less[:, :12] = False
+    tables = tables_of(tmp_path / "made", np.array([one, less]))
+    found = equal_accuracy(tables, of(tables, "gossip"), of(tables, "sync_allreduce"))
+    assert found.difference.mean == pytest.approx(-0.012)
+    assert found.difference.low < -0.012 < found.difference.high
+    assert found.verdict == "not shown"

@@ -13,6 +13,7 @@ global_batch_size. In weak and in strong scaling, the total number of training i
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from paceline.analysis.block_drift import KEPT
@@ -61,7 +62,7 @@ def scaling(tables: Tables, configuration: Configuration, points: Frame) -> Row:
     row |= speedup.named("speedup")
     row |= ratio(own, base, _SPEED, processes).named("efficiency")
     if processes > 1 and speedup.n:
-        accuracy = equal_accuracy(points, base, tables.margin)
+        accuracy = equal_accuracy(tables, points, base)
         row |= {f"baseline_{name}": getattr(accuracy, name) for name in accuracy._fields[:3]}
         row |= accuracy.difference.named("baseline_top1_difference")
     return row
@@ -97,15 +98,15 @@ class EqualAccuracy(NamedTuple):
     lost_seeds: int
 
 
-def equal_accuracy(points: Frame, base: Frame, margin: float) -> EqualAccuracy:
+def equal_accuracy(tables: Tables, points: Frame, base: Frame) -> EqualAccuracy:
     """Test by two one-sided tests (TOST) whether points are as accurate as their baseline.
 
     By Schuirmann 1987 (J. Pharmacokinet. Biopharm. 15), two means are equivalent if the interval of
     their difference lies within a margin that was stated before the experiment. The interval here
     is one of 95 %.
     """
-    found, metric = top1_difference(finished(points), base)
-    lost = int((points["status"] == "diverged").sum())
+    found, metric = top1_difference(tables, finished(points), base)
+    lost, margin = int((points["status"] == "diverged").sum()), tables.margin
     verdict: Verdict = "not shown"
     if lost or found.high < -margin or found.low > margin:
         verdict = "different"
@@ -114,16 +115,40 @@ def equal_accuracy(points: Frame, base: Frame, margin: float) -> EqualAccuracy:
     return EqualAccuracy(verdict, metric, margin, found, lost)
 
 
-def top1_difference(points: Frame, base: Frame) -> tuple[Interval, str]:
+def top1_difference(tables: Tables, points: Frame, base: Frame) -> tuple[Interval, str]:
     """Return the mean difference of top-1, paired by seed, and the name of the metric.
 
     The metric is top-1 on test images, or on validation images if no pair of runs has the former.
     """
     for metric in reversed(METRICS):
-        found = difference(points, base, metric)
+        found = _difference(tables, points, base, metric)
         if found.n:
             return found, metric
     return NONE, ""
+
+
+def _difference(tables: Tables, points: Frame, base: Frame, metric: str) -> Interval:
+    """Return a mean difference of top-1, paired by seed, as it would be with other test images."""
+    draw = variance_of_draw(tables, points, base) if metric == METRICS[1] else 0.0
+    return difference(points, base, metric, draw)
+
+
+def variance_of_draw(tables: Tables, one: Frame, other: Frame) -> float:
+    """Return the variance of the difference of two mean accuracies due to the draw of the images.
+
+    `one` and `other` have rows of finished runs. The result is 0 if records do not say which images
+    were classified correctly. All runs are scored on the same images, so that the variance between
+    seeds does not contain this variance. Images that both sides classify equally often correctly
+    cancel: an image counts by how much more often one side is right about it than the other
+    (McNemar 1947, here for means over seeds).
+    """
+    right = [
+        [tables.right[key] for key in own["key"] if key in tables.right] for own in (one, other)
+    ]
+    if not all(right):
+        return 0.0
+    difference = np.mean(right[0], axis=0) - np.mean(right[1], axis=0)  # by image
+    return float(difference.var() / len(difference))
 
 
 def speedups(tables: Tables) -> Iterator[tuple[Configuration, Frame, Frame]]:
@@ -174,7 +199,8 @@ def comparison(tables: Tables, configuration: Configuration, points: Frame) -> R
     row: Row = {"reference": reference}
     row |= ratio(own, other, _SPEED).named("reference_speed_ratio")
     for metric in METRICS:
-        row |= difference(own, other, metric).named(f"reference_{metric}_difference")
+        found = _difference(tables, own, other, metric)
+        row |= found.named(f"reference_{metric}_difference")
     return row
 
 

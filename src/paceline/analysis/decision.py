@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from paceline.analysis.comparison import METRICS, reference_scheme
+from paceline.analysis.comparison import METRICS, reference_scheme, variance_of_draw
 from paceline.analysis.configuration import (
     Configuration,
     counts,
@@ -460,21 +460,3 @@ def means_of_family(members: Sequence[Member], metric: str) -> list[Row]:
         for index, place in enumerate(known):
             rows[place] = Interval(*found.at(index), len(values[place])).named(metric)
     return rows
-
-
-def variance_of_draw(tables: Tables, one: Frame, other: Frame) -> float:
-    """Return the variance of the difference of two mean accuracies due to the draw of the images.
-
-    `one` and `other` have rows of finished runs. The result is 0 if records do not say which images
-    were classified correctly. All runs are scored on the same images, so that the variance between
-    seeds does not contain this variance. Images that both sides classify equally often correctly
-    cancel: an image counts by how much more often one side is right about it than the other
-    (McNemar 1947, here for means over seeds).
-    """
-    right = [
-        [tables.right[key] for key in own["key"] if key in tables.right] for own in (one, other)
-    ]
-    if not all(right):
-        return 0.0
-    difference = np.mean(right[0], axis=0) - np.mean(right[1], axis=0)  # by image
-    return float(difference.var() / len(difference))

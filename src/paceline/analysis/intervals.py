@@ -76,7 +76,12 @@ def ratio(points: Frame, baseline: Frame, metric: str, divisor: float = 1) -> In
     return interval(value / base / divisor, POSITIVE)
 
 
-def difference(points: Frame, baseline: Frame, metric: str) -> Interval:
-    """Return the mean, over pairs of equal seed, of points minus baseline in a metric (a share)."""
+def difference(
+    points: Frame, baseline: Frame, metric: str, extra_variance: float = 0.0
+) -> Interval:
+    """Return the mean, over pairs of equal seed, of points minus baseline in a metric (a share).
+
+    `extra_variance`: as at `interval`.
+    """
     value, base = paired(points, baseline, metric)
-    return interval(value - base, DIFFERENCES)
+    return interval(value - base, DIFFERENCES, extra_variance)

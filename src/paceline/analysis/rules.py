@@ -89,7 +89,7 @@ def _accuracy_rule(tables: Tables, sides: Sides) -> RuleFinding:
     """
     first = best_and_faster(decision(tables))
     found = [
-        (configuration, equal_accuracy(points, base, tables.margin))
+        (configuration, equal_accuracy(tables, points, base))
         for configuration, points, base in sides
         if len(matching(first, configuration))
     ]
@@ -172,7 +172,7 @@ def _better(tables: Tables, configuration: Configuration, base: Frame) -> str:
             continue
         speed = ratio(points, base, "images_per_second")
         faster = speed.low > 1 and not _unlike(points, base)
-        if faster and not top1_difference(points, base)[0].high < -tables.margin:
+        if faster and not top1_difference(tables, points, base)[0].high < -tables.margin:
             found.append((speed, other))
     if not found:
         return ""
