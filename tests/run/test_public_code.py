@@ -125,6 +125,33 @@ class CentredInPlace(Centred):
         self.center.data = 0.5 * self.center
 
 
+class Replaced(Student):
+    """Puts new parameters in the place of the teacher's, whose layers are also in a list."""
+
+    def __init__(self, lr):
+        super().__init__(lr)
+        self.layers = nn.ModuleList([self.teacher[0], nn.ParameterList([self.teacher[2].weight])])
+
+    def on_before_zero_grad(self, optimizer):
+        for n in (0, 2):
+            mean = 0.8 * self.teacher[n].weight + 0.2 * self.line[n].weight
+            self.teacher[n].weight = nn.Parameter(mean.detach(), requires_grad=False)
+
+
+class Normalised(Student):
+    """Its teacher has statistics of its own, which follow at once."""
+
+    def __init__(self, lr):
+        super().__init__(lr)
+        self.line[1] = nn.BatchNorm1d(5)
+        self.teacher[1] = nn.BatchNorm1d(5).requires_grad_(False)
+
+    def on_train_batch_end(self, *_):
+        self.follow()
+        for old, new in zip(self.teacher.buffers(), self.line.buffers(), strict=True):
+            old.copy_(new)
+
+
 class Temperature(Net):
     """Changes a parameter by hand."""
 
@@ -530,6 +557,14 @@ class ByEpoch(Net):
         return self.line(points) * (1 + self.current_epoch)
 
 
+class LateBuffer(Remembering):
+    def weight(self, points):
+        if not hasattr(self, "mean"):
+            self.register_buffer("mean", torch.ones(()))
+        self.mean = 0.9 * self.mean + 0.1 * points.mean()
+        return self.mean
+
+
 REMEMBERS = "something else than buffers changes its loss"
 REFUSED = {
     "Unfreezing": "begins or ends to train weights",
@@ -553,6 +588,7 @@ REFUSED = {
     "ShortCycle": "its OneCycleLR fails before the end of a run of 36 steps in 3 epochs: Tried",
     "Plateau": "needs a validation metric",
     "SwappingAtTheEnd": r"line\.0\.weight changes after the last step",
+    "LateBuffer": "it adds weights after setup and configure_model, or buffers",
     "ByEpoch": "its forward depends on the epoch",
     "OwnCounting": REMEMBERS,
     "OwnFailingLate": "fails in a rehearsal of a few steps: KeyError",

@@ -114,9 +114,12 @@ def rehearse_training(
     _check_schedulers(trained, trainer, groups, told)
     held = trained_weights(trainer)
     pairs = dict(module.named_parameters())
-    if pairs.keys() != dict(trained.named_parameters()).keys():
-        message = "it adds weights after setup and configure_model; build them there"
-        raise SettingError("model", message)
+    for kind in ("named_parameters", "named_buffers"):
+        if dict(getattr(module, kind)()).keys() != dict(getattr(trained, kind)()).keys():
+            message = (
+                "it adds weights after setup and configure_model, or buffers; build them there"
+            )
+            raise SettingError("model", message)
     moving = frozenset(
         name
         for name, weight in trained.named_parameters()
