@@ -133,9 +133,10 @@ class PointConfig:
 
     def _with_jobs(self) -> "PointConfig":
         """Return the settings with a number in place of sweep.jobs=auto."""
-        sweep, cluster = self.values["sweep"], self.values["cluster"]
+        sweep = self.values["sweep"]
         if sweep["jobs"] != "auto":
             return self
+        cluster = self.values["cluster"]
         jobs = jobs_here(cluster) if kind_of(cluster) == "virtual" else 1
         return self.replaced(sweep={**sweep, "jobs": jobs})
 
