@@ -1,13 +1,9 @@
 """Settings `sweep.*`: how many points of a study run at a time, and which points run again."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Literal
 
-from paceline.record.provenance import num_cores
 from paceline.settings import Whole, settings
-
-GPU = Path("/dev/nvidia0")  # the device of the first one
 
 
 @settings("sweep")
@@ -40,17 +36,6 @@ class Sweep:
             return result["status"] == "failed"
         stale = of_other_data or result["source_digest"] != digest
         return self.rerun == "stale" and stale
-
-
-def jobs_here(cluster: Mapping[str, Any]) -> int:
-    """Return how many points on a virtual clock run at a time with `sweep.jobs=auto`.
-
-    `cluster`: settings of its cluster. On a GPU, a point keeps one core busy and a part of the GPU,
-    and leaves to its neighbours the cores that start and evaluate further points.
-    """
-    if cluster["accelerator"] != "cpu" and GPU.exists():
-        return max(1, num_cores() // 2)
-    return max(1, num_cores() // cluster["threads_per_worker"])
 
 
 def failed_by_environment(result: Mapping[str, Any]) -> bool:

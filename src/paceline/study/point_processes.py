@@ -120,7 +120,7 @@ def _end(workers: Sequence[_Worker]) -> None:
 def _serve(ends: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the sweep handles Ctrl-C
     die_with_parent()
-    with suppress(EOFError):
+    with suppress(EOFError, BrokenPipeError):  # the sweep has ended
         while True:
             task, job = ends.recv()
             try:
