@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from paceline import cli
 from paceline.command.sweep_command import print_plan
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, write_archive
@@ -156,3 +157,13 @@ def test_a_bad_file_is_refused_in_a_line(root, studied, elsewhere, tmp_path):
         with pytest.raises(SettingError, match=f"^--from: {file} .*{why}"):
             checked_study(study, root, source=Path(file))
     assert not (root / "runs").exists()
+
+
+def test_the_file_is_named_as_in_a_shell(root, elsewhere, monkeypatch):
+    """In a folder below the project's root."""
+    elsewhere()
+    (root / "below").mkdir()
+    monkeypatch.chdir(root / "below")
+    asked = cli._parse(["sweep", "made", "--from", "../there.tar.xz", "--dry-run"])
+    monkeypatch.chdir(root)
+    assert checked_study("made", root, unpack=False, source=asked.source).points[0].result

@@ -26,7 +26,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--from",
         dest="source",
         metavar="FILE",
-        type=Path,
+        type=lambda text: Path(text).absolute(),  # before the root becomes the working directory
         help="an archive of records that another machine made, to take up first",
     )
 
