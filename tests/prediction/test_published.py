@@ -1,11 +1,14 @@
 """Predictions of published numbers: units and verdicts by hand, and the committed table."""
 
 import csv
+import math
 from types import SimpleNamespace
 
 import pytest
 
 from paceline.errors import SettingError
+from paceline.prediction.predict import predict
+from paceline.prediction.prediction_interval import FACTOR, factor, inside
 from paceline.prediction.published import (
     FAR,
     IMAGES,
@@ -13,13 +16,17 @@ from paceline.prediction.published import (
     Judged,
     entries,
     judge,
+    own_errors,
     published_rows,
     summary,
 )
+from paceline.study.compose import composed
 from tests.tiny import CONF
 
 ROOT = CONF.parent
 STEADY = ["cluster=virtual", "workers=4", "batch_size=8", "cluster.step_seconds=0.5"]  # 64 images/s
+STEADY += ["cluster.node_link.bandwidth=1e18"]  # as good as free, but modelled
+INCAST = ["cluster=minsky", "workload=resnet50", "workers=3", "scheme.collective=parameter_server"]
 KNOWN = published_rows(ROOT)
 
 
@@ -29,7 +36,7 @@ def row(unit, value="100", verified="yes"):
 
 def judged(unit, value="100", verified="yes", settings=STEADY, **entry):
     entry = Entry(row="made", settings=list(settings), steps=20, **entry)
-    return judge(entry, {"made": row(unit, value, verified)}, ROOT)
+    return judge(entry, {**KNOWN, "made": row(unit, value, verified)}, ROOT)
 
 
 def test_a_rate_and_its_error():
@@ -110,20 +117,75 @@ def test_a_summary_by_hand():
     )
 
 
-def test_an_interval_counts_what_it_covers():
-    def made(target, interval):
-        return Judged(SimpleNamespace(), row("x", target), 100.0, interval, 130.0, "judged", ())
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [
+        ([1] * 9, 9),  # of nine experiments the largest error: 90 % of ten
+        ([1] * 19, 18),
+        ([1, 1, 1], 3),  # too few for 90 %: the largest
+        ([100, *[1] * 18], 117),  # many numbers of one experiment weigh as much as one of another
+    ],
+)
+def test_a_factor_weighs_experiments_alike(sizes, expected):
+    numbers = iter(range(1, sum(sizes) + 1))
+    errors = {("a", str(k)): [-next(numbers) / 100 for _ in range(n)] for k, n in enumerate(sizes)}
+    assert math.log(factor(errors)) == pytest.approx(expected / 100)
 
-    text = summary([made("90", (80, 120)), made("100", (90, 110)), made("150", (80, 120))])
-    assert text.endswith("2 of 3 are inside of 90 % of the draws.")
+
+def test_numbers_are_held_against_other_platforms_only():
+    """Two experiments of platform a are inside of what b says, and b's is not of what a says."""
+    errors = {("a", "x"): [0.1, -0.2], ("a", "y"): [0.15], ("b", "z"): [0.3]}
+    assert inside(errors) == (3, 4)
 
 
-def test_the_interval_of_a_time_has_the_lower_end_first():
-    assumed = ["+cluster.assumed.step_seconds=[0.4,0.6]"]
-    entry = Entry(row="made", settings=[*STEADY, *assumed], steps=5, epochs=1)
-    found = judge(entry, {"made": row("h")}, ROOT, draws=8)
-    low, high = found.interval
-    assert IMAGES / 80 / 3600 < low < found.predicted < high < IMAGES / 53 / 3600
+def test_the_factor_is_that_of_the_judged_numbers():
+    known = {row["id"]: row for row in KNOWN.values()}
+    errors = own_errors(ROOT)
+    for each in committed():
+        if each["verdict"] == "judged":
+            of = each["settings"].split()[0], known[each["row"]]["experiment"]
+            errors.setdefault(of, []).append(-math.log1p(float(each["error"])))
+    assert sorted(map(len, errors.values())) == [2, 8, 37, 37]
+    assert math.ceil(100 * factor(errors)) / 100 == FACTOR
+    within, of = inside(errors)
+    assert of == 84
+    assert within / of >= 0.9
+
+
+def test_what_is_from_memory_or_lacks_a_part_of_the_model_is_not_judged():
+    of = {each["row"]: each for each in committed()}
+    chosen = [each for each in of.values() if each["verdict"] == "judged"]
+    assert len(chosen) == 10
+    assert not any("nin" in each["settings"] for each in chosen)  # its size and rate
+    (server,) = (each for name, each in of.items() if "parameter-server-32gpu" in name)
+    assert (server["verdict"], server["low"]) == ("settings assumed", "")
+    many = judged("images/s", settings=INCAST)
+    assert (many.verdict, many.interval) == ("not modelled", None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "lacks"),
+    [
+        (["workers=16", "scheme=async_parameter_server", "scheme.servers=8"], False),
+        (["workers=17", "scheme=async_parameter_server", "scheme.servers=8"], True),
+        (["workers=64", "scheme=sync_parameter_server", "scheme.group_size=32"], False),
+        (["workers=2", "scheme.collective=parameter_server"], False),
+        (["workers=3", "scheme.collective=parameter_server"], True),
+        (["workers=64"], False),
+        (["workers=2", "cluster=virtual"], True),
+        (["workers=1", "cluster=virtual"], False),
+    ],
+)
+def test_an_interval_is_refused_where_the_model_lacks_a_part(settings, lacks):
+    given = ["cluster=minsky", "workload=resnet50", *settings]
+    if "cluster=virtual" in settings:
+        given = given[1:]
+    found = predict(composed(given, ROOT), 3)
+    assert bool(found.lacks) == lacks
+    middle = found.run.images_per_second
+    if not lacks:
+        low, high = found.interval
+        assert (low * FACTOR, high / FACTOR) == pytest.approx((middle, middle))
 
 
 def committed():

@@ -20,7 +20,7 @@ _SHOWN = 0.005  # a smaller share is 0 %
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=100, help="of each worker")
-    draws = "of what the profile assumes, for an interval"
+    draws = "of what the profile assumes, for the range of their images/s"
     parser.add_argument("--draws", type=int, default=0, help=draws)
     parser.add_argument("--json", metavar="FILE", help="write the predictions to a file")
     instead = parser.add_mutually_exclusive_group()
@@ -100,14 +100,15 @@ def cells(prediction: "Prediction") -> dict[str, str]:
     """Return the row of a prediction in the table, by heading."""
     point, run = prediction.point, prediction.run
     name, share = run.busiest
-    low_to_high = " to ".join(f"{end:,.0f}" for end in prediction.interval or ())
+    ends = {"90 % interval": prediction.interval}
+    ends |= {"90 % of draws": prediction.drawn} if prediction.drawn else {}
     return {
         **_chosen(point),
         **prediction.swept,
         "workers": f"{point.workers:,}",
         "batch_size": f"{point.batch_size:,}{'*' if prediction.extrapolated else ''}",
-        "images/s": f"{run.images_per_second:,.{0 if run.images_per_second >= 100 else 1}f}",
-        **({"90 % of draws": low_to_high} if low_to_high else {}),
+        "images/s": _rate(run.images_per_second),
+        **{name: " to ".join(map(_rate, own)) if own else "-" for name, own in ends.items()},
         "computing": f"{100 * run.computing:.0f} %",
         "exchanging": f"{100 * run.exchanging:.0f} %",
         "waiting": f"{100 * run.waiting:.0f} %",
@@ -116,8 +117,14 @@ def cells(prediction: "Prediction") -> dict[str, str]:
     }
 
 
+def _rate(images_per_second: float) -> str:
+    return f"{images_per_second:,.{0 if images_per_second >= 100 else 1}f}"
+
+
 def notes(predictions: "Sequence[Prediction]") -> list[str]:
     """Return the lines below the table."""
+    from paceline.prediction.prediction_interval import FACTOR
+
     found = ["predicted: modelled time, nothing trained; batch_size: images of a worker and step"]
     jitters = {each.cluster.step_jitter for each in predictions if each.run.waiting >= _SHOWN}
     if named := ", ".join(f"{jitter:g}" for jitter in sorted(jitters) if jitter):
@@ -125,6 +132,10 @@ def notes(predictions: "Sequence[Prediction]") -> list[str]:
             "waiting: also for workers whose step takes longer, since steps are assumed to vary "
             f"by cluster.step_jitter={named}; cluster.step_jitter=0 leaves that out"
         )
+    if any(each.interval for each in predictions):
+        found.append(f"90 % interval: predictions of other experiments were off by up to {FACTOR}")
+    for lacks in dict.fromkeys(each.lacks for each in predictions if each.lacks):
+        found.append(f"no interval: {lacks}; the model lacks that")
     if any(each.extrapolated for each in predictions):
         found.append("*: outside of the batch sizes that were measured or published")
     return found
@@ -144,6 +155,7 @@ def _entry(prediction: "Prediction") -> dict[str, object]:
         "batch_size": point.batch_size,
         "images_per_second": run.images_per_second,
         "images_per_second_interval": prediction.interval and list(prediction.interval),
+        "images_per_second_drawn": prediction.drawn and list(prediction.drawn),
         "share_computing": run.computing,
         "share_exchanging": run.exchanging,
         "share_waiting": run.waiting,

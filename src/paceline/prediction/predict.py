@@ -21,6 +21,7 @@ from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.cluster.virtual import VirtualCluster
 from paceline.data.shuffle import DataTraffic
 from paceline.errors import SettingError
+from paceline.prediction.prediction_interval import FACTOR, lacking
 from paceline.record.observed import images_per_second
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
@@ -65,19 +66,30 @@ class TimedRun:
 class Prediction:
     """Prediction for one point.
 
-    `interval`: range that contains the images/s of 90 % of the random draws of assumed values; None
+    `drawn`: range that contains the images/s of 90 % of the random draws of assumed values; None
     without draws. `swept`: settings by which the point differs from the other predicted points.
     """
 
     point: Point
     run: TimedRun
-    interval: tuple[float, float] | None
+    drawn: tuple[float, float] | None
     swept: Mapping[str, str]
 
     @property
     def cluster(self) -> VirtualCluster:
         assert isinstance(self.point.cluster, VirtualCluster)
         return self.point.cluster
+
+    @property
+    def lacks(self) -> str:
+        """Parts that the model lacks for the point, in words; "" if none is known."""
+        return lacking(self.point)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Interval of 90 % for the images/s; None for a point for which the model lacks a part."""
+        rate = self.run.images_per_second
+        return None if self.lacks else (rate / FACTOR, rate * FACTOR)
 
     @property
     def extrapolated(self) -> bool:
@@ -101,7 +113,7 @@ def predict(
     """Predict the throughput of a point from `steps` virtual steps of every worker.
 
     `swept`: as in Prediction. `draws`: number of random draws of the values that the cluster's
-    profile assumes, for the interval. Raises SettingError for a cluster that is not modelled, for
+    profile assumes. Raises SettingError for a cluster that is not modelled, for
     fewer than two steps, and for negative draws.
     """
     if steps < 2:

@@ -1,7 +1,8 @@
 """Predicts the published numbers listed in papers/predictions.yaml, and writes a page of errors."""
 
 import csv
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ import yaml
 
 from paceline.errors import SettingError
 from paceline.prediction.predict import Prediction, predict
+from paceline.prediction.prediction_interval import FACTOR, Errors, inside
 from paceline.record.point import Point
 from paceline.record.record import write_rows
 from paceline.record.tied_files import replaced, sums_of_predictions, write_sums
@@ -19,7 +21,6 @@ from paceline.settings import Positive, Whole, settings
 from paceline.study.compose import composed
 
 IMAGES = 1_281_167  # in an epoch of ImageNet-1k
-DRAWS = 20  # random draws of assumed values for each prediction
 FAR = 0.25  # relative error beyond which the page explains a prediction
 _SECONDS = {"min": 60.0, "h": 3600.0, "days": 86400.0}
 _TEXT = """\
@@ -28,16 +29,15 @@ _TEXT = """\
 By `paceline predict --published`: modelled time on the profiles in
 [conf/cluster](../../conf/cluster), and nothing trained. Naive is N times one accelerator. A number
 is judged if it is verified, no rate and no link was fitted to it, its source states the settings,
-and no other number of the same runs is judged. Draws are of what the profiles assume ({draws} for
-each line; 90 % of them are between the two numbers; a baseline keeps its values). The prediction
-takes the profile's own values, which can be an end of a range (a nominal bandwidth; a step that was
-timed at one batch size only, taken as proportional to the batch): it can lie outside. Settings and
-inputs of each line are in [predictions.csv](predictions.csv), sources in
-[published.csv](../../papers/published.csv).
+nothing of it is from memory, the model lacks nothing that it needs, and no other number of the same
+runs is judged. An interval is the prediction divided and multiplied by {factor}: within this factor
+are the judged numbers here and those of [own_pace](../own_pace/README.md), by split conformal
+prediction with equal weight for each experiment. Settings and inputs of each line are in
+[predictions.csv](predictions.csv), sources in [published.csv](../../papers/published.csv).
 
 {summary}
 
-| published | value | predicted | 90 % of draws | error | naive error | |
+| published | value | predicted | 90 % interval | error | naive error | |
 |---|---:|---:|---:|---:|---:|---|
 {lines}
 
@@ -45,7 +45,10 @@ inputs of each line are in [predictions.csv](predictions.csv), sources in
 
 {explanations}
 """
-Verdict = Literal["judged", "calibrated", "not verified", "settings assumed", "same runs"]
+FROM_MEMORY = "from memory"
+Verdict = Literal[
+    "judged", "calibrated", "not verified", "settings assumed", "not modelled", "same runs"
+]
 
 
 @settings("prediction")
@@ -73,12 +76,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Judged:
-    """Prediction of one published number, with its `interval` over the draws of assumed values.
+    """Prediction of one published number, with its 90 % `interval` if the model lacks nothing.
 
-    `naive`: N times the rate of one accelerator; None if that rate is not known. `verdict`:
-    "calibrated" if the published number was used to make the prediction, "same runs" if another
-    number of the same runs is judged. `rows`: ids of the published numbers that were used to make
-    the prediction.
+    `platform`: the modelled cluster. `naive`: N times the rate of one accelerator; None if that
+    rate is not known. `verdict`: "calibrated" if the published number was used to make the
+    prediction, "same runs" if another number of the same runs is judged, "not modelled" if the
+    model lacks something for it. `rows`: ids of the published numbers that were used to make the
+    prediction.
     """
 
     entry: Entry
@@ -88,6 +92,7 @@ class Judged:
     naive: float | None
     verdict: Verdict
     rows: Sequence[str]
+    platform: str = ""
 
     @property
     def target(self) -> float:
@@ -106,11 +111,11 @@ def write_published(root: Path) -> Path:
     """Predict every entry, write reports/predictions and return the path of its page."""
     folder = root / "reports/predictions"
     known = published_rows(root)
-    found = [judge(entry, known, root, DRAWS) for entry in entries(root)]
+    found = [judge(entry, known, root) for entry in entries(root)]
     text = _TEXT.format(
-        summary=summary(found),
+        summary=f"{summary(found)} {coverage(found, own_errors(root))}",
         lines="\n".join(map(_line, found)),
-        draws=DRAWS,
+        factor=FACTOR,
         far=_percent(FAR),
         explanations="\n".join(_explanations(found)),
     )
@@ -136,42 +141,81 @@ def entries(root: Path) -> list[Entry]:
     return [Entry(**each) for each in listed]
 
 
-def judge(
-    entry: Entry, known: Mapping[str, Mapping[str, str]], root: Path, draws: int = 0
-) -> Judged:
+def judge(entry: Entry, known: Mapping[str, Mapping[str, str]], root: Path) -> Judged:
     """Predict a published number. Raises SettingError for an unknown row or unit.
 
-    `known`: published numbers by id. `draws`: number of random draws of assumed values, for the
-    interval; the baseline keeps its values.
+    `known`: published numbers by id.
     """
     if entry.row not in known:
         raise SettingError("prediction.row", f"papers/published.csv has no {entry.row}")
     row = known[entry.row]
-    prediction = predict(composed(entry.settings, root), entry.steps, draws=draws)
+    prediction = predict(composed(entry.settings, root), entry.steps)
     base = predict(composed(entry.baseline, root), entry.steps) if entry.baseline else None
     rows = [*prediction.rows, *(base.rows if base else ())]
-    point, rate, ends = prediction.point, prediction.rate, prediction.interval
+    point, rate, lacks = prediction.point, prediction.rate, prediction.lacks
     in_unit = partial(_in_unit, entry, row, point, base)
     images = point.workers * point.sharding.shards * point.batch_size  # if all work on their own
+    predicted = in_unit(prediction.run.images_per_second)
+    memory = [row, *(known[each] for each in (rate.rows if rate else ()))]
     return Judged(
         entry=entry,
         published=row,
-        predicted=in_unit(prediction.run.images_per_second),
-        interval=(min(map(in_unit, ends)), max(map(in_unit, ends))) if ends else None,
+        predicted=predicted,
+        interval=None if lacks else (predicted / FACTOR, predicted * FACTOR),
         naive=None if rate is None else in_unit(images / rate.seconds(point.batch_size)),
-        verdict=_verdict(entry, row, rows),
+        verdict=_verdict(entry, row, rows, _any_from_memory(memory), lacks),
         rows=list(dict.fromkeys(rows)),
+        platform=point.config.names["cluster"],
     )
 
 
-def _verdict(entry: Entry, row: Mapping[str, str], rows: Sequence[str]) -> Verdict:
+def _any_from_memory(rows: Iterable[Mapping[str, str]]) -> bool:
+    return any(FROM_MEMORY in text for row in rows for text in row.values())
+
+
+def _verdict(
+    entry: Entry, row: Mapping[str, str], rows: Sequence[str], from_memory: bool, lacks: str
+) -> Verdict:
     if row["id"] in rows:
         return "calibrated"
     if row["verified"] != "yes":
         return "not verified"
     if entry.same_as:
         return "same runs"
-    return "settings assumed" if entry.assumed else "judged"
+    if entry.assumed or from_memory:
+        return "settings assumed"
+    return "not modelled" if lacks else "judged"
+
+
+def own_errors(root: Path) -> Errors:
+    """Return the errors of the validating points of own_pace; none without its tables."""
+    path, found = root / "reports/own_pace/tables/configurations.csv", dict[tuple[str, str], list]()
+    if path.is_file():
+        with path.open() as file:
+            for row in csv.DictReader(file):
+                if row["rate_half"] == "validation" and row["rate_verdict"] in ("near", "far"):
+                    errors = found.setdefault(("two_cores", row["model"]), [])
+                    errors.append(-math.log1p(float(row["rate_error"])))
+    return found
+
+
+def errors_of(found: Iterable[Judged]) -> Errors:
+    """Return the logarithms of published / predicted of what is judged."""
+    errors = dict[tuple[str, str], list[float]]()
+    for each in found:
+        if each.verdict == "judged":
+            of = each.platform, each.published["experiment"]
+            errors.setdefault(of, []).append(-math.log1p(each.error))
+    return errors
+
+
+def coverage(found: Iterable[Judged], own: Errors) -> str:
+    """Say how many numbers are inside of the interval that other platforms give."""
+    errors = {**errors_of(found), **own}
+    if len({platform for platform, _ in errors}) < 2:
+        return ""
+    within, of = inside(errors)
+    return f"With the factor of the other platforms, {within} of {of} are inside of the interval."
 
 
 def _in_unit(
@@ -217,10 +261,6 @@ def summary(found: Sequence[Judged]) -> str:
             f" Of {len(both)} that N times one accelerator also predicts, the median error is "
             f"{_percent(ours)} against {_percent(naive)}: skill {1 - ours / naive:.2f}."
         )
-    drawn = [(each.interval, each.target) for each in judged if each.interval]
-    if drawn:
-        inside = sum(low <= target <= high for (low, high), target in drawn)
-        text += f" {inside} of {len(drawn)} are inside of 90 % of the draws."
     return text
 
 
