@@ -133,7 +133,7 @@ def notes(predictions: "Sequence[Prediction]") -> list[str]:
             f"by cluster.step_jitter={named}; cluster.step_jitter=0 leaves that out"
         )
     if any(each.interval for each in predictions):
-        found.append(f"90 % interval: predictions of other experiments were off by up to {FACTOR}")
+        found.append(f"90 % interval: earlier predictions were off by a factor of at most {FACTOR}")
     for lacks in dict.fromkeys(each.lacks for each in predictions if each.lacks):
         found.append(f"no interval: {lacks}; the model lacks that")
     if any(each.extrapolated for each in predictions):
