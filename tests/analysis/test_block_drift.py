@@ -59,6 +59,15 @@ def test_a_block_that_drifted_is_dropped_from_throughput_alone(tmp_path, drift):
     assert list(speedups.isna()) == [row == 1 for row in tables.runs["seed"]]
 
 
+def test_a_study_of_which_all_blocks_drifted_still_has_its_accuracies(tmp_path):
+    apart = {("async_parameter_server", 2): 1.8}  # compared with one worker of another scheme
+    tables = tables_of(tmp_path, *(block(seed, drift=0.2, factors=apart) for seed in (0, 1)))
+    analyse(tmp_path / "made")
+    assert set(concluded(tables)["images_per_second_n"]) == {0}
+    assert set(concluded(tables, "baseline")["speedup_n"]) == {0}
+    assert set(concluded(tables)["top1_n"]) == {2}
+
+
 def test_a_block_without_both_references_is_dropped(tmp_path):
     without_last, lost_first = block(0)[:-1], block(1)
     lost_first[0] = fail(lost_first[0])
@@ -140,7 +149,7 @@ def test_measured_points_are_of_some_hours_of_one_machine(tmp_path):
 def test_dropped_blocks_are_said(tmp_path):
     (row,) = cautioned(tables_of(tmp_path, block(0), block(1, drift=0.171)), "dropped")
     assert (row["points"], row["of"]) == (1, 2)
-    assert row["value"] == "block 1: drift, +17.1 %"
+    assert row["value"] == "block 1: its last run was 17.1 % faster"
     assert not cautioned(tables_of(tmp_path, block(0), block(1)), "dropped")
 
 

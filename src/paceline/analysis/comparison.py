@@ -170,7 +170,7 @@ def baseline(finished: Frame, configuration: Configuration) -> Frame:
     if len(same_scheme):
         return same_scheme
     others = matching(finished, {name: one[name] for name in one if name != "scheme"})
-    means = others.groupby("scheme")[_SPEED].mean()
+    means = others.groupby("scheme")[_SPEED].mean().fillna(0)  # unknown if all blocks are excluded
     return others[others["scheme"] == means.idxmax()] if len(others) else others
 
 
