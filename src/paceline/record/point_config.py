@@ -135,8 +135,7 @@ class PointConfig:
     def _with_jobs(self) -> "PointConfig":
         """Return the settings with a number in place of sweep.jobs=auto.
 
-        Points on a virtual clock keep a core busy each, also on a GPU: on one H200 with 16 cores 15
-        at a time made 60 points a minute of the small CNN, and 12 at a time fewer.
+        Points on a virtual clock keep a core busy each, also on a GPU.
         """
         sweep, jobs = self.values["sweep"], 1
         if sweep["jobs"] != "auto":
