@@ -41,6 +41,7 @@ def exchange(root, *overrides):
     """Run the command; return the rows of exchanges.csv."""
     options = Namespace(study="made", overrides=list(overrides))
     options.dry_run = options.prepare = options.cancel = False
+    options.source = None
     with chdir(root):
         assert command("sweep").run(options, root) == 0
     with (root / "reports/made/exchanges.csv").open(newline="") as file:

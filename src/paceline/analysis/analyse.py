@@ -42,7 +42,7 @@ class Conclusion(NamedTuple):
 
 CONCLUSIONS = [
     Conclusion(NAME, configuration_table),
-    Conclusion("decision", decision, needs="less_accurate_than"),
+    Conclusion("decision", decision, needs="tier_below"),
     Conclusion("crossovers", crossovers),
     Conclusion("points", points, exact=True),
     Conclusion("blocks", attrgetter("blocks")),

@@ -130,7 +130,9 @@ class TrainingImages(AbstractTrainingSet):
             return None
         samples, normalise = self._placed
         rows = torch.cat([order.indices(worker, n) for worker, n in numbers])
-        rows = rows.pin_memory().to(device, non_blocking=True)  # a GPU is not waited for
+        if device.type == "cuda":
+            rows = rows.pin_memory()  # so that the GPU is not waited for
+        rows = rows.to(device, non_blocking=True)
         images, labels = samples.take(rows)
         shape = (len(numbers), order.batch_size)
         return normalise(images).unflatten(0, shape), labels.unflatten(0, shape)
