@@ -101,8 +101,7 @@ def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any])
         for chart in drawn:  # each for the situation that the page shows first
             shown = content["situations"][:1] if chart.by_situation else []
             named = [
-                (each.name, each.words if chart.name != "scale" else each.settings)
-                for each in shown
+                (each.name, each.settings if chart.over_workers else each.words) for each in shown
             ]
             svg = static_svg(chart, *named[0] if named else ())
             (new / "figures" / f"{chart.name}.svg").write_text(svg)

@@ -71,6 +71,11 @@ class Chart:
     rows: Sequence[Row]
     by_situation: bool = False
 
+    @property
+    def over_workers(self) -> bool:
+        """True if an axis is the number of workers, which no title may then name."""
+        return self.name in ("scale", "target")
+
     def of(self, situation: str | None) -> list[Row]:
         """Return the rows to be shown for `situation`; all rows unless `by_situation`."""
         return [r for r in self.rows if not self.by_situation or r["situation"] == situation]
