@@ -51,15 +51,16 @@ case $what in
 tests)
     [ $# -gt 0 ] || set -- tests/clock/virtual/test_engines.py tests/clock/wall/test_gpu.py
     several=$(python3 -c 'import xdist; print("-n 8")' 2>/dev/null)
-    timeout "$(left)" python3 -m pytest -q -p no:cacheprovider -m gpu -W default --timeout 60 -o addopts=--import-mode=importlib \
+    timeout --signal INT --kill-after 5 "$(left 10)" python3 -m pytest -q -p no:cacheprovider -m gpu -W default --timeout 60 -o addopts=--import-mode=importlib \
         $several "$@" >"$out/test.log" 2>&1
     ended=$?
     tail -n 15 "$out/test.log"
     exit $ended
     ;;
 bench)
-    timeout "$(left)" python3 -m benchmarks virtual_engines gpu_workers 2>"$out/benchmark.log" | tee "$out/benchmark.md"
+    timeout "$(left 30)" python3 -u -m benchmarks virtual_engines 2>"$out/benchmark.log" | tee "$out/benchmark.md"
     ended=${PIPESTATUS[0]}
+    LIMIT=$(left 50) timeout "$(left 30)" python3 -u -m benchmarks gpu_workers 2>>"$out/benchmark.log" | tee -a "$out/benchmark.md"
     timeout "$(left)" python3 -m benchmarks.virtual_engines >"$out/profile.log" 2>&1
     exit "$ended"
     ;;

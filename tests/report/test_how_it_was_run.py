@@ -162,7 +162,7 @@ def test_several_machines_are_told_with_the_points_that_each_made(findings):
         ([make_run(), make_run(seed=1)], own),
         (
             [make_run(), make_run(seed=1, **card), make_run(seed=2, **card)],
-            f"{own}: 1 points; A Made-up Processor, 16 cores, NVIDIA H200: 2 points",
+            f"{own}: 1 point; A Made-up Processor, 16 cores, NVIDIA H200: 2 points",
         ),
     ):
         assert dict(how_it_was_run(findings(runs)))["Machine"] == told

@@ -328,7 +328,7 @@ EQUAL = ["Byol"]
 _EQUAL_TOO = """
     OwnByEpoch Replaced Normalised Guarding Centred MoCo Ema LateEma CentredInPlace Temperature
     Masked FrozenDecay FrozenNorm Parametrised Groups Chained ByItsLoader RateByStep RateByEpoch
-    Logging Net:Softened"""
+    Logging Penalised Net:Softened"""
 EQUAL_TOO = _EQUAL_TOO.split()
 
 
@@ -529,6 +529,21 @@ class OwnFailingLate(Own):
         self.trainer.callback_metrics["of_validation"]
 
 
+class OwnClipping(Own):
+    def on_after_backward(self):
+        nn.utils.clip_grad_norm_(self.parameters(), 0.01)
+
+
+class Penalised(Net):
+    """Adds the gradient of a penalty in a hook, and keeps a number that is no number yet."""
+
+    best = float("nan")
+
+    def on_after_backward(self):
+        for weight in self.parameters():
+            weight.grad.mul_(0.5).add_(weight.detach(), alpha=0.1)
+
+
 class SwappingAtTheEnd(Student):
     """Gives the student the weights of its teacher when training ends."""
 
@@ -568,6 +583,7 @@ REFUSED = {
     "OfClass": REMEMBERS,
     "Reducing": "calls reduce, which needs real workers",
     "Clipping": "its hooks limit or bend gradients",
+    "OwnClipping": "its hooks limit or bend gradients",
     "ClippingByHook": "its hooks limit or bend gradients",
     "Clamping": "weights change between steps of its optimizer",
     "WarmupAfterStep": "sets options of its optimizer after a step",
@@ -675,3 +691,11 @@ def test_networks_of_anybody_s_are_completed_or_refused(tmp_path):
     ):
         with pytest.raises(SettingError, match=rf"^model: .*{said}"):
             run_tiny(config(network), tmp_path)
+
+
+def test_a_module_that_diverges_in_its_rehearsal_is_a_result(tmp_path):
+    settings = point("Penalised", training__lr=1e300)
+    settings["model"]["lr"] = 1e300
+    with pytest.raises(FileNotFoundError, match=r"weights\.pt"):  # which it has not saved
+        run_tiny(settings, tmp_path)
+    assert (tmp_path / "progress.csv").exists()

@@ -12,7 +12,11 @@ from paceline.run.shared_gpu import require_memory
 
 BATCH = torch.ones(2, 3), torch.zeros(2)
 CPU = torch.device("cpu")
-POINT = SimpleNamespace(batch_size=2, cluster=SimpleNamespace(workers_per_accelerator=7))
+POINT = SimpleNamespace(
+    batch_size=2,
+    cluster=SimpleNamespace(workers_per_accelerator=7),
+    training=SimpleNamespace(precision="32-true"),
+)
 
 
 class Stepping(LightningModule):

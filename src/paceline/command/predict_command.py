@@ -100,7 +100,7 @@ def cells(prediction: "Prediction") -> dict[str, str]:
     """Return the row of a prediction in the table, by heading."""
     point, run = prediction.point, prediction.run
     name, share = run.busiest
-    ends = {"90 % interval": prediction.interval}
+    ends = {"interval": prediction.interval}
     ends |= {"90 % of draws": prediction.drawn} if prediction.drawn else {}
     return {
         **_chosen(point),
@@ -133,7 +133,10 @@ def notes(predictions: "Sequence[Prediction]") -> list[str]:
             f"by cluster.step_jitter={named}; cluster.step_jitter=0 leaves that out"
         )
     if any(each.interval for each in predictions):
-        found.append(f"90 % interval: earlier predictions were off by a factor of at most {FACTOR}")
+        found.append(
+            f"interval: predictions of four experiments were off by a factor of at most {FACTOR}, "
+            "which are too few to promise a share"
+        )
     for lacks in dict.fromkeys(each.lacks for each in predictions if each.lacks):
         found.append(f"no interval: {lacks}; the model lacks that")
     if any(each.extrapolated for each in predictions):

@@ -37,7 +37,7 @@ prediction with equal weight for each experiment. Settings and inputs of each li
 
 {summary}
 
-| published | value | predicted | 90 % interval | error | naive error | |
+| published | value | predicted | interval | error | naive error | |
 |---|---:|---:|---:|---:|---:|---|
 {lines}
 

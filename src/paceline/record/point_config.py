@@ -140,9 +140,10 @@ class PointConfig:
         sweep, jobs = self.values["sweep"], 1
         if sweep["jobs"] != "auto":
             return self
-        cluster = self.values["cluster"]
+        cluster: Any = self.values["cluster"]
         if kind_of(cluster) == "virtual":
-            jobs = max(1, num_cores() // int(cluster["threads_per_worker"]))
+            threads: Any = cluster.get("threads_per_worker")
+            jobs = max(1, num_cores() // threads) if isinstance(threads, int) and threads > 0 else 1
         return self.replaced(sweep={**sweep, "jobs": jobs})
 
     def replaced(self, **values: Any) -> "PointConfig":

@@ -164,7 +164,7 @@ class Training:
 def _check_options(optimizer: Mapping[str, Any]) -> None:
     """Raise SettingError for an option that an optimizer of torch does not have."""
     package, _, name = str(optimizer["_target_"]).rpartition(".")
-    if package != "torch.optim" or optimizer.keys() <= _own_options(name):
+    if package != "torch.optim" or optimizer.keys() <= _own_options(package, name):
         return
     import torch  # takes seconds
 
@@ -178,10 +178,11 @@ def _check_options(optimizer: Mapping[str, Any]) -> None:
 
 
 @cache
-def _own_options(optimizer: str) -> set[str]:
-    """Return the options that Paceline's own file of an optimizer of torch has."""
-    file = files("paceline") / f"conf/model/optimizer/{optimizer.lower()}.yaml"
-    return set(map(str, OmegaConf.create(file.read_text()))) if file.is_file() else set()
+def _own_options(package: str, name: str) -> set[str]:
+    """Return the options in Paceline's own file of an optimizer of torch; none without a file."""
+    file = files("paceline") / f"conf/model/optimizer/{name.lower()}.yaml"
+    own: Any = OmegaConf.create(file.read_text()) if file.is_file() else {}
+    return set(map(str, own)) if own.get("_target_") == f"{package}.{name}" else set()
 
 
 def _check_network(network: Any) -> None:

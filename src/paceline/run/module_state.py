@@ -57,7 +57,17 @@ def _is_function(thing: Any) -> bool:
     return callable(thing) and not isinstance(thing, nn.Module)
 
 
+def same(before: Tensor, now: Tensor) -> bool:
+    """Return True for tensors of equal values; NaN, as of a module that diverges, equals itself."""
+    if torch.equal(before, now):
+        return True
+    real = before.shape == now.shape and before.is_floating_point()
+    return real and torch.allclose(before, now, rtol=0, atol=0, equal_nan=True)
+
+
 def differ(before: Any, now: Any) -> bool:
     if isinstance(before, Tensor) and isinstance(now, Tensor):
-        return before.shape == now.shape and not torch.equal(before, now)
-    return not isinstance(before, Tensor) and before != now and type(before) is type(now)
+        return before.shape == now.shape and not same(before, now)
+    if isinstance(before, Tensor) or type(before) is not type(now):
+        return False
+    return before != now and not (before != before and now != now)  # as NaN

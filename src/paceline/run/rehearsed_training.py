@@ -20,7 +20,7 @@ from torchmetrics import Metric
 
 from paceline.clock.training_strategy import random_state, seed_generators, set_random_state
 from paceline.errors import SettingError, first_line
-from paceline.run.module_state import differ, numbers_of
+from paceline.run.module_state import differ, numbers_of, same
 from paceline.run.placed_data import PlacedData
 from paceline.run.process_group_watch import refuse_strangers
 from paceline.run.quiet import quiet_trainer
@@ -183,7 +183,7 @@ def _check_schedulers(
 def _check_end(module: LightningModule, watch: StepWatch) -> None:
     """Raise SettingError("model") if a hook changes the module after its last step."""
     for name, now in module.state_dict().items():
-        if name in watch.last and not torch.equal(now, watch.last[name]):
+        if name in watch.last and not same(watch.last[name], now):
             message = f"{name} changes after the last step, as by on_train_end, and snapshots are "
             raise SettingError("model", message + "evaluated as they were in training")
 

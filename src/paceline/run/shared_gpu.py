@@ -18,8 +18,11 @@ def require_memory(module: LightningModule, batch: Any, device: torch.device, po
     """Let a copy of `module` take a step on the GPU, while the other workers do the same.
 
     What a step needs stays reserved for this process until it trains. Random numbers go on as they
-    were. Raises SettingError("cluster.workers_per_accelerator") if it does not fit.
+    were. Only steps in 32 bits are tried. Raises
+    SettingError("cluster.workers_per_accelerator") if they do not fit.
     """
+    if point.training.precision != "32-true":
+        return
     before = random_state()
     try:
         copied = deepcopy(module).to(device)

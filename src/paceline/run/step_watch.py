@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from paceline.clock.training_strategy import random_state, set_random_state
 from paceline.errors import SettingError
+from paceline.run.module_state import same
 from paceline.run.run_trainer import Told
 
 _LARGE = 1e6  # factor of a gradient, by which it exceeds any limit that a hook may set
@@ -23,12 +24,13 @@ class StepWatch(Callback):
     since a module may do something else there.
 
     `without_gradient`: True if some step gave no gradient to a weight that is trained. `bent`: True
-    if hooks change gradients by a rule that is not a factor, such as a limit of their norm, so that
-    it is not the same for the gradients of several workers and for their mean. `moved`: True if
-    trained weights change between steps of the optimizer. `set_late`: True if a step is followed by
-    a change of the options of the optimizer. `remembers`: True if a loss depends on steps before by
-    something else than parameters, buffers and random numbers; it is only looked for if the module
-    is `shared` by several workers. `last`: the state of the module after the last step.
+    if hooks change gradients by more than a factor and an addition, such as a limit of their norm,
+    so that it is not the same for the gradients of several workers and for their mean. `moved`:
+    True if trained weights change between steps of the optimizer. `set_late`: True if a step is
+    followed by a change of the options of the optimizer. `remembers`: True if a loss depends on
+    steps before by something else than parameters, buffers and random numbers; it is only looked
+    for if the module is `shared` by several workers. `last`: the state of the module after the last
+    step.
     """
 
     def __init__(self, told: Told, length: int, *, shared: bool) -> None:
@@ -80,7 +82,7 @@ class StepWatch(Callback):
     def on_before_optimizer_step(
         self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
     ) -> None:
-        self.moved |= any(not torch.equal(now, before) for now, before in self._weights)
+        self.moved |= any(not same(before, now) for now, before in self._weights)
         self.bent |= _bends(pl_module, optimizer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -103,7 +105,7 @@ def _options(trainer: Trainer) -> list[dict[str, Any]]:
 
 
 def _bends(module: LightningModule, optimizer: Optimizer) -> bool:
-    """Return True if the hooks that may change gradients do so by a rule that is not a factor."""
+    """Return True if hooks change gradients by a rule that is not linear."""
     limits = {"gradient_clip_val": None, "gradient_clip_algorithm": None}
     calls: dict[str, Callable[[], None]] = {
         "on_after_backward": lambda: module.on_after_backward(),
@@ -117,7 +119,7 @@ def _bends(module: LightningModule, optimizer: Optimizer) -> bool:
     before = [each.grad for each in weights]
     found: list[list[Tensor]] = []
     with suppress(Exception):  # of a hook that refuses large gradients: it sets no limit
-        for factor in (1.0, _LARGE) if own else ():
+        for factor in (0.0, 1.0, _LARGE) if own else ():
             for weight, gradient in zip(weights, before, strict=True):
                 weight.grad = gradient * factor  # type: ignore[operator]
             for hook in own:
@@ -125,8 +127,18 @@ def _bends(module: LightningModule, optimizer: Optimizer) -> bool:
             found.append([_gradient(each) for each in weights])
     for weight, gradient in zip(weights, before, strict=True):
         weight.grad = gradient
-    pairs = zip(*found, strict=True) if len(found) == 2 else ()
-    return any(not torch.allclose(a * _LARGE, b, rtol=1e-3) for a, b in pairs)
+    every = zip(*found, strict=True) if len(found) == 3 else ()
+    return any(not _is_linear(*each) for each in every)
+
+
+def _is_linear(none: Tensor, one: Tensor, large: Tensor) -> bool:
+    """Return True if gradients of 0, g and `_LARGE` * g become these by a factor and an addition,
+    such as that of a penalty; then it is the same for the mean of several g.
+    """
+    added = none.nan_to_num()
+    grown, expected = large - added, (one - added) * _LARGE
+    most = grown.abs().nan_to_num(posinf=0.0).max() if grown.numel() else 0.0
+    return torch.allclose(grown, expected, rtol=1e-3, atol=1e-3 * float(most), equal_nan=True)
 
 
 def _gradient(weight: nn.Parameter) -> Tensor:

@@ -4,8 +4,10 @@ import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
+from torch.utils.checkpoint import checkpoint
 
 from paceline.clock.virtual.dropout_streams import DropoutStreams, given
+from paceline.errors import SettingError
 
 IMAGES = torch.ones(3, 4, 5, 6)
 LAYERS = {nn.Dropout: (3, 4, 5, 6), nn.Dropout2d: (3, 4, 1, 1), nn.Dropout3d: (3, 1, 1, 1)}
@@ -54,3 +56,34 @@ def test_evaluation_drops_nothing():
     network = nn.Sequential(nn.Dropout(0.4)).eval()
     with streams(network).drawing(0, 0):
         assert torch.equal(network(IMAGES), IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "drawn"),
+    [
+        (nn.Dropout1d, (4, 5), (4, 1)),
+        (nn.Dropout1d, (3, 4, 5), (3, 4, 1)),
+        (nn.Dropout2d, (3, 4), (3, 4)),
+        (nn.Dropout2d, (3, 4, 5), (3, 4, 1)),
+        (nn.Dropout3d, (4, 5, 6, 7), (4, 1, 1, 1)),
+        (nn.Dropout3d, (3, 4, 5, 6, 7), (3, 4, 1, 1, 1)),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:dropout2d")
+def test_what_is_dropped_together_is_as_in_torch(kind, shape, drawn):
+    layer, images = kind(0.5), torch.ones(shape)
+    drawing = streams(nn.Sequential(layer))
+    with drawing.drawing(0, 0):
+        layer(images)
+    (noise,) = drawing.drawn([(0, 0)])
+    assert noise.shape[1:] == drawn
+    found = layer(images)  # of torch itself: equal where it draws once
+    once = tuple(slice(0, size) for size in drawn)
+    assert torch.equal(found[once].expand(shape), found)
+
+
+def test_dropout_that_a_checkpoint_would_repeat_is_refused():
+    network = nn.Sequential(nn.Dropout(0.4))
+    images = torch.ones(3, 4, requires_grad=True)
+    with streams(network).drawing(0, 0), pytest.raises(SettingError, match=r"utils\.checkpoint"):
+        checkpoint(network, images, use_reentrant=False)

@@ -69,14 +69,8 @@ class VirtualClock:
     # called by a Trainer
 
     def next_worker(self) -> VirtualWorker | None:
-        """Advance to the end of the next backward; None if no worker may take another step. The
-        worker's statistics may be changed in place.
-        """
-        if self.due_worker() is None:
-            return None
-        worker = self._ready.popleft()
-        worker.statistics = self._parts.statistics_pool.own(worker.statistics)
-        return worker
+        """Advance to the end of the next backward; None if no worker may take another step."""
+        return self._ready.popleft() if self.due_worker() else None
 
     def due_worker(self) -> VirtualWorker | None:
         """Return the worker that `next_worker` would return, which stays the next one."""

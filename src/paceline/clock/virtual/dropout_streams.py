@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from paceline.errors import SettingError
 from paceline.random_bits import random_bits
 
 # number of an image's dimensions that are dropped together
@@ -20,6 +21,7 @@ _DROPPED: dict[Any, int] = {
     functional.dropout2d: 2,
     functional.dropout3d: 3,
 }
+_top_hooks: Any = torch._C._autograd._top_saved_tensors_default_hooks  # pyright: ignore
 _KINDS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 
 
@@ -89,10 +91,12 @@ class Dropping(TorchFunctionMode):
     ) -> Tensor:
         if not training or not p:
             return input
-        kept = input.dim() - dimensions
-        drawn = self._draw(torch.Size([*input.shape[:kept], *[1] * dimensions]))
-        share = 1 / (1 - p) if p < 1 else 0.0
-        return input * ((drawn >= p).to(input.dtype) * share)
+        if _top_hooks(True) is not None:
+            message = "its dropout is inside of torch.utils.checkpoint, which would draw again"
+            raise SettingError("model", message)
+        kept = 2 if dimensions == 2 else input.dim() - dimensions  # as torch has it
+        drawn = self._draw(torch.Size([*input.shape[:kept], *[1] * (input.dim() - kept)]))
+        return torch.where(drawn >= p, input * (1 / (1 - p) if p < 1 else 0.0), 0.0)
 
 
 def given(noise: Sequence[Tensor]) -> AbstractContextManager[Any]:

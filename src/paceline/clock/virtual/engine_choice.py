@@ -31,10 +31,13 @@ def choose_engine(
     trained: Trained,
     workers: Sequence[VirtualWorker],
     batches_of: BatchesOf,
+    *,
+    compared: bool = True,
 ) -> AbstractEngine | None:
     """Return an engine for waves of all `workers`, or None for one by one.
 
-    `batches_of(workers)`: batches of the workers' present steps, stacked. Raises
+    `batches_of(workers)`: batches of the workers' present steps, stacked. `compared`: False if the
+    engine's results need not be compared, since they were before. Raises
     SettingError("cluster.engine") if the engine that is asked for cannot compute the module's
     steps.
     """
@@ -43,7 +46,7 @@ def choose_engine(
     engine, reasons = None, list[str]()
     for name in ("vmap", "graph") if asked == "auto" else (asked,):
         unfit, kind = trained.why_not(), ENGINES[name]
-        found = unfit or _tried(kind, trained, workers, batches_of)
+        found = unfit or _tried(kind, trained, workers, batches_of, compared)
         if not isinstance(found, str):
             engine = found
             break
@@ -61,6 +64,7 @@ def _tried(
     trained: Trained,
     workers: Sequence[VirtualWorker],
     batches_of: BatchesOf,
+    compared: bool,
 ) -> AbstractEngine | str:
     """Return an engine if its results are those of one by one, or else the reason."""
     chosen = [each for each in workers if each.weights is not None][:_TRIED]
@@ -68,20 +72,25 @@ def _tried(
     for worker, loss in zip(chosen, losses, strict=True):
         result = Buffer(torch.empty_like(worker.weights.vector))  # type: ignore[union-attr]
         worker.ahead = Ahead(result, Buffer(torch.empty_like(worker.statistics.vector)), loss)
-    most = 1e-9 if trained.weights[0].dtype == torch.float64 else _ROUNDED
+    exactly = 1e-9 if trained.weights[0].dtype == torch.float64 else _ROUNDED
     try:
-        with _full_precision(trained):
-            batches, _ = batches_of(chosen)
-            theirs = [
-                _by_itself(trained, worker, part_of(batches, row))
-                for row, worker in enumerate(chosen)
-            ]
-            kind(trained, len(chosen)).compute(chosen, batches_of(chosen))
-            for worker, expected in zip(chosen, theirs, strict=True):
+        engine = kind(trained, len(workers))
+        # The second time in the precision that is asked for. Its rounding may change a gradient of
+        # a deep network by a third of its length, so that only what is entirely wrong is seen.
+        for context, used, most in (
+            (_full_precision(trained), kind(trained, len(chosen)), exactly),
+            (nullcontext(), engine, 1.0),
+        ):
+            with context:
+                batches, _ = batches_of(chosen)
+                theirs = [
+                    _by_itself(trained, worker, part_of(batches, row))
+                    for row, worker in enumerate(chosen)
+                ]
+                used.compute(chosen, batches_of(chosen))
+            for worker, expected in zip(chosen, theirs, strict=True) if compared else ():
                 if (found := _difference(worker, expected)) > most:
                     return f"it is {found:.1g} from what it gives one by one"
-        engine = kind(trained, len(workers))
-        engine.compute(chosen, batches_of(chosen))  # in the precision that is asked for
     except SettingError:
         raise
     except Exception as error:  # what a module of anybody's raises in a transformed step
@@ -96,18 +105,17 @@ def _tried(
 @contextmanager
 def _full_precision(trained: Trained):
     """Compute without factors of 8 or 11 bits, whose rounding would hide what differs."""
-    settings: list[Any] = [torch.backends.cudnn, torch.backends.cuda.matmul]
-    asked = trained.precision
-    allowed = [each.allow_tf32 for each in settings]
+    asked, cudnn = trained.precision, torch.backends.cudnn.allow_tf32
+    matmul = torch.get_float32_matmul_precision()
     trained.precision = nullcontext
-    for each in settings:
-        each.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("highest")
     try:
         yield
     finally:
         trained.precision = asked
-        for each, before in zip(settings, allowed, strict=True):
-            each.allow_tf32 = before
+        torch.backends.cudnn.allow_tf32 = cudnn
+        torch.set_float32_matmul_precision(matmul)
 
 
 def _by_itself(trained: Trained, worker: VirtualWorker, batch: Any) -> Result:

@@ -3,7 +3,7 @@
 torch.func.vmap makes one grouped convolution of them. Some of these are slow by cuDNN's
 reproducible kernels: where the result has few pixels, with a stride, and for filters of one pixel.
 Here each worker's image patches are the rows of a matrix, and one batched product multiplies them
-with each worker's filters, 1.1 to 10 times as fast (see benchmarks/README.md).
+with each worker's filters, 1.1 to 10 times as fast as with TF32 (see benchmarks/README.md).
 """
 
 import math

@@ -27,6 +27,7 @@ class VirtualServers:
         self._accounting = Accounting(scheme, run.num_workers)
         self._statistics_pool = parts.statistics_pool
         self._pushed: dict[int, Buffer] = {}  # statistics of each worker's last push
+        self.shares_statistics = False  # with workers, which do not change theirs in place
         self._shared = Buffer(weights)  # version that answers of a single server share
         self._answers: dict[int, Buffer] = {}  # under way, by worker
         self._granted: dict[int, bool] = {}
@@ -91,9 +92,12 @@ class VirtualServers:
         """Keep the statistics in the worker's push to server 0. `mean`: that of its group."""
         if (before := self._pushed.get(worker.index)) is not None:
             self._statistics_pool.release(before)
-        own = worker.statistics
-        kept = self._statistics_pool.share(own) if mean is None else Buffer(mean)
-        self._pushed[worker.index] = kept
+        own, pool = worker.statistics, self._statistics_pool
+        if mean is not None:
+            self._pushed[worker.index] = Buffer(mean)
+        else:
+            kept = pool.share(own) if self.shares_statistics else pool.copy(own.vector)
+            self._pushed[worker.index] = kept
 
     def arrive(self, server: int, worker: VirtualWorker) -> tuple[int, ...]:
         """Take the worker's push; return the workers that this server answers now."""

@@ -257,7 +257,15 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
                 message = f"{asked}, and the checkpoint to go on from was written with {before}"
                 raise SettingError("cluster.engine", message)
             asked = before
-        self._engine = choose_engine(asked, self._trained, self.clock.workers, self._batches_of)
+        self._engine = choose_engine(
+            asked,
+            self._trained,
+            self.clock.workers,
+            self._batches_of,
+            compared=self._resumed is None,  # else weights are zero until they are read
+        )
+        if self.clock.servers is not None:
+            self.clock.servers.shares_statistics = self._engine is not None
         if self._resumed:
             self.clock.resume(self._resumed["clock"], in_waves=self._engine is not None)
             self._snapshots_at = list(self._resumed["snapshots_at"])
@@ -285,6 +293,8 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     def _hold_shared(self) -> None:
         """Give the module what all workers share, and the first one's other buffers."""
+        if self._stepped is not None:
+            self._trained.settle()
         shared = self.clock.shared()
         weights, statistics = Buffer(shared.weights[0]), Buffer(shared.statistics)
         first = self.clock.workers[0]

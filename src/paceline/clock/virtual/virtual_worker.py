@@ -76,13 +76,6 @@ class BufferPool:
         buffer.holders += 1
         return buffer
 
-    def own(self, buffer: Buffer) -> Buffer:
-        """Return the content for a holder that writes to it."""
-        if buffer.holders == 1:
-            return buffer
-        self.release(buffer)
-        return self.copy(buffer.vector)
-
     def add(self, total: Buffer | None, value: Buffer) -> Buffer:
         """Return the sum in the first buffer; both are handed over to this call."""
         if total is None:

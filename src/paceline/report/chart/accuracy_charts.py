@@ -1,5 +1,6 @@
 """Draws accuracy against time, against the number of workers, and against the trials of tuning."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -96,6 +97,8 @@ def target_chart(findings: StudyFindings) -> Chart | None:
         if len(single) != 1 or several["workers"].nunique() < 2:
             continue
         one = float(single["target_samples_mean"].iloc[0])
+        if math.isnan(one):  # one worker has not always reached the target
+            continue
         found = [_target_row(row, one) for _, row in several.iterrows()]
         schemes = list(dict.fromkeys(row["scheme"] for row in found))
         begin = {"workers": 1, "points": 0.0, "speedup": 1.0, "images": short(one)}
