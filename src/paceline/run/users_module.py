@@ -33,7 +33,6 @@ _MEANING = (
     "on_after_backward",
     "on_before_optimizer_step",
     "on_before_zero_grad",
-    "on_train_batch_end",
     "on_train_epoch_end",
     "on_train_epoch_start",
     "optimizer_step",
