@@ -12,7 +12,7 @@ from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.provenance import source_digest
 from paceline.study.collect import collect
 from paceline.study.study_points import Study, study_points
-from paceline.study.sweep import checked_study, sweep
+from paceline.study.sweep import checked_study, opened_study, sweep
 from tests.made_records import make_record
 
 SEARCH = {  # in two rounds, of which the second learns from the first
@@ -65,6 +65,15 @@ def test_a_sweep_of_a_clone_runs_what_the_archive_lacks(collected, capsys):
     assert lines[0] == f"3 records unpacked from reports/made/{ARCHIVE}"
     assert lines[1:] == ["made: 4 points: 3 finished, 1 to do"]
     assert len(seen) == 1
+
+
+def test_a_study_that_is_only_opened_is_not_warned_of(collected, capsys):
+    """Its sweep opens it once more, and warns then."""
+    (collected / "params.yaml").write_text("")
+    opened_study("made", collected)
+    assert capsys.readouterr().err == ""
+    checked_study("made", collected)
+    assert "params.yaml is not read" in capsys.readouterr().err
 
 
 def test_a_dry_run_counts_what_the_archive_has(collected, capsys):

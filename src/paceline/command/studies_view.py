@@ -102,8 +102,8 @@ def _records(root: Path, study: str, seeds: set[int]) -> Sequence[Mapping[str, A
     """Return the results of the study's points in runs/, or if there are none, rows of its tables.
 
     `seeds`: seeds of the study's points. Trials of its hyperparameter search have other seeds, and
-    are left out. That a record has the key of its settings is not checked, because that needs the
-    classes of all settings, and so torch.
+    are left out. That a record has the key of its settings is not checked, because that takes
+    several times as long as to read it.
     """
     found = list[Mapping[str, Any]]()
     for path in (root / "runs" / study).glob("[!.]*/result.json"):

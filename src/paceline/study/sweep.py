@@ -58,11 +58,39 @@ def checked_study(
     unpack: bool = True,
     source: Path | None = None,
 ) -> Study:
-    """Return the study, after its archived records are unpacked and its points are checked.
+    """Return the study as `opened_study` does, after its points are checked.
+
+    Raises SettingError for an invalid setting of any point.
+    """
+    study = opened_study(name, root, overrides, params, unpack=unpack, source=source)
+    if (root / "params.yaml").exists():  # as `dvc exp run -S training.lr=0.1` writes it
+        message = "params.yaml is not read; dvc exp run -S experiments/STUDY.yaml:SETTING=VALUE is"
+        print(f"paceline: {message}", file=sys.stderr, flush=True)
+    points = [*study.trials_of_points, *study.in_order]
+    for point in points:
+        point.check()
+    tell_unfit(point.folder for point in points)
+    if not points[0].is_exchange:
+        tell_if_unfollowed(points[0].config.target("data"))
+        _warn_of_crowding(to_run(points))
+        _warn_of_no_effect(study)
+    return study
+
+
+def opened_study(
+    name: str | None,
+    root: Path,
+    overrides: Sequence[str] = (),
+    params: Mapping[str, Any] | None = None,
+    *,
+    unpack: bool = True,
+    source: Path | None = None,
+) -> Study:
+    """Return the study, after its archived records are unpacked.
 
     The arguments are passed to `Study`. Without `unpack`, the archive's records only count as those
     of the points, and nothing is written. `source`: another archive, whose records of the study's
-    points are taken up. Raises SettingError for an invalid setting of any point.
+    points are taken up.
     """
     archived: Mapping[str, Result] = {}
     if name is not None and (archive := root / "reports" / name / ARCHIVE).exists():
@@ -77,21 +105,10 @@ def checked_study(
             number, verb = len(archived), "to unpack from"
         if number:
             print(f"{number} records {verb} {archive.relative_to(root)}", flush=True)
-    if (root / "params.yaml").exists():  # as `dvc exp run -S training.lr=0.1` writes it
-        message = "params.yaml is not read; dvc exp run -S experiments/STUDY.yaml:SETTING=VALUE is"
-        print(f"paceline: {message}", file=sys.stderr, flush=True)
     look_again()
     study = Study(name, root, overrides, params, archived)
     if source is not None:
         _take_up(study, source, unpack)
-    points = [*study.trials_of_points, *study.in_order]
-    for point in points:
-        point.check()
-    tell_unfit(point.folder for point in points)
-    if not points[0].is_exchange:
-        tell_if_unfollowed(points[0].config.target("data"))
-        _warn_of_crowding(to_run(points))
-        _warn_of_no_effect(study)
     return study
 
 

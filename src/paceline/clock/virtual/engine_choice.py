@@ -43,10 +43,9 @@ def choose_engine(
     """
     if asked == "one_by_one" or (asked == "auto" and trained.weights[0].device.type != "cuda"):
         return None
-    engine, reasons = None, list[str]()
+    engine, reasons, unfit = None, list[str](), trained.why_not()
     for name in ("vmap", "graph") if asked == "auto" else (asked,):
-        unfit, kind = trained.why_not(), ENGINES[name]
-        found = unfit or _tried(kind, trained, workers, batches_of, compared)
+        found = unfit or _tried(ENGINES[name], trained, workers, batches_of, compared)
         if not isinstance(found, str):
             engine = found
             break

@@ -113,10 +113,8 @@ def short(value: float | None, digits: int = 5) -> float | None:
 
 def static_svg(chart: Chart, situation: str | None = None, title: str = "") -> str:
     """Return the chart of one situation as the text of an SVG file, black on white."""
-    spec, rows = (
-        json.loads(json.dumps(chart.spec).replace("currentColor", INK)),
-        chart.of(situation),
-    )
+    spec = json.loads(json.dumps(chart.spec).replace("currentColor", INK))
+    rows = chart.of(situation)
     letters = max((len(str(row.get("scheme", ""))) for row in rows), default=0)
     padding = {"left": 5, "top": 5, "bottom": 5, "right": 5 + min(letters, _MOST_WIDER)}
     spec |= {"datasets": {"rows": rows}, "background": "white", "padding": padding}
