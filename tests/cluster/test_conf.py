@@ -47,7 +47,7 @@ VIRTUAL = [
     "link",
     "node_link",
 ]
-LATER = {"workers_per_accelerator", "server_device", "engine"}
+LATER = {"workers_per_accelerator", "server_device", "engine", "chip"}
 MODELLED = re.compile(
     r"\s*(step_seconds|step_jitter|server_\w+|workers_per_node|node_cores|latency|bandwidth)"
     r": [^n\[]"

@@ -21,6 +21,7 @@ from paceline.settings import (
     Whole,
     settings,
 )
+from paceline.timing.chip import Chip
 from paceline.timing.profile import ClusterProfile, Link, ServerPlacement, SharedCores, check_places
 from paceline.timing.step_times import StepRate
 from paceline.timing.workload import OWN, AbstractWorkload
@@ -41,7 +42,8 @@ class VirtualCluster(AbstractCluster):
     `fitted_to`: ids of the rows of papers/published.csv to which its other numbers were fitted.
     `assumed`: least and greatest value of each assumed setting, for intervals. `shared_cores`:
     cores of one machine on which all processes compute, with measured step times; `step_seconds`
-    overrides these for emulated accelerators. `queue`: Slurm queue whose jobs run the virtual
+    overrides these for emulated accelerators. `chip`: its accelerator, for networks that have no
+    other step time; None if it is not known. `queue`: Slurm queue whose jobs run the virtual
     clock; None to run it here. `engine`: way to compute the gradients of many workers, see
     wave_engines; results differ by rounding.
     """
@@ -60,6 +62,7 @@ class VirtualCluster(AbstractCluster):
     message_seconds: dict[Whole, NotNegative] = field(default_factory=dict[Whole, NotNegative])
     message_bandwidth: dict[Whole, Positive] = field(default_factory=dict[Whole, Positive])
     shared_cores: SharedCores | None = None
+    chip: Annotated[Chip | None, Neutral(None)] = None
     queue: Annotated[SlurmQueue | None, UNKEYED] = None
     engine: Annotated[Literal["auto", "one_by_one", "graph", "vmap"], UNKEYED] = "auto"
 

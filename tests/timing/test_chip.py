@@ -1,0 +1,49 @@
+"""Accelerator chips: their files in conf/, and their checks."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from paceline.errors import SettingError
+from paceline.study.compose import composed
+from paceline.timing.chip import Chip
+
+ROOT = Path(__file__).parents[2]
+CHIPS = sorted((ROOT / "conf/cluster/base/chip").glob("*.yaml"))
+
+
+def chip_of(path):
+    return Chip(**yaml.safe_load(path.read_text()))
+
+
+def test_the_file_of_every_chip_is_one():
+    assert CHIPS
+    for path in CHIPS:
+        chip = chip_of(path)
+        assert all(0 < share < 1 for share in chip.utilisation.values()), path.stem
+        assert 1e10 <= chip.memory < chip.memory_bandwidth < min(chip.peak.values()), path.stem
+
+
+def test_a_profile_names_its_chip_among_its_defaults():
+    overrides = ["cluster=titan", "workload=googlenet"]
+    before = composed(overrides, ROOT)
+    after = composed([*overrides, "+cluster/base/chip@cluster.chip=a100_80gb"], ROOT)
+    assert after.target("cluster").build().chip == chip_of(CHIPS[0])
+    assert before.target("cluster").build().chip is None
+    none = {**before.values, "cluster": {**before.values["cluster"], "chip": None}}
+    assert before.replaced(**none).key == before.key != after.key
+
+
+def test_a_chip_has_a_peak_and_a_utilisation_in_each_precision():
+    known = yaml.safe_load(CHIPS[0].read_text())
+    wrong = {
+        "precision": ({"precision": "8-true"}, r"chip\.precision: A100 80 GB has no 8-true; there"),
+        "utilisation": ({"utilisation": {}}, r"chip\.utilisation: 16-mixed, 32-true, bf16-mixed"),
+        "peak": ({"peak": {"32-true": 0.0}}, r"cluster\.chip\.peak"),
+    }
+    for values, message in wrong.values():
+        with pytest.raises(SettingError, match=message):
+            Chip(**{**known, **values})
+    with pytest.raises(SettingError, match=r"^training\.precision: A100 80 GB has no 64-true"):
+        Chip(**known).check_precision("64-true")
