@@ -1,5 +1,7 @@
 """Weights that are only sent: what is trained does not change."""
 
+import copy
+
 import pytest
 import torch
 
@@ -12,9 +14,9 @@ OWN = 4 * 103  # bytes of the tiny network
 BATCH = (torch.ones(2, 1, 4, 4), torch.tensor([0, 1]))
 
 
-def classifier():
+def classifier(kind=Classifier):
     torch.manual_seed(0)
-    return Classifier(tiny_network(), lambda weights: torch.optim.SGD(weights, lr=0.1))
+    return kind(tiny_network(), lambda weights: torch.optim.SGD(weights, lr=0.1))
 
 
 def test_all_weights_together_have_the_bytes():
@@ -48,9 +50,23 @@ def test_a_workload_smaller_than_the_network_is_refused():
         fill(classifier(), OWN - 1, 4)
 
 
-def test_a_step_that_returns_no_loss_is_refused():
+class Mapping(Classifier):
+    def training_step(self, batch, batch_idx):
+        return {"loss": super().training_step(batch, batch_idx)}
+
+
+def test_a_copy_trains_its_own_weights():
+    """In another precision, as in a rehearsal."""
     module = classifier()
-    module.training_step = lambda *_: {"loss": torch.ones(())}
+    fill(module, 1000, 4)
+    other = copy.deepcopy(module).double()
+    other.training_step((BATCH[0].double(), BATCH[1]), 0).backward()
+    assert {each.grad.dtype for each in other.parameters()} == {torch.float64}
+    assert [each.grad for each in module.parameters()] == [None] * 5
+
+
+def test_a_step_that_returns_no_loss_is_refused():
+    module = classifier(Mapping)
     fill(module, 1000, 4)
     with pytest.raises(SettingError, match="training_step returns a loss"):
         module.training_step(BATCH, 0)

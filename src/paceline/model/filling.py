@@ -5,6 +5,7 @@ same result. The gradients of the filling exist when backward begins. They are a
 and averaged as all other gradients.
 """
 
+from types import MethodType
 from typing import Any
 
 import torch
@@ -30,18 +31,16 @@ def fill(module: LightningModule, num_bytes: int, weight_bytes: int) -> None:
         raise SettingError("workload", message)
     if missing == 0:
         return
-    filling = nn.Parameter(torch.zeros(missing))
-    module.register_parameter(FILLING, filling)
-    step = module.training_step
+    module.register_parameter(FILLING, nn.Parameter(torch.zeros(missing)))
+    module.training_step = MethodType(_filled_step, module)  # so that a copy calls its own
 
-    def training_step(*args: Any, **kwargs: Any) -> Any:
-        loss = step(*args, **kwargs)
-        if not isinstance(loss, Tensor):
-            message = f"messages are filled up only if training_step returns a loss, not {loss!r}"
-            raise SettingError("workload", message)
-        return _Filled.apply(loss, filling)
 
-    module.training_step = training_step
+def _filled_step(self: LightningModule, *args: Any, **kwargs: Any) -> Any:
+    loss = type(self).training_step(self, *args, **kwargs)
+    if not isinstance(loss, Tensor):
+        message = f"messages are filled up only if training_step returns a loss, not {loss!r}"
+        raise SettingError("workload", message)
+    return _Filled.apply(loss, getattr(self, FILLING))
 
 
 class _Filled(torch.autograd.Function):
