@@ -1,6 +1,8 @@
 """The command line as a user types it: in a copy of conf/, on small synthetic images."""
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -217,3 +219,26 @@ def test_a_point_that_fails_is_recorded_and_the_others_go_on(root):
     assert found[201]["status"] == "failed"
     assert found[201]["reason"].startswith("batch_size: 201 is more than a worker's share")
     assert found[201]["top1"] is None
+
+
+def test_ctrl_c_in_a_callback_whose_errors_python_ignores_ends_a_command():
+    program = """
+import signal, sys, time, weakref
+from paceline import cli
+
+class Thing: pass
+
+def run(arguments):
+    thing = Thing()
+    watch = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+    del thing
+    time.sleep(60)
+
+cli._run = run
+cli.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30
+    )
+    assert done.returncode == 130
+    assert done.stderr == "paceline: interrupted; finished points are kept\n"

@@ -1,13 +1,16 @@
 """Command line: finds the command and the project's folder, and turns errors into exit codes."""
 
+import _thread
 import argparse
 import atexit
 import importlib
 import os
 import resource
 import sys
+import threading
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from paceline.command import Command
 from paceline.errors import SettingError, did_you_mean, said_of_environment
@@ -47,6 +50,7 @@ def main() -> None:
     comparison, or the machine refused something, as a full disk does; 2 for a wrong setting; 130 if
     the user interrupted the command.
     """
+    sys.unraisablehook = _interrupt_again
     try:
         require_memory()
         sys.exit(_run(sys.argv[1:]))
@@ -61,6 +65,16 @@ def main() -> None:
     except KeyboardInterrupt:
         print("paceline: interrupted; finished points are kept", file=sys.stderr)
         sys.exit(130)
+
+
+def _interrupt_again(lost: Any) -> None:
+    """Repeat a Ctrl-C that came while Python called something whose errors it ignores, such as a
+    callback of its import system, or a library in C.
+    """
+    if issubclass(lost.exc_type, KeyboardInterrupt):
+        threading.Timer(0.1, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def require_memory() -> None:

@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+from multiprocessing import forkserver
 from pathlib import Path
 
 import psutil
 import pytest
 
-from paceline.cluster.processes import preload
+from paceline.cluster.processes import preload, wait_for_preload
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from tests.cluster.counting import listening_of
@@ -201,7 +202,7 @@ import sys
 import time
 from pathlib import Path
 if __name__ == "__main__":
-    from paceline.cluster.processes import preload
+    from paceline.cluster.processes import preload, wait_for_preload
     preload()  # beside the imports of this process
     from tests.tiny import run_tiny, tiny_point
     config = tiny_point("async_parameter_server", 2, 4, training__epochs=10**6)
@@ -245,3 +246,14 @@ def test_the_forkserver_starts_before_torch_is_imported():
     """So both import it at once, and a command that trains nothing does without."""
     code = "import sys; import paceline.study.hydra_entry; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_ctrl_c_does_not_end_the_forkserver_while_it_imports():
+    """It goes to all processes of a terminal, and the launcher decides what ends."""
+    forkserver._forkserver._stop()
+    preload()
+    first = forkserver._forkserver._forkserver_pid
+    os.kill(first, signal.SIGINT)
+    wait_for_preload()
+    assert forkserver._forkserver._forkserver_pid == first

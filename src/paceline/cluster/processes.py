@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
-from multiprocessing import connection, forkserver
+from multiprocessing import connection, forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -114,7 +114,12 @@ def preload() -> None:
     multiprocessing.set_forkserver_preload(_PRELOADED)
     if _is_stopped():
         _end_forkserver()
-    forkserver.ensure_running()
+    resource_tracker.ensure_running()  # which would let signals through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        forkserver.ensure_running()  # in which Ctrl-C, which is the launcher's, stays blocked
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _allow_files() -> None:
