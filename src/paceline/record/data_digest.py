@@ -1,5 +1,6 @@
 """Digest of the content of a point's data, by which a record is known to be of other data."""
 
+import glob
 import hashlib
 import json
 import os
@@ -13,6 +14,9 @@ from paceline.data.content import content_digest, files_below
 from paceline.errors import SettingError
 from paceline.record.target import Target
 
+_LISTS = frozenset((".csv", ".json", ".jsonl", ".lst", ".tsv", ".txt", ".yaml", ".yml"))
+_CELL = re.compile(r"""[^\s,;|"'][^,;|"'\t\r\n]*""")  # of a list of any of these formats
+_BRACES = re.compile(r"\{[^{}]*\}")  # as in shards/{0000..0012}.tar, of which `glob` knows nothing
 _DECODED = re.compile(r"prepared/\w+-[0-9a-f]{12}\b.*")  # files that Paceline writes into a root
 
 _known = dict[str, str | None]()  # by the settings of the data
@@ -27,8 +31,10 @@ def data_digest(data: Target) -> str | None:
     """Return a digest of the content of the data set with these settings: 12 hexadecimal digits.
 
     For a class of Paceline it follows from `fingerprint`. For any other class it is of the files
-    that its settings name, and of the files in folders that they name. Returns None if there are no
-    such files, or if they cannot be read. It is computed once, until `look_again`.
+    that its settings name, by a path or by a pattern with `*` or `{0..9}`, of the files in folders
+    that they name, and of those that a file of text among them lists, relative to its folder or to
+    the working directory. Returns None if there are no such files, or if they cannot be read. It is
+    computed once, until `look_again`.
     """
     settings = repr(data.values)
     if settings not in _known:
@@ -84,9 +90,28 @@ def _named_files(setting: str, value: Any) -> Iterator[tuple[str, str | Path]]:
         path = Path(os.path.expanduser(value))  # noqa: PTH111 (no error for ~nobody)
         if os.path.isfile(path):  # noqa: PTH113 (False for any text that is no path)
             yield setting, path
+            yield from _listed_files(setting, path)
         elif os.path.isdir(path) and not Path.cwd().is_relative_to(path.resolve()):  # noqa: PTH112
             for file in files_below(path):
                 name = file[len(str(path)) + 1 :]
                 is_whole = os.path.isfile(file)  # noqa: PTH113 (not a broken link)
                 if is_whole and not _DECODED.fullmatch(name):
                     yield f"{setting}/{name}", file
+        elif glob.has_magic(pattern := _BRACES.sub("*", str(path))):
+            for file in glob.iglob(pattern, recursive=True):  # noqa: PTH207 (which needs no folder)
+                if os.path.isfile(file):  # noqa: PTH113
+                    yield f"{setting}:{file}", file
+
+
+def _listed_files(setting: str, path: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the files that a list of files names, such as a CSV of images and their labels."""
+    if path.suffix.lower() not in _LISTS:
+        return
+    cells = set(_CELL.findall(path.read_text(errors="replace")))
+    words = {word for cell in cells for word in (cell.rstrip(), *cell.split())}
+    for word in words:
+        if any(map(str.isalpha, word)):
+            for folder in (path.parent, Path()):
+                if os.path.isfile(file := folder / word):  # noqa: PTH113
+                    yield f"{setting}:{word}", file
+                    break
