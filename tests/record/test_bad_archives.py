@@ -208,7 +208,9 @@ def refused(path, runs):
         finally:
             tracemalloc.stop()
         message = str(caught.value)
-        assert re.fullmatch(f"study: .*{ARCHIVE} cannot be read: .*; remove or restore it", message)
+        assert re.fullmatch(
+            f"study: .*{ARCHIVE} cannot be read: .*; an intact copy is needed, or none", message
+        )
         assert len(message) < 800
         assert not runs.parent.exists()
 

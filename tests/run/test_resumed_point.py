@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from paceline.run.checkpoints import ServerCheckpoints
 from paceline.run.run_point import run_point
 from tests.tiny import CLOCKS, point_of, tiny_point
 
@@ -85,3 +86,13 @@ def test_a_killed_point_goes_on(scheme, clock, settings, tmp_path, monkeypatch, 
     weights = [torch.load(each.folder / "weights.pt") for each in (whole, resumed)]
     assert_close(*weights, rtol=0, atol=0)
     assert not list(Path("runs").rglob("*.ckpt"))
+
+
+def test_a_server_on_a_cpu_reads_the_checkpoint_of_one_on_a_gpu(tmp_path, monkeypatch):
+    path = tmp_path / "server_0.ckpt"
+    monkeypatch.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
+    torch.save({"weights": torch.arange(3.0)}, path)
+    monkeypatch.undo()
+    files = ServerCheckpoints(tmp_path, "server_0", num_processes=1)
+    files.before = path
+    assert torch.equal(files.load()["weights"], torch.arange(3.0))

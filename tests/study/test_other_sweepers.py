@@ -14,7 +14,7 @@ def test_optuna_finds_the_rate_of_the_best_validation_accuracy(root):
         root,
         *("train", "--multirun", "experiments=chosen", "hydra/sweeper=optuna"),
         *("hydra.sweeper.direction=maximize", "hydra.sweeper.n_trials=5"),
-        *("hydra.sweeper.n_jobs=2", "hydra.sweeper.sampler.seed=1"),
+        *("hydra.sweeper.n_jobs=2", "hydra.sweeper.sampler.seed=1", "sweep.jobs=auto"),
         "training.lr=interval(0.0001,0.5)",
     )
     assert (code, len(lines)) == (0, 5)

@@ -7,6 +7,7 @@ import pytest
 from paceline.command.sweep_command import estimate, print_plan, table
 from paceline.errors import SettingError
 from paceline.record.record import PartialRecord
+from paceline.record.tracking.compared_runs import comparison_link
 from paceline.record.tracking.mlflow_log import KnownRun, PointLog, client
 from paceline.study.progress import finished_results, results_table
 from paceline.study.study_point import counts, to_run
@@ -75,9 +76,11 @@ def test_a_sweep_runs_the_study_and_logs_every_record(root, records, store, caps
     study = checked_study("made", root, ["sweep.jobs=1"])
     assert sweep(study, run)
     assert seen == [[study.points[n] for n in (0, 2, 3)]]
-    assert capsys.readouterr().out.startswith("made: 4 points: 3 finished, 1 failed\n")
-    store = client(store)
-    runs = store.search_runs([store.get_experiment_by_name("paceline/made").experiment_id])
+    shown, uri, store = capsys.readouterr().out, store, client(store)
+    experiment = store.get_experiment_by_name("paceline/made").experiment_id
+    compared = f"runs compared: {comparison_link(uri, experiment)}"
+    assert shown == f"made: 4 points: 3 finished, 1 failed\n{compared}\n"
+    runs = store.search_runs([experiment])
     (parent,) = [run for run in runs if "key" not in run.data.tags]
     assert (parent.info.run_name, parent.info.status) == ("made", "FINISHED")
     assert parent.data.tags["points"] == "4 points: 3 finished, 1 failed"
@@ -120,10 +123,13 @@ def test_a_bad_setting_of_any_point_stops_the_sweep_before_it_starts(root, studi
 
 def test_more_processes_than_cores_are_warned_of(root, monkeypatch, capsys):
     monkeypatch.setattr("paceline.study.sweep.num_cores", lambda: 3)
+    unfollowed = "paceline: the settings of made.Data name no file or folder, so that records do "
+    unfollowed += "not tell if its data change; pass the path as a setting of data\n"
+    crowded = "paceline: sweep.jobs: 4 processes at a time share 3 cores, which lowers the "
     checked_study("made", root, ["sweep.jobs=2"])
-    assert "4 processes at a time share 3 cores" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"{unfollowed}{crowded}throughput\n"
     checked_study("made", root, ["sweep.jobs=1"])
-    assert "processes at a time" not in capsys.readouterr().err
+    assert capsys.readouterr().err == unfollowed
 
 
 def test_only_what_dead_processes_began_is_removed(root, store):

@@ -116,7 +116,8 @@ def test_records_of_another_machine_are_taken_up_by_key(root, elsewhere, capsys)
     make_record(points[1].folder, points[1].config, **failed)
     kept = points[0].folder.joinpath("result.json").read_bytes()
     before = sorted(root.rglob("*"))
-    checked_study("made", root, unpack=False, source=archive)
+    asked = checked_study("made", root, unpack=False, source=archive)
+    assert [each.status for each in asked.points] == ["finished"] * 3 + [None]
     line = f"2 records {{}} from {archive}; 1 of other settings are left out; "
     line += "1 have another result here, which is kept\n"
     assert capsys.readouterr().out == line.format("to take up")
@@ -134,6 +135,13 @@ def test_records_of_other_code_are_taken_up_and_told(root, elsewhere, capsys, mo
     monkeypatch.setattr("paceline.study.collect.source_digest", lambda: "another")
     checked_study("made", root, source=archive)
     assert "; 3 were made by a different version of the code\n" in capsys.readouterr().out
+
+
+def test_records_of_other_data_are_taken_up_and_told(root, elsewhere, capsys, monkeypatch):
+    archive = elsewhere()
+    monkeypatch.setattr("paceline.study.sweep.is_of_other_data", lambda *_, **__: True)
+    checked_study("made", root, source=archive)
+    assert "; 3 are of data with another content than here\n" in capsys.readouterr().out
 
 
 def test_trials_that_follow_from_trials_are_taken_up(root, studied, tmp_path):

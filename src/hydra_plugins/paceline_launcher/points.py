@@ -18,9 +18,9 @@ from omegaconf import DictConfig, open_dict
 
 
 class PointLauncher(Launcher):
-    """Hydra's launcher for points. `jobs`: number of points that run at a time."""
+    """Hydra's launcher for points. `jobs`: number of points that run at a time, or "auto"."""
 
-    def __init__(self, jobs: int) -> None:
+    def __init__(self, jobs: int | str) -> None:
         super().__init__()
         self._jobs = jobs
 
@@ -35,11 +35,16 @@ class PointLauncher(Launcher):
         setup_globals()
         Path(str(self._config.hydra.sweep.dir)).mkdir(parents=True, exist_ok=True)
         jobs = [self._job(n, each) for n, each in enumerate(job_overrides, initial_job_idx)]
-        if self._jobs == 1:
+        at_a_time = self._jobs
+        if isinstance(at_a_time, str):  # of another sweeper than Paceline's, which gives a number
+            from paceline.record.point_config import jobs_for
+
+            at_a_time = jobs_for(jobs[0].cluster)
+        if at_a_time == 1:
             return [self._run(job) for job in jobs]
         from paceline.study.point_processes import Killed, run_points
 
-        ended = run_points(partial(_run_alone, self._task), jobs, self._jobs)
+        ended = run_points(partial(_run_alone, self._task), jobs, at_a_time)
         for job, end in zip(jobs, ended, strict=True):
             if isinstance(end, Killed):
                 message = f"point {job.hydra.job.num + 1}: its process was {end.how}"

@@ -208,7 +208,17 @@ class FlatTorch(AbstractFlatOptimizer):
     def load_state(self, state: Mapping[str, Any]) -> None:
         for part, own in zip(self._weights, state["of_segments"], strict=True):
             # load_state_dict would share tensors, and round those of another dtype
-            self._optimizer.state[part] = copy.deepcopy(own)
+            self._optimizer.state[part] = {
+                name: each.to(part.device) if _is_like(each, part) else each
+                for name, each in copy.deepcopy(own).items()
+            }
+
+
+def _is_like(value: Any, part: Tensor) -> bool:
+    """Return True for a tensor with a number for each weight of `part`, and not for all together,
+    which an optimizer may keep on the CPU.
+    """
+    return isinstance(value, Tensor) and value.shape == part.shape
 
 
 def make_optimizer(kind: type[Optimizer], groups: Sequence[dict[str, Any]]) -> Optimizer:

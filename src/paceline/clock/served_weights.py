@@ -77,7 +77,8 @@ class ServedWeights:
         self.weights.copy_(state["weights"])
         self._optimizer.load_state(state["optimizer"])
         if state["average"] is not None:
-            self._average = self._run.average_of(state["average"])
+            here = [each.to(self.weights.device) for each in state["average"]]
+            self._average = self._run.average_of(here)
         self.report = ServerReport(**state["report"])
         self.snapshots = [Snapshot(**each) for each in state["snapshots"]]
         self._snapshot_samples = state["snapshot_samples"]

@@ -147,7 +147,7 @@ def _readable(path: Path, where: str = "") -> Generator[None]:
         yield
     except _BROKEN as error:
         message = f"{path} cannot be read: {where}{' '.join(str(error).split())}"
-        raise SettingError("study", f"{message}; remove or restore it") from error
+        raise SettingError("study", f"{message}; an intact copy is needed, or none") from error
 
 
 class _Unpacked:

@@ -133,18 +133,11 @@ class PointConfig:
         return {name: {**earlier, **self.values[group]}[name] for name in earlier}
 
     def _with_jobs(self) -> "PointConfig":
-        """Return the settings with a number in place of sweep.jobs=auto.
-
-        Points on a virtual clock keep a core busy each, also on a GPU.
-        """
-        sweep, jobs = self.values["sweep"], 1
+        """Return the settings with a number in place of sweep.jobs=auto."""
+        sweep = self.values["sweep"]
         if sweep["jobs"] != "auto":
             return self
-        cluster: Any = self.values["cluster"]
-        if kind_of(cluster) == "virtual":
-            threads: Any = cluster.get("threads_per_worker")
-            jobs = max(1, num_cores() // threads) if isinstance(threads, int) and threads > 0 else 1
-        return self.replaced(sweep={**sweep, "jobs": jobs})
+        return self.replaced(sweep={**sweep, "jobs": jobs_for(self.values["cluster"])})
 
     def replaced(self, **values: Any) -> "PointConfig":
         """Return a copy in which these top-level settings have other values."""
@@ -226,3 +219,11 @@ def asked_target(target: Any) -> Mapping[str, Any] | None:
     if not is_number or not 0 < value < most:
         raise SettingError(f"target.{name}", f"{what} is needed, not {value!r}")
     return {"metric": metric, name: float(value)}
+
+
+def jobs_for(cluster: Any) -> int:
+    """Return the number of points that run at a time with sweep.jobs=auto. `cluster`: the settings
+    of the cluster. Points on a virtual clock keep a core busy each, also on a GPU.
+    """
+    threads = cluster.get("threads_per_worker") if kind_of(cluster) == "virtual" else None
+    return max(1, num_cores() // threads) if isinstance(threads, int) and threads > 0 else 1

@@ -57,8 +57,12 @@ class ServerCheckpoints(CheckpointFiles):
     """Checkpoint files of a server."""
 
     def load(self) -> Mapping[str, Any] | None:
-        """Return the state from which the server resumes; None if it begins anew."""
-        return None if self.before is None else torch.load(self.before, weights_only=True)
+        """Return the state from which the server resumes, in the memory of the CPU; None if it
+        begins anew.
+        """
+        if self.before is None:
+            return None
+        return torch.load(self.before, map_location="cpu", weights_only=True)
 
     def keep(self, state: Mapping[str, Any], samples: int) -> None:
         self.write(lambda path: torch.save(state, path), samples)

@@ -128,7 +128,9 @@ class StudyPoint:
         return self.result is None or failed_by_environment(self.result)
 
     def refresh(self) -> None:
-        self.result = read_result(self.folder) or self.archived.get(self.key)
+        self.result = read_result(self.folder)
+        if self.is_unsettled:
+            self.result = self.archived.get(self.key, self.result)
 
 
 Points = Sequence[StudyPoint]

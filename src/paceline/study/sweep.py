@@ -132,14 +132,17 @@ def _take_up(study: Study, source: Path, unpack: bool) -> None:
             new[key] = record
     if unpack:
         write_records(new, runs)
-        study.refresh()
+        study.archived.clear()
+    study.refresh()
     results = [result for _, result in new.values()]
+    old = (is_of_other_data(new[key][1], points[key].config.target("data")) for key in new)
     other = sum(key in kept and key not in new and kept[key] != records[key][1] for key in records)
     parts = {
         "": f"{len(new)} records {'taken up' if unpack else 'to take up'} from {source}",
         "of other settings are left out": sum(key not in points for key in records),
         "have another result here, which is kept": other,
         "were made by a different version of the code": num_of_other_code(results),
+        "are of data with another content than here": sum(old),
     }
     print("; ".join(f"{n} {words}".strip() for words, n in parts.items() if n), flush=True)
 
