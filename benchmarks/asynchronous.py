@@ -10,8 +10,8 @@ import torch.distributed as dist
 
 from benchmarks.config import point_of
 from benchmarks.row import ratio_row
-from paceline.model.classifier import Classifier
 from paceline.run.run_point import PROCESS
+from tests.classifiers import ActingClassifier
 from tests.launching import launch
 
 TURNS = 5
@@ -19,10 +19,10 @@ STEPS = 1500  # of the fast worker; the slow one takes a few dozen meanwhile
 BATCH_SIZE = 32
 
 
-class SlowClassifier(Classifier):
+class SlowClassifier(ActingClassifier):
     """Worker 1 sleeps 100 ms before each step."""
 
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+    def before_batch(self, batch: Any, batch_idx: int) -> None:
         if dist.get_rank() == 1:
             time.sleep(0.1)
 

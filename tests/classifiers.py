@@ -13,7 +13,20 @@ from pytorch_lightning.strategies import Strategy
 from paceline.model.classifier import Classifier
 
 
-class WaitingClassifier(Classifier):
+class ActingClassifier(Classifier):
+    """A Classifier that does something of the test's before each batch, which is no part of its
+    training: the run takes it as one of its own, and does not rehearse it.
+    """
+
+    def __init__(self, network: Any, optimizer: Any) -> None:
+        super().__init__(network, optimizer)
+        self.on_train_batch_start = self.before_batch
+
+    def before_batch(self, batch: Any, batch_idx: int) -> None:
+        raise NotImplementedError
+
+
+class WaitingClassifier(ActingClassifier):
     """Worker `blocked` takes no step until the other has taken 200, and gives up after `patience`.
 
     `broadcasting`: with the broadcast that Lightning does each step when it knows of two workers.
@@ -33,14 +46,15 @@ class WaitingClassifier(Classifier):
         self._sign = Path(folder) / "the other has taken 200 steps"
         self._broadcasting = broadcasting
         self._patience = patience
+        self.on_train_start = self.check_world
 
-    def on_train_start(self) -> None:
+    def check_world(self) -> None:
         strategy: Strategy | Any = self.trainer.strategy
         assert strategy.world_size == 1
         if self._broadcasting:
             strategy.world_size = 2
 
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+    def before_batch(self, batch: Any, batch_idx: int) -> None:
         if dist.get_rank() != self._blocked:
             if batch_idx == 200:
                 self._sign.touch()
@@ -61,14 +75,14 @@ class DoublingClassifier(Classifier):
             weight.grad = 2 * weight.grad
 
 
-class FailingClassifier(Classifier):
+class FailingClassifier(ActingClassifier):
     """Worker 1 fails in its third step: by an exception, or `killed` by SIGKILL."""
 
     def __init__(self, network: Any, optimizer: Any, killed: bool) -> None:
         super().__init__(network, optimizer)
         self._killed = killed
 
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+    def before_batch(self, batch: Any, batch_idx: int) -> None:
         if dist.get_rank() == 1 and batch_idx == 2:
             if self._killed:
                 os.kill(os.getpid(), 9)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from paceline.exchange.liveness import LostPeerError
 from paceline.exchange.process_group import STORE, count_workers, join, leave
-from paceline.model.classifier import Classifier
+from tests.classifiers import ActingClassifier
 
 
 def count(workers):
@@ -73,14 +73,14 @@ def signal_forkserver(sent):
     return os.environ["RANK"]
 
 
-class ListeningClassifier(Classifier):
+class ListeningClassifier(ActingClassifier):
     """Fails where a process of the family of `launcher` listens elsewhere than on loopback."""
 
     def __init__(self, network: Any, optimizer: Any, launcher: int) -> None:
         super().__init__(network, optimizer)
         self._launcher = launcher
 
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+    def before_batch(self, batch: Any, batch_idx: int) -> None:
         if dist.get_rank() == 0 and batch_idx == 1:
             launcher = psutil.Process(self._launcher)
             family = [launcher, *launcher.children(recursive=True)]

@@ -9,11 +9,10 @@ from typing import Any
 
 import torch.distributed as dist
 
-from paceline.model.classifier import Classifier
-from tests.classifiers import with_periods
+from tests.classifiers import ActingClassifier, with_periods
 
 
-class MortalClassifier(Classifier):
+class MortalClassifier(ActingClassifier):
     """Each process dies before its step of this number, unless its file in `graves` is there: or
     before a later one, if no checkpoint is beside the graves yet.
     """
@@ -23,13 +22,14 @@ class MortalClassifier(Classifier):
     ) -> None:
         super().__init__(network, optimizer)
         self._graves, self._turn, self._periods = Path(graves), turn, periods
+        if periods:
+            self.configure_optimizers = self._scheduled
 
-    def configure_optimizers(self) -> Any:
-        """With `periods`, a tenth of the rate after each of so many batches of all workers."""
-        optimizer = super().configure_optimizers()
-        return with_periods(optimizer, self._periods, "step") if self._periods else optimizer
+    def _scheduled(self) -> Any:
+        """A tenth of the rate after each of `periods` batches of all workers."""
+        return with_periods(super().configure_optimizers(), self._periods, "step")
 
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+    def before_batch(self, batch: Any, batch_idx: int) -> None:
         grave = self._graves / str(dist.get_rank())
         if batch_idx < self._turn or grave.exists():
             return
@@ -38,7 +38,7 @@ class MortalClassifier(Classifier):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-class AskingClassifier(Classifier):
+class AskingClassifier(ActingClassifier):
     """Waits in one step until a checkpoint has been asked for by the file `asked`, and a bit more
     than the time between two looks at it.
     """
@@ -47,7 +47,7 @@ class AskingClassifier(Classifier):
         super().__init__(network, optimizer)
         self._came, self._asked, self._turn = Path(came), asked, turn
 
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+    def before_batch(self, batch: Any, batch_idx: int) -> None:
         if batch_idx == self._turn and not self._came.exists():
             self._came.touch()
             while not list(Path("runs").glob(self._asked)):

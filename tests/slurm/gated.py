@@ -4,13 +4,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-from paceline.model.classifier import Classifier
+from tests.classifiers import ActingClassifier
 
 GATE = Path("gate")  # in the project; open once it is there
 AT_GATE = "at the gate"
 
 
-class GatedClassifier(Classifier):
+class GatedClassifier(ActingClassifier):
     """Stands at the second batch, and says so, until the gate is open.
 
     `patience`: seconds after which it goes on to the next batch, where it stands again.
@@ -20,7 +20,7 @@ class GatedClassifier(Classifier):
         super().__init__(network, optimizer)
         self._patience = patience
 
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+    def before_batch(self, batch: Any, batch_idx: int) -> None:
         if batch_idx == 1:
             print(AT_GATE, flush=True)
         until = time.monotonic() + self._patience

@@ -45,18 +45,25 @@ DrawOne = Callable[[int, int], Any]
 # together(batches, device): several of them by worker and number, stacked, on a device; or None.
 DrawTogether = Callable[[Sequence[tuple[int, int]], torch.device], Any]
 
+NO_SKIPPING = (
+    "which skips a step, and only a single real worker with scheme=sync_allreduce can skip one: "
+    "return a loss with gradients of zero, as sum(0 * each.sum() for each in self.parameters()) has"
+)
+
 
 class AbstractTrainingStrategy(Strategy, ABC):
     """Strategy of one process: for one worker on the wall clock, for all on the virtual one.
     `part`: file of this process's part of a checkpoint of the run, to go on from or to write.
     `moving`: names of parameters of the module that change although no optimizer holds them; each
-    worker has its own, and they are treated as BatchNorm statistics are.
+    worker has its own, and they are treated as BatchNorm statistics are. `skips_steps`: True if a
+    training_step may return None, by which a Trainer skips a step.
     """
 
     scheme: AbstractScheme
     run: RunSpec
     part: Path | None = None
     moving: Collection[str] = ()
+    skips_steps: bool = False
 
     @property
     def known_batches(self) -> int:
@@ -68,13 +75,12 @@ class AbstractTrainingStrategy(Strategy, ABC):
         return self.samples
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute a loss. Raises SettingError("model") for None, by which a Trainer of one process
-        skips a step: a scheme counts every step of a worker.
+        """Compute a loss. Raises SettingError("model") for None, by which a Trainer skips a step,
+        where a step cannot be skipped.
         """
         output = super().training_step(*args, **kwargs)
-        if output is None:
-            message = "training_step returned None, and no step of a worker can be skipped: return "
-            raise SettingError("model", message + "a loss, such as 0 * loss")
+        if output is None and not self.skips_steps:
+            raise SettingError("model", f"training_step returned None, {NO_SKIPPING}")
         return output
 
     def all_gather(self, *args: Any, **kwargs: Any) -> Any:

@@ -57,7 +57,7 @@ class TrainingReport:
     `resumes`: how often the run was resumed. `data_digest`: digest of the content of the data; None
     if it is unknown, or if another process computed it. `optimizer`: name of the class of the
     module's optimizer. `scheduler`: names of the classes of its schedulers of the learning rate;
-    None if it has none.
+    "own hooks" if the module sets the rate itself; None if the rate is that of the settings.
     """
 
     strategy: StrategyReport

@@ -54,6 +54,9 @@ class Observer(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *_: object
     ) -> None:
         seconds = self._clock.seconds()
+        if outputs == {}:  # of a step that was skipped
+            self.step_ends.append(seconds)
+            return
         steps = self._steps(_loss(outputs))
         self.step_ends.extend([seconds] * len(steps))
         for index, group in itertools.groupby(steps, key=lambda step: self._index(step[0])):

@@ -26,18 +26,21 @@ class StepWatch(Callback):
     `without_gradient`: True if some step gave no gradient to a weight that is trained. `bent`: True
     if hooks change gradients by more than a factor and an addition, such as a limit of their norm,
     so that it is not the same for the gradients of several workers and for their mean. `moved`:
-    True if trained weights change between steps of the optimizer. `set_late`: True if a step is
-    followed by a change of the options of the optimizer. `remembers`: True if a loss depends on
-    steps before by something else than parameters, buffers and random numbers; it is only looked
-    for if the module is `shared` by several workers. `last`: the state of the module after the last
-    step.
+    True if trained weights change by anything but steps of the optimizer. `set_late`: True if a
+    step is followed by a change of the options of the optimizer. `by_hand`: True if these options
+    differ between steps although there is no scheduler. `skipped`: True if a step had no
+    loss. `remembers`: True if a loss depends on steps before by something else than parameters,
+    buffers and random numbers; it is only looked for if the module is `shared` by several workers.
+    `last`: the state of the module after the last step, before the epoch ends.
     """
 
     def __init__(self, told: Told, length: int, *, shared: bool) -> None:
         self.without_gradient = self.bent = self.moved = self.set_late = self.remembers = False
+        self.by_hand = self.skipped = False
         self._told, self._length, self._shared = told, length, shared
         self._weights: list[tuple[Tensor, Tensor]] = []
         self._options: Any = None
+        self._first_options: Any = None
         self._early: LightningModule | None = None
 
     def batches(self, step: int) -> int:
@@ -82,10 +85,22 @@ class StepWatch(Callback):
     def on_before_optimizer_step(
         self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
     ) -> None:
+        options = _options(trainer)
+        self._first_options = self._first_options or options
+        self.by_hand |= not trainer.lr_scheduler_configs and options != self._first_options
         self.moved |= any(not same(before, now) for now, before in self._weights)
+        held = [(each, each.detach().clone()) for each in self._parameters]
         self.bent |= _bends(pl_module, optimizer)
+        for weight, before in held:  # hooks of gradients have been called
+            self.moved |= not same(before, weight)
+            weight.data.copy_(before)
 
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *_: Any
+    ) -> None:
+        self.skipped |= pl_module.automatic_optimization and outputs == {}
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.last = {name: each.clone() for name, each in pl_module.state_dict().items()}
 
     def _note(self, trainer: Trainer) -> None:

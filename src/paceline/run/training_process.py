@@ -147,8 +147,9 @@ class TrainingProcess:
         if is_first and not (point.model.is_ours and point.data.is_ours):
             rehearse_scores(self._module, data)
         watched: WatchedWeights | None = None
+        by_hand = False
         if not self._is_plain and (self._split is None or self._split.is_first):
-            meet_strategy(self._module, data, self._told, point, strategy, self._worker)
+            by_hand = meet_strategy(self._module, data, self._told, point, strategy, self._worker)
             watched = WatchedWeights(self._module) if self._split is None else None
         thresholds = self._budget.thresholds
         observer = Observer(
@@ -193,7 +194,7 @@ class TrainingProcess:
             ),
             images_per_update=self._budget.images_per_update,
             num_parameters=self._num_parameters,
-            lr=self._peak_rate(trainer),
+            lr=point.training.lr if by_hand else self._peak_rate(trainer),
             momentum=trainer.optimizers[0].param_groups[0].get("momentum"),
             thresholds=thresholds,
             losses=observer.losses(),
@@ -211,7 +212,8 @@ class TrainingProcess:
             resumes=files.resumes,
             data_digest=self._data_digest,
             optimizer=_name_of(trainer.optimizers[0]),
-            scheduler=", ".join(_name_of(each.scheduler) for each in schedulers) or None,
+            scheduler=", ".join(_name_of(each.scheduler) for each in schedulers)
+            or ("own hooks" if by_hand else None),
         )
         self._evaluate(report, trainer, watched)
         return report

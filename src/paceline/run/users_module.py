@@ -12,33 +12,19 @@ from torch.nn import SyncBatchNorm
 from torch.nn.parameter import is_lazy
 
 from paceline.clock.snapshot import weights_digest
-from paceline.clock.training_strategy import AbstractTrainingStrategy
+from paceline.clock.training_strategy import NO_SKIPPING, AbstractTrainingStrategy
 from paceline.clock.wall.ddp import AbstractSynchronousStrategy, SyncAllReduceStrategy
 from paceline.errors import SettingError, first_line
 from paceline.model.classifier import Classifier
 from paceline.record.point import Point
-from paceline.run.lightning_contract import check_hooks
+from paceline.run.lightning_contract import HOOKS, check_hooks
 from paceline.run.placed_data import PlacedData
 from paceline.run.quiet import quiet_trainer
 from paceline.run.rehearsed_training import rehearse_training
 from paceline.run.run_trainer import RunTrainer, Told
+from paceline.run.skipped_steps import where_none
 from paceline.run.step_watch import trained_weights
 from paceline.scheme.accounting import Accounting
-
-_MEANING = (
-    "backward",
-    "configure_gradient_clipping",
-    "configure_model",
-    "forward",
-    "on_after_backward",
-    "on_before_optimizer_step",
-    "on_before_zero_grad",
-    "on_train_epoch_end",
-    "on_train_epoch_start",
-    "optimizer_step",
-    "setup",
-    "training_step",
-)
 
 
 def seed_equally(seed: int) -> None:
@@ -55,12 +41,14 @@ def forget_seed() -> None:
 
 
 def trains_as_ours(module: Any) -> bool:
-    """Return True for a Classifier that overrides nothing by which training means something else.
-    It is not rehearsed in training, and its only epoch is the run.
+    """Return True for a Classifier whose class overrides nothing that a Trainer calls. It is not
+    rehearsed in training, and its only epoch is the run.
     """
     # not `is_overridden`, which fails for hooks that Classifier has set to None
     return isinstance(module, Classifier) and all(
-        getattr(type(module), hook) is getattr(Classifier, hook) for hook in _MEANING
+        getattr(type(module), hook) is getattr(Classifier, hook)
+        for hook, use in HOOKS.items()
+        if use in ("called", "early")
     )
 
 
@@ -129,8 +117,9 @@ def meet_strategy(
     point: Point,
     strategy: AbstractTrainingStrategy,
     worker: int,
-) -> None:
-    """Rehearse the training of a user's module, and tell the strategy what was found.
+) -> bool:
+    """Rehearse the training of a user's module, and tell the strategy what was found. Returns True
+    if the module itself changes options of its optimizer, such as the learning rate, between steps.
 
     Raises SettingError("model") for what the strategy cannot do as others do it.
     """
@@ -138,6 +127,9 @@ def meet_strategy(
     together = isinstance(strategy, SyncAllReduceStrategy)
     training = point.training
     on_gpu = training.precision == "16-mixed"  # which a CPU does not have
+    where = "" if strategy.skips_steps else where_none(module)
+    if where and module.automatic_optimization:
+        raise SettingError("model", f"its training_step may return None ({where}), {NO_SKIPPING}")
     found = rehearse_training(
         module,
         data,
@@ -153,10 +145,12 @@ def meet_strategy(
         },
     )
     forget_seed()
+    if found.steps.skipped and not strategy.skips_steps:
+        raise SettingError("model", f"its training_step returns None, {NO_SKIPPING}")
     accounting = Accounting(point.scheme, point.workers)
     if several and found.steps.moved and not together:
-        message = "its trained weights change between steps of its optimizer, which the scheme does"
-        message += " not pass on: real workers with scheme=sync_allreduce are needed"
+        message = "its trained weights change by something else than steps of its optimizer, and "
+        message += "the scheme does not share that: real workers with sync_allreduce are needed"
         raise SettingError("model", message)
     if found.steps.bent and not together and not accounting.applies_own_gradients:
         message = "its hooks limit or bend gradients, here those of one worker and not their mean, "
@@ -181,10 +175,11 @@ def meet_strategy(
         raise SettingError("training.checkpoint_seconds", message)
     if not isinstance(strategy, AbstractSynchronousStrategy):
         strategy.moving = found.moving
-        return
+        return found.steps.by_hand
     strategy.fills_gradients = found.steps.without_gradient
     if found.steps.without_gradient and isinstance(strategy, SyncAllReduceStrategy):
         strategy.expect_unused_weights()
+    return found.steps.by_hand
 
 
 class WatchedWeights(Callback):

@@ -12,9 +12,9 @@ import torch.distributed as dist
 
 from paceline.exchange.wire import worker_wire
 from paceline.exchange.wire.frame import Header, pack
-from paceline.model.classifier import Classifier
 from paceline.scheme.rule import AbstractServedScheme
 from paceline.scheme.serving import AbstractServing, Arrival, AtOnce, Release
+from tests.classifiers import ActingClassifier
 
 DYING, TURN = 1, 2  # the worker, and the number of its steps before
 
@@ -35,7 +35,7 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class DyingClassifier(Classifier):
+class DyingClassifier(ActingClassifier):
     """Worker 1 dies in a step, in the moment `when`; `tcp`: on another wire than it would.
 
     `num_steps`: of all workers that do not wait, for the moment "at the end". `turn`: its steps
@@ -60,7 +60,7 @@ class DyingClassifier(Classifier):
         if tcp:
             worker_wire.this_node = lambda: "another node"
 
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+    def before_batch(self, batch: Any, batch_idx: int) -> None:
         if dist.get_rank() != DYING:
             if batch_idx == self._turn:
                 _wait_for(self._came)  # else a slow machine leaves it no step
@@ -117,19 +117,19 @@ def _wait_for(path: Path) -> None:
 
 
 class AllDie(DyingClassifier):
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+    def before_batch(self, batch: Any, batch_idx: int) -> None:
         if batch_idx == TURN:
             die()
 
 
 class TheOthersDie(DyingClassifier):
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+    def before_batch(self, batch: Any, batch_idx: int) -> None:
         if dist.get_rank() > 0 and batch_idx == TURN:
             die()
 
 
 class FirstDies(DyingClassifier):
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+    def before_batch(self, batch: Any, batch_idx: int) -> None:
         if dist.get_rank() == 0 and batch_idx == TURN:
             die()
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch.distributed as dist
 
-from paceline.model.classifier import Classifier
+from tests.classifiers import ActingClassifier
 
 
-class SilentClassifier(Classifier):
+class SilentClassifier(ActingClassifier):
     """In its third step worker `silent` is stopped, or hangs. `how`: stop or hang."""
 
     def __init__(self, network: Any, optimizer: Any, how: str, silent: int, folder: str) -> None:
@@ -19,7 +19,7 @@ class SilentClassifier(Classifier):
         self._how, self._silent = how, silent
         self._sign = Path(folder) / "silent"
 
-    def on_train_batch_start(self, batch: Any, batch_idx: int) -> None:
+    def before_batch(self, batch: Any, batch_idx: int) -> None:
         if dist.get_rank() != self._silent and batch_idx == 2:
             while not self._sign.exists():  # else a slow machine leaves the other no step
                 time.sleep(0.01)

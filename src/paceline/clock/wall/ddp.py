@@ -95,7 +95,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
             """Multiply the rates, as they are after backward, for one step of the optimizer."""
             output = closure()
             self._finish_backward()
-            if self.fills_gradients:
+            if self.fills_gradients and output is not None:
                 for weight in self._trained_weights:
                     if weight.requires_grad and weight.grad is None:
                         weight.grad = torch.zeros_like(weight)
@@ -189,6 +189,8 @@ def _mean_over_workers(tensors: list[Tensor]) -> Tensor:
 
 class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
     """Strategy of a single worker, without DDP: speed-up is relative to the best such run."""
+
+    skips_steps = True
 
     def _finish_backward(self) -> None:
         self.wait_for_pace()
