@@ -77,7 +77,7 @@ def everything(configs: list[dict[str, Any]], root: Path, folder: Path) -> tuple
         own.mkdir(exist_ok=True)
         if number == len(configs) - 1:
             node.this_node = lambda: f"node {dist.get_rank() // 2}"
-        reports.append(TrainingProcess(point_of(config), own).run())
+        reports.append(TrainingProcess(point_of(config), own, {}).run())
     return reports, shuffled(root)
 
 

@@ -2,6 +2,9 @@
 
 import collections
 import copy
+import functools
+import os
+import tempfile
 
 import numpy as np
 import torch
@@ -632,6 +635,76 @@ class AllWaysReturn(Net):
             loss = part * super().training_step(batch, batch_idx)
             total = loss if total is None else total + loss
         return total
+
+
+class DrawingItself(Net):
+    def training_step(self, dataloader_iter):
+        batch, _, _ = next(dataloader_iter)
+        return super().training_step(batch, 0)
+
+
+class Probabilities(Net):
+    """Returns the shares of classes, by which a validation loss would be another."""
+
+    def forward(self, points):
+        return self.line(points).softmax(1)
+
+    def training_step(self, batch, batch_idx):
+        points, labels = batch
+        return nn.functional.nll_loss(self(points).log(), labels)
+
+
+class KeepingItsActivation(Net):
+    def __init__(self, lr):
+        super().__init__(lr)
+        self.save_hyperparameters({"activation": functools.partial(nn.functional.elu, alpha=2)})
+
+
+class UsingAllCores(Net):
+    def __init__(self, lr):
+        super().__init__(lr)
+        torch.set_num_threads(torch.get_num_threads() + 1)
+
+
+class InDoublePrecision(Net):
+    def __init__(self, lr):
+        torch.set_default_dtype(torch.float64)
+        super().__init__(lr)
+
+
+class InItsFolder(Net):
+    def __init__(self, lr):
+        super().__init__(lr)
+        os.chdir(tempfile.gettempdir())
+
+
+class LeavingGradientsOff(Net):
+    def on_train_end(self):
+        torch.set_grad_enabled(False)
+
+
+class WithoutOptimizer(Net):
+    def configure_optimizers(self):
+        return None
+
+
+class SplitInFloat64(OwnData):
+    """Data that change a setting of the process."""
+
+    def setup(self, stage=None):
+        torch.set_default_dtype(torch.float64)
+
+
+class RampedNetwork(nn.Module):
+    """Counts its steps, which on the virtual clock are those of all workers."""
+
+    def __init__(self):
+        super().__init__()
+        self.line, self.steps = nn.Linear(16, 3), 0
+
+    def forward(self, images):
+        self.steps += self.training
+        return self.line(images.flatten(1)) * min(1, self.steps / 20)
 
 
 class OwnCounting(Own):

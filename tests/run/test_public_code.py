@@ -98,6 +98,13 @@ REFUSED = {
     "LateBuffer": "it adds weights after setup and configure_model, or buffers",
     "ByEpoch": "its forward depends on the epoch",
     "OwnCounting": REMEMBERS,
+    "DrawingItself": r"DrawingItself\.training_step draws its batches itself",
+    "Probabilities": "its rows add up to 1 like those of softmax",
+    "KeepingItsActivation": "a run could not go on from its checkpoint",
+    "UsingAllCores": "it changes torch's number of threads from 1 to 2: set cluster.threads",
+    "InDoublePrecision": r"default dtype from torch\.float32 to torch\.float64: set training",
+    "InItsFolder": "it changes the working directory",
+    "WithoutOptimizer": "WithoutOptimizer.configure_optimizers returns no optimizer",
     "OwnFailingLate": "fails in a rehearsal of a few steps: KeyError",
 }
 
@@ -120,9 +127,11 @@ def test_what_cannot_mean_the_same_is_refused_before_training(first, tmp_path):
     for model, said in REFUSED.items():
         if (firsts[said] == model) != first:
             continue
+        seconds = 1000 if model == "KeepingItsActivation" else None
         with pytest.raises(SettingError, match=rf"^model: .*{said}"):
-            run_tiny(point(model), tmp_path)
+            run_tiny(point(model, training__checkpoint_seconds=seconds), tmp_path)
         assert not (tmp_path / "weights.pt").exists()
+        assert torch.get_default_dtype() == torch.float32
 
 
 @pytest.mark.slow
@@ -173,9 +182,19 @@ def test_networks_of_anybody_s_are_completed_or_refused(tmp_path):
     for network, said in (
         ("synchronised_network", "SyncBatchNorm needs workers"),
         ("network_of_size", "calls torch.distributed.get_world_size"),
+        ("RampedNetwork", "its network.steps changes in training"),
     ):
         with pytest.raises(SettingError, match=rf"^model: .*{said}"):
             run_tiny(config(network), tmp_path)
+
+
+def test_a_run_leaves_the_settings_of_its_process_to_the_next(tmp_path):
+    """Points on the virtual clock run in one process one after the other."""
+    run_tiny(point("LeavingGradientsOff"), tmp_path)
+    assert torch.is_grad_enabled()
+    with pytest.raises(SettingError, match=r"^data: it changes torch's default dtype"):
+        run_tiny(point("Net", data="SplitInFloat64"), tmp_path)
+    assert torch.get_default_dtype() == torch.float32
 
 
 def test_a_module_that_diverges_in_its_rehearsal_is_a_result(tmp_path):

@@ -3,6 +3,7 @@
 docs/what_lightning_calls.md shows these tables; a test holds them against Lightning's own lists.
 """
 
+import inspect
 from typing import Any, Literal
 
 from pytorch_lightning import LightningDataModule, LightningModule
@@ -75,6 +76,9 @@ def check_hooks(module: Any, setting: str) -> None:
             why = f": {_INSTEAD[hook]}" if hook in _INSTEAD else of_batches
             message = f"{type(module).__name__}.{hook} would not be called{why}"
             raise SettingError(setting, message)
+    if not of_data and "dataloader_iter" in inspect.signature(module.training_step).parameters:
+        message = f"{type(module).__name__}.training_step draws its batches itself: take (batch, "
+        raise SettingError(setting, message + "batch_idx) in place of dataloader_iter")
 
 
 # Attributes of a Trainer that a module finds with the number of the run over all workers.

@@ -76,6 +76,9 @@ def _check_logits(logits: Any, images: Tensor, labels: Tensor) -> None:
     if logits.shape[1] == 1:
         message = f"{_NEEDED}: one logit cannot tell two classes apart, return two"
         raise SettingError("model", message)
+    if bool((logits >= 0).all()) and (logits.float().sum(1) - 1).abs().max() < 1e-3:
+        message = f"{_NEEDED}: its rows add up to 1 like those of softmax, return the input of that"
+        raise SettingError("model", message)
     if int(labels.max()) >= logits.shape[1]:
         message = f"there is a label {int(labels.max())}, and {logits.shape[1]} logits"
         raise SettingError("model", f"{_NEEDED}: {message}")

@@ -54,6 +54,7 @@ def rehearse_training(
     shared: bool,
     meets: bool,
     gathers: bool,
+    resumes: bool,
     options: Mapping[str, Any],
 ) -> Found:
     """Let a copy of `module` take a few steps in the first epoch of the run, and in its last one;
@@ -61,7 +62,8 @@ def rehearse_training(
 
     `shared`: True if several workers share one module. `meets`: True if a module may call
     torch.distributed, since its workers take the same steps and form a group by themselves.
-    `gathers`: True if it may call its `all_gather`. `options`: those of the Trainer, by Lightning's
+    `gathers`: True if it may call its `all_gather`. `resumes`: True if the run writes checkpoints,
+    to which a run goes back. `options`: those of the Trainer, by Lightning's
     names. Random numbers go on as they were. Raises SettingError("model") for whatever a step, a
     hook or a checkpoint raises.
     """
@@ -98,7 +100,9 @@ def rehearse_training(
         with refuse_strangers(meets):
             trainer.fit(trained, _Batches(batches))
             with tempfile.TemporaryDirectory() as folder:
-                trainer.save_checkpoint(Path(folder) / "rehearsal.ckpt")
+                trainer.save_checkpoint(path := Path(folder) / "rehearsal.ckpt")
+                if resumes:
+                    _check_checkpoint(path)
             _check_end(trained, watch)
             _check_start_hooks(trained, data)
     except SettingError:
@@ -111,6 +115,9 @@ def rehearse_training(
         raise SettingError("model", message + "to the setting `seed`")
     set_random_state(before)
     groups = [group for each in trainer.optimizers for group in each.param_groups]
+    if not groups:
+        message = f"{type(module).__name__}.configure_optimizers returns no optimizer"
+        raise SettingError("model", message)
     _check_schedulers(trained, trainer, groups, told)
     held = trained_weights(trainer)
     pairs = dict(module.named_parameters())
@@ -178,6 +185,15 @@ def _check_schedulers(
             message = f"its {name} fails before the end of a run of "
             message += f"{length['step']} steps in {length['epoch']} epochs: {first_line(error)}"
             raise SettingError("model", message) from error
+
+
+def _check_checkpoint(path: Path) -> None:
+    try:
+        torch.load(path, weights_only=True)
+    except Exception as error:  # of whatever a checkpoint has
+        message = "a run could not go on from its checkpoint, which must have tensors, numbers and "
+        message += f"texts only: save_hyperparameters(ignore=...) leaves out others: {error}"
+        raise SettingError("model", message.partition("\n")[0]) from error
 
 
 def _check_end(module: LightningModule, watch: StepWatch) -> None:

@@ -7,9 +7,11 @@ import math
 import os
 import resource
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,6 +48,7 @@ from paceline.run.observer import Evaluation, Observer, TimedBatches
 from paceline.run.open_data import open_data
 from paceline.run.placed_data import reading_of
 from paceline.run.process_group_watch import refuse_strangers
+from paceline.run.process_settings import check_settings, settings_kept
 from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.rehearsal import rehearse_scores
 from paceline.run.run_trainer import RunTrainer, Told
@@ -82,7 +85,8 @@ def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
     if dist.get_rank() < num_training:
         if point.kind == "paced" and num_servers:
             give_way()
-        report = TrainingProcess(point, folder).run()
+        with settings_kept() as before:
+            report = TrainingProcess(point, folder, before).run()
     else:
         server = f"server_{dist.get_rank() - num_training}"
         kept = ServerCheckpoints(folder, server, num_training + num_servers)
@@ -109,10 +113,11 @@ def _threads_of_server(point: Point) -> int:
 class TrainingProcess:
     """Trains one worker of `point`, a part of a split worker, or all workers on a virtual clock.
 
-    `folder`: folder of the partial record.
+    `folder`: folder of the partial record. `settings`: those of this process, see
+    `process_settings`, which the user's code must not change.
     """
 
-    def __init__(self, point: Point, folder: Path) -> None:
+    def __init__(self, point: Point, folder: Path, settings: Mapping[str, Any]) -> None:
         self._point, self._folder = point, folder
         self._worker = worker_index()
         self._joined = time.time()
@@ -124,11 +129,13 @@ class TrainingProcess:
         data = point.data.build()
         self._datamodule = None if point.data.is_ours else data
         self._data = open_data(data, reading)
+        check_settings(settings, "data")
         is_first = self._worker == shard_index() == 0
         self._data_digest = data_digest(point.data) if is_first else None
         self._budget = budget_of(point, self._data.num_train)
         self._accounting = Accounting(point.scheme, point.workers)
         self._module = self._build_module()
+        check_settings(settings, "model")
         self._split = self._split_worker()
         self._run = self._run_spec()
         self._clock = TrainingClock()
@@ -275,7 +282,7 @@ class TrainingProcess:
             together = point.cluster.carried_out_by_ddp(point.scheme)
             complete(module, self._told, seed, lambda: first()[0], together=together)
         forget_seed()
-        self._is_plain = point.model.is_ours or trains_as_ours(module)
+        self._is_plain = trains_as_ours(module)
         if training.initial_weights is not None:
             load_weights(module, training.initial_weights)
         self._num_parameters = sum(weight.numel() for weight in module.parameters())

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from pytorch_lightning import Callback, LightningModule, Trainer, seed_everything
 from pytorch_lightning.utilities.model_helpers import is_overridden
-from torch.nn import SyncBatchNorm
+from torch.nn import Module, SyncBatchNorm
 from torch.nn.parameter import is_lazy
 
 from paceline.clock.snapshot import weights_digest
@@ -41,15 +41,28 @@ def forget_seed() -> None:
 
 
 def trains_as_ours(module: Any) -> bool:
-    """Return True for a Classifier whose class overrides nothing that a Trainer calls. It is not
-    rehearsed in training, and its only epoch is the run.
+    """Return True for a Classifier with layers of Paceline and of known packages, whose class is
+    Paceline's or overrides nothing that a Trainer calls. It is not rehearsed in training, and its
+    only epoch is the run.
     """
+    if not isinstance(module, Classifier) or not all(_is_known(each) for each in module.children()):
+        return False
     # not `is_overridden`, which fails for hooks that Classifier has set to None
-    return isinstance(module, Classifier) and all(
+    return _package(module) == "paceline" or all(
         getattr(type(module), hook) is getattr(Classifier, hook)
         for hook, use in HOOKS.items()
         if use in ("called", "early")
     )
+
+
+def _is_known(network: Module) -> bool:
+    return all(
+        _package(each) in ("paceline", "timm", "torch", "torchvision") for each in network.modules()
+    )
+
+
+def _package(module: Module) -> str:
+    return type(module).__module__.partition(".")[0]
 
 
 def forms_group(point: Point) -> bool:
@@ -138,6 +151,7 @@ def meet_strategy(
         shared=virtual and several,
         meets=forms_group(point),
         gathers=together,
+        resumes=training.checkpoint_seconds is not None,
         options={
             "precision": "bf16-mixed" if on_gpu else training.precision,
             "gradient_clip_val": training.gradient_clip_val,

@@ -108,7 +108,7 @@ def train_all(points: list[Point], folder: Path) -> list[TrainingReport]:
         divide(point.workers, point.sharding.shards)
         own = folder / str(index)
         own.mkdir(exist_ok=True)
-        reports.append(TrainingProcess(point, own).run())
+        reports.append(TrainingProcess(point, own, {}).run())
     leave()
     return reports
 
@@ -117,7 +117,7 @@ def train_virtually(points: list[Point], folder: Path) -> list[TrainingReport]:
     """Train all points, one after the other, on the virtual clock of this process."""
     torch.set_num_threads(1)
     join(60, "cpu")
-    reports = [TrainingProcess(point, folder).run() for point in points]
+    reports = [TrainingProcess(point, folder, {}).run() for point in points]
     leave()
     return reports
 
