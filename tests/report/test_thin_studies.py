@@ -68,19 +68,27 @@ def test_a_further_axis_makes_panels_and_columns(reports):
     assert "0.2 learning rate" in page
 
 
-def test_a_page_opens_where_every_chart_has_something_to_draw(tmp_path):
-    """Of one worker, which alone reaches the target, there is nothing to compare."""
-    one = [
-        run for scheme in ("sync_allreduce", "gossip") for run in arm(scheme, 801, 0.9, workers=1)
-    ]
-    four = [run for scheme in ("sync_allreduce", "gossip") for run in arm(scheme, None, 0.7)]
-    folder = write_decided(tmp_path / "made", [*one, *four])
+SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("failed", "at chance")]
+
+
+@pytest.mark.parametrize("nothing", ["of one worker", *SLOW])
+def test_a_page_opens_where_every_chart_has_something_to_draw(nothing, tmp_path):
+    """Of one worker, which alone reaches the target, there is nothing to compare, and neither of
+    points that all failed, or that all diverged.
+    """
+    both = ("sync_allreduce", "gossip")
+    first = [run for scheme in both for run in arm(scheme, 801, 0.9, workers=1)]
+    if nothing != "of one worker":
+        status = "failed" if nothing == "failed" else "diverged"
+        two = [run for scheme in both for run in arm(scheme, 801, 0.9, workers=2)]
+        first = [fail(run, status, "it did") for run in two]
+    four = [run for scheme in both for run in arm(scheme, None, 0.7)]
+    folder = write_decided(tmp_path / "made", [*first, *four])
     analyse(folder)
     findings = read_findings(folder)
     first, *_ = situations(findings)
-    assert first.size == 1
     opened = re.search(r'<option value="(s\d)">', report(folder).read_text())[1]
-    assert opened != first.name
+    assert (opened == first.name) == (first.size == 4)
     for chart in charts(findings):
         if chart.by_situation:
             assert opened in {row["situation"] for row in chart.rows}
