@@ -58,6 +58,7 @@ from paceline.run.users_module import (
     complete,
     forget_seed,
     forms_group,
+    has_known_layers,
     meet_strategy,
     seed_equally,
     trains_as_ours,
@@ -154,10 +155,11 @@ class TrainingProcess:
         if is_first and not (point.model.is_ours and point.data.is_ours):
             rehearse_scores(self._module, data)
         watched: WatchedWeights | None = None
-        by_hand = False
-        if not self._is_plain and (self._split is None or self._split.is_first):
+        by_hand, is_split = False, self._split is not None
+        rehearsed = not self._is_plain or not has_known_layers(self._module)
+        if rehearsed and (self._split is None or self._split.is_first):
             by_hand = meet_strategy(self._module, data, self._told, point, strategy, self._worker)
-            watched = WatchedWeights(self._module) if self._split is None else None
+            watched = None if self._is_plain or is_split else WatchedWeights(self._module)
         thresholds = self._budget.thresholds
         observer = Observer(
             clock,

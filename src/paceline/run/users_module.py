@@ -41,24 +41,26 @@ def forget_seed() -> None:
 
 
 def trains_as_ours(module: Any) -> bool:
-    """Return True for a Classifier with layers of Paceline and of known packages, whose class is
-    Paceline's or overrides nothing that a Trainer calls. It is not rehearsed in training, and its
-    only epoch is the run.
+    """Return True for a Classifier whose class is Paceline's or overrides nothing that a Trainer
+    calls. Its only epoch is the run.
     """
-    if not isinstance(module, Classifier) or not all(_is_known(each) for each in module.children()):
-        return False
     # not `is_overridden`, which fails for hooks that Classifier has set to None
-    return _package(module) == "paceline" or all(
-        getattr(type(module), hook) is getattr(Classifier, hook)
-        for hook, use in HOOKS.items()
-        if use in ("called", "early")
+    return isinstance(module, Classifier) and (
+        _package(module) == "paceline"
+        or all(
+            getattr(type(module), hook) is getattr(Classifier, hook)
+            for hook, use in HOOKS.items()
+            if use in ("called", "early")
+        )
     )
 
 
-def _is_known(network: Module) -> bool:
-    return all(
-        _package(each) in ("paceline", "timm", "torch", "torchvision") for each in network.modules()
-    )
+def has_known_layers(module: Module) -> bool:
+    """Return True if all layers are Paceline's or of packages whose layers keep numbers in weights
+    and buffers alone.
+    """
+    layers = (layer for part in module.children() for layer in part.modules())
+    return all(_package(layer) in ("paceline", "timm", "torch", "torchvision") for layer in layers)
 
 
 def _package(module: Module) -> str:
