@@ -15,6 +15,7 @@ from paceline.errors import SettingError
 from paceline.record.target import Target
 
 _LISTS = frozenset((".csv", ".json", ".jsonl", ".lst", ".tsv", ".txt", ".yaml", ".yml"))
+_MOST_LISTED = 2**26  # bytes of a list: a million images
 _CELL = re.compile(r"""[^\s,;|"'][^,;|"'\t\r\n]*""")  # of a list of any of these formats
 _BRACES = re.compile(r"\{[^{}]*\}")  # as in shards/{0000..0012}.tar, of which `glob` knows nothing
 _DECODED = re.compile(r"prepared/\w+-[0-9a-f]{12}\b.*")  # files that Paceline writes into a root
@@ -105,7 +106,7 @@ def _named_files(setting: str, value: Any) -> Iterator[tuple[str, str | Path]]:
 
 def _listed_files(setting: str, path: Path) -> Iterator[tuple[str, Path]]:
     """Yield the files that a list of files names, such as a CSV of images and their labels."""
-    if path.suffix.lower() not in _LISTS:
+    if path.suffix.lower() not in _LISTS or path.stat().st_size > _MOST_LISTED:
         return
     cells = set(_CELL.findall(path.read_text(errors="replace")))
     words = {word for cell in cells for word in (cell.rstrip(), *cell.split())}

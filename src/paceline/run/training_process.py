@@ -155,11 +155,12 @@ class TrainingProcess:
         if is_first and not (point.model.is_ours and point.data.is_ours):
             rehearse_scores(self._module, data)
         watched: WatchedWeights | None = None
-        by_hand, is_split = False, self._split is not None
+        by_hand = False
         rehearsed = not self._is_plain or not has_known_layers(self._module)
         if rehearsed and (self._split is None or self._split.is_first):
             by_hand = meet_strategy(self._module, data, self._told, point, strategy, self._worker)
-            watched = None if self._is_plain or is_split else WatchedWeights(self._module)
+        if not self._is_plain and self._split is None:
+            watched = WatchedWeights(self._module)
         thresholds = self._budget.thresholds
         observer = Observer(
             clock,
