@@ -204,7 +204,7 @@ class TrainingProcess:
             ),
             images_per_update=self._budget.images_per_update,
             num_parameters=self._num_parameters,
-            lr=point.training.lr if by_hand else self._peak_rate(trainer),
+            lr=(point.training.lr if by_hand else None) or self._peak_rate(trainer),
             momentum=trainer.optimizers[0].param_groups[0].get("momentum"),
             thresholds=thresholds,
             losses=observer.losses(),
