@@ -1,11 +1,11 @@
 """Command line: finds the command and the project's folder, and turns errors into exit codes."""
 
-import _thread
 import argparse
 import atexit
 import importlib
 import os
 import resource
+import signal
 import sys
 import threading
 from importlib.metadata import version
@@ -72,7 +72,8 @@ def _interrupt_again(lost: Any) -> None:
     callback of its import system, or a library in C.
     """
     if issubclass(lost.exc_type, KeyboardInterrupt):
-        threading.Timer(0.1, _thread.interrupt_main).start()
+        main_thread = threading.main_thread().ident
+        threading.Timer(0.1, signal.pthread_kill, (main_thread, signal.SIGINT)).start()
     else:
         sys.__unraisablehook__(lost)
 
