@@ -1,13 +1,21 @@
 """Command `paceline plan`: how a step should be carried out, and by how many workers."""
 
 import argparse
+import gc
 import math
+import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paceline.command import Command
 from paceline.errors import SettingError
+
+if TYPE_CHECKING:  # torch takes seconds
+    from paceline.prediction.cluster_plan import Question
+    from paceline.prediction.evidence import Evidence
+    from paceline.record.point_config import PointConfig
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,29 +30,29 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     verify = "measure the choice again beside other plans"
     parser.add_argument("--verify", action="store_true", help=verify)
     parser.add_argument("--json", metavar="FILE", help="write the plans to a file")
+    page = "write the plan of a modelled cluster to an HTML page"
+    parser.add_argument("--page", metavar="FILE", help=page)
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
     from paceline.cluster.supervisor import ProcessFailure
-    from paceline.cluster.virtual import VirtualCluster
-    from paceline.command.terminal import show
     from paceline.record.point import Point
+    from paceline.record.point_config import kind_of
     from paceline.study.compose import composed_each
 
     _check(options)
-    each_composed = composed_each(options.overrides, root)
-    points = [Point.of(each.config) for each in each_composed]
-    if isinstance(points[0].cluster, VirtualCluster):
-        from paceline.command.plan_view import lemma_view
-        from paceline.prediction.lemma import lemma_rows
-
-        for name in ("memory", "study", "verify", "json"):
-            if getattr(options, name):
-                message = "a modelled cluster is planned by lemmas only; leave this option out"
-                raise SettingError(name, message)
-        show(lemma_view(lemma_rows(points)))
+    target, overrides = _target(options.overrides)
+    each_composed = composed_each(overrides, root)
+    configs = [each.config for each in each_composed]
+    swept = {name for each in each_composed for name in each.swept}
+    if kind_of(configs[0].values["cluster"]) == "virtual":
+        _plan_cluster(options, configs, swept, target, root)
         return 0
-    if others := {name for each in each_composed for name in each.swept} - {"batch_size"}:
+    points = [Point.of(config) for config in configs]
+    for name, value in (("page", options.page), ("target", target)):
+        if value is not None:
+            raise SettingError(name, "it is of a modelled cluster, as cluster=titan; leave it out")
+    if others := swept - {"batch_size"}:
         raise SettingError(min(others), "a plan compares batch sizes; give one value")
     try:
         _plan(options, points, root)
@@ -54,11 +62,135 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     return 0
 
 
+def _target(overrides: Sequence[str]) -> tuple[float | None, list[str]]:
+    """Take the target, a number, out of the settings. Raises SettingError for another text."""
+    found = [each for each in overrides if each.startswith("target=")]
+    if not found:
+        return None, list(overrides)
+    text = found[-1].partition("=")[2]
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (0 < value < 1 or -1 < value < 0):
+        message = "the top-1 to reach is needed, as 0.75, or what may be lost against one worker, "
+        raise SettingError("target", f"{message}as -0.01, not {text or 'nothing'}")
+    return value, [each for each in overrides if each not in found]
+
+
+def _plan_cluster(
+    options: argparse.Namespace,
+    configs: Sequence["PointConfig"],
+    swept: set[str],
+    target: float | None,
+    root: Path,
+) -> None:
+    from paceline.command.cluster_plan_view import as_json, as_page, cluster_plan_view
+    from paceline.command.terminal import show
+    from paceline.prediction.cluster_plan import plan_cluster
+
+    for name in ("memory", "study", "verify"):
+        if getattr(options, name):
+            raise SettingError(name, "it is of a plan for this machine; leave it out")
+    if others := swept - {"workers", "batch_size", "scheme"}:
+        raise SettingError(min(others), "a plan is of one cluster and network; give one value")
+    gc.collect()
+    gc.freeze()  # else each collection visits all that was imported
+    question, said = _question(options, configs, target, root)
+    plan = plan_cluster(question)
+    show(cluster_plan_view(plan, said))
+    if options.json:
+        Path(options.json).write_text(as_json(plan))
+    if options.page:
+        command = shlex.join(["paceline", "plan", *options.overrides])
+        Path(options.page).write_text(as_page(plan, said, command))
+
+
+def _question(
+    options: argparse.Namespace,
+    configs: Sequence["PointConfig"],
+    target: float | None,
+    root: Path,
+) -> tuple["Question", str]:
+    """Return what is asked, and what is to be said of a target that is a top-1."""
+    from paceline.analysis.evidence_table import find_evidence
+    from paceline.prediction import cluster_plan
+    from paceline.prediction.evidence import evidence_for, read_evidence
+    from paceline.record.point import Point
+    from paceline.timing.workload import OWN
+
+    config = max(configs, key=lambda each: each.values["workers"])
+    point, most = Point.of(config), config.values["workers"]
+    is_set = {each.partition("=")[0].lstrip("+") for each in options.overrides}
+    if "workers" not in is_set:
+        raise SettingError("workers", "how many accelerators are there? For example, workers=32")
+    if "global_batch_size" in is_set:
+        raise SettingError("global_batch_size", "a plan needs batch_size, of each worker")
+    counts = sorted({each.values["workers"] for each in configs})
+    sizes = sorted({each.values["batch_size"] for each in configs})
+    if "batch_size" not in is_set:
+        sizes = cluster_plan.covered_batches(config)
+    names, images = config.names, cluster_plan.images_of(point)
+    network = names["model"] if point.workload.name == OWN else names["workload"]
+    data = "ImageNet-1k" if images == cluster_plan.IMAGENET else names["data"]
+    known = read_evidence()
+    known += find_evidence(root / "reports", known, (network, data))
+    evidence = evidence_for(known, network, data)
+    allowed, said = _allowed(config, target, evidence, (network, data))
+    own = {
+        name.partition(".")[2]: config.values["scheme"].get(name.partition(".")[2])
+        for name in is_set
+        if name.startswith("scheme.")
+    }
+    studied = {cluster_plan.REFERENCE: "", **(evidence.schemes if evidence else {})}
+    asked = sorted({each.names["scheme"] for each in configs})
+    chosen = asked if "scheme" in is_set else [*studied]
+    return cluster_plan.Question(
+        config=config,
+        workers=counts if len(counts) > 1 else cluster_plan.worker_counts(most),
+        batch_sizes=sizes,
+        schemes={
+            name: cluster_plan.scheme_settings(name, studied.get(name, ""), own, root)
+            for name in {cluster_plan.REFERENCE, *chosen}
+        },
+        compared=chosen,
+        images=images,
+        allowed=allowed,
+        evidence=evidence,
+        own_scheme=cluster_plan.changes_accuracy(own),
+    ), said
+
+
+def _allowed(
+    config: "PointConfig",
+    target: float | None,
+    evidence: "Evidence | None",
+    trained: tuple[str, str],
+) -> tuple[float, str]:
+    """Return the share of top-1 that may be lost, and what is to be said of a top-1 to reach."""
+    margin = config.margin / 100
+    if target is None or target < 0:
+        return -target if target else margin, ""
+    known = evidence.any if evidence else None
+    if known is None or (known.model, known.data) != trained:
+        network, data = trained
+        return margin, (
+            f"whether one worker reaches {100 * target:g} % is not known, since no study here "
+            f"trained {network} on {data}; more workers lose at most {config.margin:g} points of it"
+        )
+    if known.one_worker < target:
+        message = f"one worker reaches {100 * known.one_worker:.1f} % in {known.study}; a lower "
+        raise SettingError("target", f"{message}top-1 is needed")
+    return known.one_worker - target, ""
+
+
 def _check(options: argparse.Namespace) -> None:
-    if options.json and not Path(options.json).parent.is_dir():
-        raise SettingError("json", f"there is no folder {Path(options.json).parent}")
-    if options.json and Path(options.json).is_dir():
-        raise SettingError("json", f"{options.json} is a folder; a file is needed")
+    for name in ("json", "page"):
+        path = getattr(options, name)
+        if path and not Path(path).parent.is_dir():
+            raise SettingError(name, f"there is no folder {Path(path).parent}")
+        if path and Path(path).is_dir():
+            raise SettingError(name, f"{path} is a folder; a file is needed")
     if options.rounds < 1:
         raise SettingError("rounds", f"1 or more are needed, not {options.rounds}")
     if not 0 <= options.seconds < math.inf:
@@ -95,9 +227,10 @@ def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
 
 COMMAND = Command(
     help="""\
-batch size, and layout, recomputation and precision of each block, within memory:
-`paceline plan model=resnet18 batch_size=32,64 --memory 200MB`; --verify measures
-the choice again; with cluster=titan, workers and servers by the lemmas of Zou 2017""",
+scheme, workers and batch size for a modelled cluster, by time and accuracy:
+`paceline plan cluster=titan workload=googlenet workers=32 target=-0.01`. Without a
+modelled cluster: batch size, and layout, recomputation and precision of each block
+on this machine: `paceline plan model=resnet18 batch_size=32,64 --memory 200MB`""",
     run=_run,
     settings=True,
     add_arguments=_add_arguments,

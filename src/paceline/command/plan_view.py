@@ -11,19 +11,11 @@ from rich.console import RenderableType
 
 from paceline.command.terminal import plain_table
 from paceline.prediction.blocks import PLAIN
-from paceline.prediction.lemma import (
-    LemmaRow,
-    efficiency,
-    largest_overhead,
-    limit_of_speedup,
-    most_workers,
-)
 from paceline.prediction.plan import Planned
 from paceline.prediction.programme import Plan
 from paceline.prediction.race import Compared, VerifiedPlan, differences, rank
 
 _PARTS = ("weights", "gradients", "optimizer", "images", "saved", "workspace", "peak")
-_HALF = 0.5  # efficiency below which another worker is hardly worth it
 
 
 def plan_view(
@@ -88,23 +80,6 @@ def verified_view(verified: Sequence[VerifiedPlan]) -> Iterator[RenderableType]:
         "a sign test; the choice was made by other rounds\n"
         f"the choice is number {rank(verified)} of {len(verified)} measured, {ratio:.3f} times the "
         f"fastest; {sum(each.faster for each in compared)} are significantly faster"
-    )
-
-
-def lemma_view(rows: Sequence[LemmaRow]) -> Iterator[RenderableType]:
-    """Yield a table with a row for each point, and the meaning of its columns."""
-    names = rows[0].point.config.names
-    yield f"{names['workload']} on {names['cluster']}, {names['scheme']}"
-    columns = ["workers", "batch_size", "R", "alpha", "half from", "at most", "R for half"]
-    columns += ["lemma images/s", "predicted", "overhead grows"]
-    if rows[0].servers is not None:
-        columns += ["servers by lemma", "predicted with these", "they serve"]
-    yield plain_table(_numbers(*columns), map(_lemma_row, rows))
-    yield (
-        "R: overhead of two workers by time of computing; alpha: efficiency by the lemma, which\n"
-        "takes this overhead for any number of workers; overhead grows: by prediction. If workers\n"
-        "share the images of a step, half from: number of workers with half the efficiency;\n"
-        "at most: limit of the speed-up; R for half: with which these workers have half"
     )
 
 
@@ -265,26 +240,6 @@ def _changes(plan: Plan, other: Plan, planned: Planned) -> str:
         for block, ours, theirs in rows
         if ours.alternative != theirs.alternative
     )
-
-
-def _lemma_row(row: LemmaRow) -> list[str]:
-    workers = row.point.workers
-    columns = [
-        f"{workers:,}",
-        f"{row.point.batch_size:,}",
-        f"{row.overhead:.3g}",
-        f"{efficiency(row.overhead, workers):.2f}",
-        f"{most_workers(_HALF, row.overhead):,.0f}",
-        f"{limit_of_speedup(row.overhead):,.0f} times",
-        f"{largest_overhead(_HALF, workers):.3g}",
-        f"{row.lemma:,.0f}",
-        f"{row.predicted:,.0f}",
-        f"{row.growth:.2f} times",
-    ]
-    if row.servers is None:
-        return columns
-    served = f"{row.served:,} workers"
-    return [*columns, f"{row.servers:,}", f"{row.predicted_servers:,.0f}", served]
 
 
 def _numbers(*names: str) -> list[str]:

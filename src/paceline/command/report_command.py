@@ -22,6 +22,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
+    from paceline.analysis.evidence_table import write_evidence
     from paceline.report.front_page import write_front_page
     from paceline.report.readme_answer import write_readme_answer
 
@@ -34,6 +35,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     code = 0
     if options.study is None:
         write_readme_answer(root)
+        write_evidence(root)
     else:
         page = _report(options.study, root)
         if single:

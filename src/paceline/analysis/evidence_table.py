@@ -1,0 +1,113 @@
+"""Collects what studies found on accuracy into a table, from which plans of clusters are made."""
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pandas as pd
+
+from paceline.analysis.analyse import read_conclusion, table_path
+from paceline.analysis.frames import Frame, write_table
+from paceline.analysis.tables import Tables, read_tables
+from paceline.errors import SettingError
+from paceline.prediction.evidence import FILE, TUNED, Observed
+from paceline.record.tied_files import digest_of
+
+_LEAST_SEEDS = 3
+_OF_TRAINING = ("model.shards", "global_batch_size", "training.precision", "training.epochs")
+_OF_TRAINING += ("training.samples",)
+
+
+def write_evidence(root: Path) -> None:
+    """Renew the evidence in the package's source below `root`, if it is there."""
+    path = root / "src/paceline/prediction" / FILE
+    if path.is_file():
+        write_table(path, evidence_table(root / "reports"))
+
+
+def evidence_table(reports: Path) -> Frame:
+    """Return a row for each Observed in the folder of all reports."""
+    return pd.DataFrame([asdict(row) for row in find_evidence(reports)])
+
+
+def find_evidence(
+    reports: Path, known: Collection[Observed] = (), names: tuple[str, str] | None = None
+) -> list[Observed]:
+    """Return what the studies in the folder of all reports found; see Observed.
+
+    `known`: observations whose tables need not be read again. `names`: model and data of the
+    studies to read; None for all.
+
+    These are configurations of at least three seeds that were compared with one worker. Where
+    several have the same training, scheme, rate and number of workers, the one with the most seeds
+    counts, and the first of these. Studies whose tables are missing or were changed are left out.
+    """
+    found, tables = dict[tuple[object, ...], Observed](), {row.table for row in known}
+    for folder in sorted(path.parent for path in reports.glob("*/study.json")):
+        path = table_path(folder, "decision")
+        if not path.is_file() or digest_of(path) in tables:
+            continue
+        if names is not None and _names(folder) != names:
+            continue
+        for row in _of_study(folder):
+            key = (row.training, row.scheme, row.rate, row.workers)
+            if key not in found or row.seeds > found[key].seeds:
+                found[key] = row
+    return list(found.values())
+
+
+def _names(folder: Path) -> tuple[object, object]:
+    settings = json.loads((folder / "study.json").read_text()).get("settings", {})
+    return settings.get("names.model"), settings.get("names.data")
+
+
+def _of_study(folder: Path) -> Iterator[Observed]:
+    try:
+        decision, tables = read_conclusion(folder, "decision"), read_tables(folder)
+    except SettingError:  # a study of exchanges, or one without a report
+        return
+    if not len(decision) or not {"workers", "batch_size"} <= set(decision):
+        return
+    budget = tables.about["settings"].get("training.samples")  # may be a part of an epoch
+    if budget is not None or any(name in decision for name in _OF_TRAINING):
+        return
+    digest = digest_of(table_path(folder, "decision"))
+    even = decision.get("cluster.slow_workers", 0) == 0
+    several = (decision["workers"] > 1) & (decision["n"] >= _LEAST_SEEDS)
+    compared = decision["one_worker_top1_difference_mean"].notna() | (decision["n_diverged"] > 0)
+    for _, row in decision[even & several & compared].iterrows():
+        yield _observed(folder.name, digest, tables, row)
+
+
+def _observed(study: str, digest: str, tables: Tables, row: Frame) -> Observed:
+    runs, about = tables.finished, tables.about["settings"]
+    one = runs[runs["workers"] == 1]
+    own = tables.runs
+    for name in ("scheme", "workers", "training.rate", "cluster.slow_workers"):
+        own = own[own[name] == row[name]] if name in row else own
+    set_by_study = {
+        name: own[name].iloc[0]
+        for name in own
+        if name.startswith("scheme.") and name != "scheme.servers" and own[name].notna().all()
+    }
+    difference = [row[f"one_worker_top1_difference_{end}"] for end in ("mean", "low", "high")]
+    return Observed(
+        study=study,
+        table=digest,
+        data=row["data"],
+        model=own["model"].iloc[0],
+        num_weights=int(own["num_parameters"].dropna().iloc[0]),
+        images=int(tables.runs["distinct_samples"].max()),
+        epochs=float(about["training.epochs"]),
+        batch_size=int(row["batch_size"]),
+        scheme=row["scheme"],
+        settings=" ".join(f"{name}={value:g}" for name, value in set_by_study.items()),
+        rate=row.get("training.rate", about.get("training.rate", TUNED)),
+        workers=int(row["workers"]),
+        staleness=float(own["staleness_mean"].fillna(0).mean()),
+        seeds=int(row["n"]),
+        diverged=int(row["n_diverged"]),
+        **dict(zip(("mean", "low", "high"), difference, strict=True)),
+        one_worker=float(one["test_top1"].mean()),
+    )

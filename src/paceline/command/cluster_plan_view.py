@@ -1,0 +1,315 @@
+"""The plan of a modelled cluster as one screen, as JSON, and as a page."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import RenderableType
+
+from paceline.command.terminal import plain_table
+from paceline.prediction.cluster_plan import (
+    IMAGENET,
+    JITTER,
+    KEPT,
+    NOT_STUDIED,
+    RATIO,
+    REFERENCE,
+    SLOW,
+    UNCLEAR,
+    Candidate,
+    ClusterPlan,
+    Flip,
+)
+from paceline.prediction.evidence import Change, Evidence
+from paceline.prediction.prediction_interval import FACTOR
+from paceline.report.chart.chart_style import Chart, chart, short, static_svg
+from paceline.report.number_format import bit_rate, count, plural, times
+from paceline.report.page import render
+from paceline.report.words import scheme_name
+
+_MOST_ROWS = 8
+_SHOWN = 0.05  # share below which a difference in cost is not worth a word
+_COLUMNS = ("  scheme", ">workers", ">images each", ">images/s", ">time", ">accelerator h")
+_COLUMNS += (">change of top-1", "accuracy")
+_UNITS = (("days", 86400.0, 5.0), ("h", 3600.0, 2.0), ("min", 60.0, 2.0), ("s", 1.0, 0.0))
+
+
+def cluster_plan_view(plan: ClusterPlan, target: str) -> Iterator[RenderableType]:
+    """Yield the recommendation, a table of candidates, and what is said about them.
+
+    `target`: what is said of a target that was given as a top-1; "" if none was.
+    """
+    yield f"{recommendation(plan)}\n{learning_rate(plan)}"
+    yield plain_table(_COLUMNS, _rows(plan))
+    for title, sentences in sections(plan, target):
+        yield "\n".join([f"{title}:", *(f"- {each}" for each in sentences)])
+
+
+def recommendation(plan: ClusterPlan) -> str:
+    """Return what to do, and what it takes."""
+    chosen = plan.chosen
+    parts = [f"Use {named(chosen)}", f"{count(chosen.batch_size)} images each"]
+    if chosen.workers > 1:
+        parts[-1] += f" ({count(chosen.workers * chosen.batch_size)} together)"
+    if servers := chosen.prediction.point.scheme.servers:
+        parts.append(plural(servers, "server"))
+    took = f"{budget(plan)} take {_time(plan, chosen)} and cost {_hours(chosen)} accelerator hours"
+    return f"{', '.join(parts)}: {took}."
+
+
+def learning_rate(plan: ClusterPlan) -> str:
+    """Return what to do about the learning rate, by what studies found with a rate by rule."""
+    if plan.chosen.workers == 1:
+        return "More workers are not shown to keep the accuracy."
+    linear = "in proportion to the images of an update (training.lr_rule=linear)"
+    if plan.by_rule == KEPT:
+        return f"Set the learning rate {linear}."
+    if plan.by_rule == UNCLEAR:
+        return f"Set the learning rate {linear}, and search near it (training.rate=tuned)."
+    return "Search the learning rate (training.rate=tuned): no rule is shown to keep the accuracy."
+
+
+def named(candidate: Candidate) -> str:
+    """Name a candidate by its scheme and its number of workers."""
+    if candidate.workers == 1:
+        return "one worker"
+    return f"{words(candidate)} with {plural(candidate.workers, 'worker')}"
+
+
+def words(candidate: Candidate) -> str:
+    """Name the scheme of a candidate, with the backup workers that studies chose."""
+    settings = candidate.prediction.point.config.values["scheme"]
+    backup = settings.get("backup_workers")
+    return scheme_name(candidate.scheme) + (
+        f", {plural(backup, 'backup worker')}" if backup else ""
+    )
+
+
+def budget(plan: ClusterPlan) -> str:
+    """Name the budget: epochs of so many images."""
+    question, training = plan.question, plan.question.point.training
+    if training.samples:
+        return f"{count(training.samples)} images"
+    return f"{training.epochs:g} epochs of {count(question.images)} images"
+
+
+def shown(plan: ClusterPlan) -> list[Candidate]:
+    """Return the candidates of the table: the choice, the runner-up, the choice with fewer
+    workers, and of other schemes some that keep the accuracy and some that do not.
+    """
+    first = [plan.chosen, *([plan.runner_up] if plan.runner_up else [])]
+    own = [each for each in plan.candidates if each.scheme == plan.chosen.scheme]
+    others = sorted(plan.candidates, key=lambda each: each.seconds)
+    kept = [each for each in others if each.kept and each.scheme != plan.chosen.scheme]
+    not_kept = [each for each in others if not each.kept]
+    ordered = [*first, *own, *kept[:2], *not_kept[:2], *kept, *not_kept]
+    return list(dict.fromkeys(ordered))[:_MOST_ROWS]
+
+
+def _rows(plan: ClusterPlan) -> Iterator[list[str]]:
+    for each in sorted(shown(plan), key=lambda each: each.seconds):
+        mark = {plan.chosen: "> ", plan.runner_up: "2 "}.get(each, "  ")
+        yield [
+            mark + (words(each) if each.workers > 1 else "one worker"),
+            count(each.workers),
+            f"{count(each.batch_size)}{'*' if each.prediction.extrapolated else ''}",
+            count(each.prediction.run.images_per_second),
+            _time(plan, each),
+            _hours(each),
+            points(each.change) if each.workers > 1 else "-",
+            each.verdict if each.workers > 1 else "-",
+        ]
+
+
+def points(change: Change | None) -> str:
+    """Say a change of top-1 in percentage points, with its interval."""
+    if change is None:
+        return "-"
+    mean, low, high = (100 * each for each in change[:3])
+    return f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
+
+
+def _hours(candidate: Candidate) -> str:
+    hours = candidate.accelerator_hours
+    return f"{hours:,.{0 if hours >= 10 else 1 if hours >= 1 else 2}f}"
+
+
+def _unit(plan: ClusterPlan) -> tuple[str, float]:
+    seconds = plan.chosen.seconds
+    return next((name, unit) for name, unit, least in _UNITS if seconds >= least * unit)
+
+
+def _time(plan: ClusterPlan, candidate: Candidate) -> str:
+    name, unit = _unit(plan)
+    if candidate.interval is None:
+        return f"{times(candidate.seconds / unit)} {name}, no interval"
+    low, high = (times(each / unit) for each in candidate.interval)
+    return f"{times(candidate.seconds / unit)} {name} ({low} to {high})"
+
+
+def sections(plan: ClusterPlan, target: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Yield titles with sentences: the runner-up, what would change the answer, the evidence."""
+    if plan.runner_up:
+        yield "Runner-up", [_runner_up(plan, plan.runner_up)]
+    yield "What would change the answer", list(_changes(plan))
+    yield "What it rests on", [*([target] if target else []), *_rests_on(plan)]
+
+
+def _runner_up(plan: ClusterPlan, other: Candidate) -> str:
+    ratio = f"{times(plan.ratio)} ({times(plan.ratio / RATIO)} to {times(plan.ratio * RATIO)})"
+    text = f"{named(other)}: {ratio} times as long"
+    if plan.tied:
+        text += ", statistically tied"
+        if plan.chosen.scheme == REFERENCE and other.scheme != REFERENCE:
+            text += "; all-reduce is named first, since PyTorch's DDP has it"
+    saved = 1 - other.accelerator_hours / plan.chosen.accelerator_hours
+    if other.workers < plan.chosen.workers and abs(saved) >= _SHOWN:
+        text += f"; it costs {100 * abs(saved):.0f} % {'less' if saved > 0 else 'more'}"
+    return text
+
+
+def _changes(plan: ClusterPlan) -> Iterator[str]:
+    chosen, run = plan.chosen, plan.chosen.prediction.run
+    if chosen.workers == 1:
+        yield "a larger loss that is allowed, as target=-0.03"
+        return
+    _, link = plan.question.link
+    yield f"exchanges and waiting take {100 * (run.exchanging + run.waiting):.0f} % of the time now"
+    if plan.slower:
+        now = bit_rate(link.bandwidth)
+        yield f"links of at most {bit_rate(plan.slower.bandwidth)} (now {now}): {_by(plan.slower)}"
+    else:
+        yield "slower links alone: the answer stays, for all that keeps the accuracy is as slow"
+    for flip, what in (
+        (plan.slow_worker, f"one worker that is {SLOW:g} times as slow"),
+        (plan.jitter, f"steps that vary by {100 * JITTER:.0f} %"),
+    ):
+        if flip:
+            slower = f"{times(flip.own.seconds / chosen.seconds)} times the time"
+            best = _by(flip) if flip.best.kind != chosen.kind else "the answer stays"
+            yield f"{what}: {slower}; {best}"
+
+
+def _by(flip: Flip) -> str:
+    gain = times(flip.own.seconds / flip.best.seconds)
+    return f"{named(flip.best)} would be {gain} times as fast as the choice"
+
+
+def _rests_on(plan: ClusterPlan) -> Iterator[str]:
+    """Yield how times and accuracies are known, and how far the question is from the studies."""
+    question = plan.question
+    assumed = " (ImageNet-1k is assumed)" if question.images == IMAGENET else ""
+    yield (
+        f"times: predicted, off by a factor of at most {FACTOR:g} in experiments, and ratios of "
+        f"two by {RATIO:g} in 90 % of cases{assumed}"
+    )
+    if lacking := [each.prediction.lacks for each in shown(plan) if each.prediction.lacks]:
+        yield f"no interval: for example, {lacking[0]}; the model lacks that"
+    if any(each.prediction.extrapolated for each in shown(plan)):
+        yield "*: outside of the batch sizes that were measured or published"
+    if question.evidence is None:
+        yield "no study supports any accuracy; studies of a project do, after paceline report STUDY"
+        return
+    yield from _distance(plan, question.evidence)
+
+
+def _distance(plan: ClusterPlan, evidence: Evidence) -> Iterator[str]:
+    question, chosen, known = plan.question, plan.chosen, evidence.any
+    workers = [row.workers for row in evidence.observed]
+    rounds = [row.rounds for row in evidence.observed]
+    studies = ", ".join(dict.fromkeys(row.study for row in evidence.observed))
+    weights, images = count(question.weight_bytes // 4), count(question.images)
+    yield (
+        f"accuracy: of a network of {count(known.num_weights)} weights, {known.epochs:g} epochs on "
+        f"{count(known.images)} images ({known.data}), {min(workers)} to {max(workers)} workers; "
+        f"you ask for {weights} weights and {images} images"
+    )
+    here, most = question.rounds(chosen.workers, chosen.batch_size), max(rounds)
+    above = ", which counts as the most there" if here > most else ""
+    stale = chosen.prediction.run.mean_staleness if chosen.prediction.run.staleness else 0.0
+    yield (
+        "carried over by rounds of an epoch (its images over those that all workers process at "
+        f"once): {count(min(rounds))} to {count(most)} there, {count(here)} here{above}"
+    )
+    yield (
+        f"and by staleness: up to {max(row.staleness for row in evidence.observed):.0f} updates "
+        f"there, {stale:.0f} here. That your network behaves like theirs is an assumption"
+    )
+    yield (
+        f"kept: at most {100 * question.allowed:g} points of top-1 are lost, with 95 % confidence; "
+        f"{NOT_STUDIED}: beyond the studies ({studies})"
+    )
+
+
+def as_json(plan: ClusterPlan) -> str:
+    """Return the plan as JSON: the choice, the runner-up, all candidates, and what is said."""
+    question = plan.question
+    content = {
+        "kind": "predicted",
+        "cluster": question.config.names["cluster"],
+        "images": question.images,
+        "samples": question.samples,
+        "allowed_loss": question.allowed,
+        "recommendation": recommendation(plan),
+        "learning_rate": learning_rate(plan),
+        "accuracy_by_linear_rule": plan.by_rule,
+        "chosen": _entry(plan.chosen),
+        "runner_up": plan.runner_up
+        and {**_entry(plan.runner_up), "times_as_long": plan.ratio, "tied": plan.tied},
+        "candidates": [_entry(each) for each in plan.candidates],
+        "slower_links": plan.slower
+        and {"bandwidth": plan.slower.bandwidth, "best": _entry(plan.slower.best)},
+        "notes": dict(sections(plan)),
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def _entry(each: Candidate) -> dict[str, Any]:
+    point, ends = each.prediction.point, each.prediction.interval
+    return {
+        "scheme": each.scheme,
+        "workers": each.workers,
+        "servers": point.scheme.servers,
+        "batch_size": each.batch_size,
+        "images_per_second": each.prediction.run.images_per_second,
+        "images_per_second_interval": ends and list(ends),
+        "seconds": each.seconds,
+        "seconds_interval": each.interval and list(each.interval),
+        "accelerator_hours": each.accelerator_hours,
+        "top1_change": each.change and list(each.change[:3]),
+        "accuracy": each.verdict,
+    }
+
+
+def as_page(plan: ClusterPlan, target: str, command: str) -> str:
+    """Return the plan as an HTML page that needs no other file. `command`: what was typed."""
+    drawn = _chart(plan)
+    content: Mapping[str, Any] = {
+        "title": f"Plan for {plan.question.config.names['cluster']}",
+        "command": command,
+        "recommendation": [recommendation(plan), learning_rate(plan)],
+        "columns": [name.lstrip(">") for name in _COLUMNS],
+        "rows": list(_rows(plan)),
+        "sections": list(sections(plan, target)),
+        "figure": static_svg(drawn) if drawn else "",
+        "caption": drawn.caption if drawn else "",
+    }
+    return render("plan.html.j2", content)
+
+
+def _chart(plan: ClusterPlan) -> Chart | None:
+    """Draw the expected change of top-1 over the time, for candidates of which both are known."""
+    known: Sequence[Candidate] = [each for each in shown(plan) if each.change]
+    name, unit = _unit(plan)
+    rows = [
+        {
+            "scheme": scheme_name(each.scheme),
+            "workers": each.workers,
+            "time": short(each.seconds / unit),
+            "soonest": short((each.interval or (each.seconds,) * 2)[0] / unit),
+            "latest": short((each.interval or (each.seconds,) * 2)[1] / unit),
+            **{end: short(100 * getattr(each.change, end)) for end in ("mean", "low", "high")},
+        }
+        for each in known
+    ]
+    return chart("plan", rows, unit=name, allowed=-100 * plan.question.allowed)

@@ -1,0 +1,151 @@
+"""Evidence of studies on accuracy, as a plan needs it: the change of top-1 against one worker.
+
+A study of a small network says something about a large one only if both are compared by a measure
+that has no unit of either. Two are used, after which effects of scale are ordered in the studies:
+
+- rounds of an epoch: the images of the training set, divided by the images that all workers
+  together process at the same weights (workers * images of each). If all workers are synchronous,
+  these are the updates of an epoch.
+- staleness: updates by others between a worker's reading of weights and its update.
+
+The studies varied both together, so that neither is known alone: of the two changes that they give,
+`Evidence.change` returns the worse.
+"""
+
+import csv
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from importlib.resources import files
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+import numpy as np
+
+FILE = "evidence.csv"  # beside this module; `paceline report` writes it from the committed tables
+_EDGE = 0.05  # relative; so far beyond what was studied is alike
+BY_RULE, TUNED = "by_rule", "tuned"  # values of training.rate
+
+
+class Change(NamedTuple):
+    """Change of top-1 against one worker, as a share, with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Change of top-1 that a study found for a scheme and a number of workers, as shares.
+
+    `table`: SHA-256 digest of the study's tables/decision.csv. `images`: training images of an
+    epoch. `settings`: those of the scheme that the study chose, as on the command line. `rate`: as
+    training.rate. `staleness`: mean over pushes [updates]. `one_worker`: top-1 of one worker.
+    """
+
+    study: str
+    table: str
+    data: str
+    model: str
+    num_weights: int
+    images: int
+    epochs: float
+    batch_size: int
+    scheme: str
+    settings: str
+    rate: str
+    workers: int
+    staleness: float
+    seeds: int
+    diverged: int
+    mean: float
+    low: float
+    high: float
+    one_worker: float
+
+    @property
+    def rounds(self) -> float:
+        """Rounds of an epoch."""
+        return self.images / (self.workers * self.batch_size)
+
+    @property
+    def training(self) -> tuple[str, str, int, float, int]:
+        """Training whose changes are comparable: only those where this is equal are."""
+        return self.data, self.model, self.num_weights, self.epochs, self.batch_size
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Observations of one network, data set and budget; at least one, of several workers."""
+
+    observed: Sequence[Observed]
+
+    @property
+    def any(self) -> Observed:
+        """An observation, for what all have in common."""
+        return self.observed[0]
+
+    @cached_property
+    def schemes(self) -> dict[str, str]:
+        """Names of the schemes that were searched and share updates, with the settings of each."""
+        searched = (row for row in self.observed if row.rate == TUNED)
+        return {row.scheme: row.settings for row in searched if row.scheme != "independent"}
+
+    def change(
+        self, scheme: str, rounds: float, staleness: float = 0.0, rate: str = TUNED
+    ) -> Change | None:
+        """Return the change of top-1 with so many rounds of an epoch; None if it was not studied.
+
+        Between numbers of workers that were studied, the change is interpolated linearly in the
+        logarithms of rounds, and of staleness + 1. More rounds, or less staleness, than with the
+        fewest workers are taken to change as much as these. Fewer rounds, or more staleness, than
+        those that were studied are not known, neither is what follows a number of workers at which
+        a run diverged.
+        """
+        rows = [row for row in self.observed if (row.scheme, row.rate) == (scheme, rate)]
+        rows.sort(key=lambda row: row.workers)
+        rows = list(takewhile(lambda row: not row.diverged, rows))
+        most = max((row.staleness for row in rows), default=0.0)
+        if not rows or rounds < (1 - _EDGE) * rows[-1].rounds or staleness > (1 + _EDGE) * most:
+            return None
+        found = [_at(rows, [-math.log(row.rounds) for row in rows], -math.log(rounds))]
+        if staleness:
+            stale = [math.log1p(row.staleness) for row in rows]
+            found.append(_at(rows, stale, math.log1p(staleness)))
+        return min(found)
+
+
+def _at(rows: Sequence[Observed], places: Sequence[float], place: float) -> Change:
+    values = ([getattr(row, name) for row in rows] for name in Change._fields)
+    return Change(*(float(np.interp(place, places, each)) for each in values))
+
+
+def evidence_for(rows: Iterable[Observed], model: str, data: str) -> Evidence | None:
+    """Return the observations of the largest training of a network on a data set.
+
+    If there are none of this network and data set, return those of the largest training of all.
+    That training is the largest which has the most observations. None without observations.
+    """
+    groups: dict[tuple[object, ...], list[Observed]] = {}
+    for row in rows:
+        groups.setdefault(row.training, []).append(row)
+    own = [group for group in groups.values() if (group[0].model, group[0].data) == (model, data)]
+    largest = max(own or groups.values(), key=len, default=None)
+    return None if largest is None else Evidence(largest)
+
+
+def read_evidence(text: str | None = None) -> list[Observed]:
+    """Return the observations of a CSV; by default those of the file in the package."""
+    if text is None:
+        text = (files("paceline.prediction") / FILE).read_text()
+    kinds: dict[str, Any] = {field.name: field.type for field in fields(Observed)}
+    return [
+        Observed(**{name: _read(kind, row[name]) for name, kind in kinds.items()})
+        for row in csv.DictReader(text.splitlines())
+    ]
+
+
+def _read(kind: Any, text: str) -> Any:
+    return kind(text if text or kind is str else "nan")

@@ -1,0 +1,41 @@
+"""The evidence of plans follows from the committed tables."""
+
+from pathlib import Path
+
+from paceline.analysis.evidence_table import find_evidence, write_evidence
+from paceline.prediction.evidence import FILE, read_evidence
+from paceline.record.tied_files import digest_of
+
+ROOT = Path(__file__).parents[2]
+PATH = ROOT / "src/paceline/prediction" / FILE
+
+
+def test_the_evidence_of_the_package_is_that_of_the_committed_tables(tmp_path):
+    """`paceline report` renews it."""
+    copy = tmp_path / "src/paceline/prediction" / FILE
+    copy.parent.mkdir(parents=True)
+    copy.touch()
+    (tmp_path / "reports").symlink_to(ROOT / "reports")
+    write_evidence(tmp_path)
+    assert copy.read_text() == PATH.read_text()
+
+
+def test_each_row_names_the_table_that_it_comes_from():
+    rows = read_evidence()
+    for study in {row.study for row in rows}:
+        digest = digest_of(ROOT / f"reports/{study}/tables/decision.csv")
+        assert {row.table for row in rows if row.study == study} == {digest}
+
+
+def test_only_tables_that_are_not_known_are_read_again():
+    rows = read_evidence()
+    others = [row for row in rows if row.study != "rates"]
+    names = ("small_cnn", "fashion_mnist_subset")
+    found = find_evidence(ROOT / "reports", others, names)
+    assert {row.study for row in found} == {"rates"}
+    assert find_evidence(ROOT / "reports", rows, names) == []
+
+
+def test_a_project_without_the_source_of_the_package_gets_no_file(tmp_path):
+    write_evidence(tmp_path)
+    assert not list(tmp_path.iterdir())
