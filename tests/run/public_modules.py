@@ -612,6 +612,15 @@ class SkippingOften(Net):
 class AllWaysReturn(Net):
     """Ends by a return in each of its branches, and has functions that do not."""
 
+    def shared_step(self, batch, stage):
+        loss = Net.training_step(self, batch, 0)
+        if stage == "train":
+            return loss
+        self.log(stage, loss)
+
+    def validation_step(self, batch, batch_idx):
+        self.shared_step(batch, "val")
+
     def training_step(self, batch, batch_idx):
         def note(loss):
             self.last = loss.detach()
@@ -632,9 +641,14 @@ class AllWaysReturn(Net):
 
     def added(self, total, batch, batch_idx):
         for part in (0.5, 0.5):
-            loss = part * super().training_step(batch, batch_idx)
+            loss = part * self.shared_step(batch, "train")
             total = loss if total is None else total + loss
         return total
+
+
+class Sharing(AllWaysReturn):
+    def training_step(self, batch, batch_idx):
+        return self.shared_step(batch, "train")
 
 
 class DrawingItself(Net):

@@ -38,7 +38,8 @@ EQUAL = ["Byol"]
 _EQUAL_TOO = """
     OwnByEpoch Replaced Normalised Guarding Centred MoCo Ema LateEma CentredInPlace Temperature
     Masked FrozenDecay FrozenNorm Parametrised Groups Chained ByItsLoader RateByStep RateByEpoch
-    Logging Penalised OwnTeacher OwnCycle OwnWarmup AllWaysReturn Net:Softened"""
+    Logging Penalised OwnTeacher OwnCycle OwnWarmup AllWaysReturn Sharing
+    Net:Softened"""
 
 EQUAL_TOO = _EQUAL_TOO.split()
 

@@ -10,42 +10,44 @@ from typing import Any
 _INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
-def where_none(module: object, method: str = "training_step") -> str:
-    """Return the file and the line at which a method of a user's module returns None, or ends
+def where_none(module: object) -> str:
+    """Return the file and the line at which training_step of a user's module returns None, or ends
     without a return; "" if its source does not show that it may.
 
-    Methods of the module whose result is returned are followed, and nothing else: a function may
-    still return None without this one finding out.
+    A method of the module whose result is returned is followed if nothing else calls it: one that
+    validation calls, too, may return None there. A function may still return None without this one
+    finding out.
     """
-    return _where(type(module).__mro__, method, seen=frozenset())
+    kinds = [kind for kind in type(module).__mro__ if not kind.__module__.startswith(_FOREIGN)]
+    return _where(kinds, "training_step", seen=frozenset())
+
+
+_FOREIGN = ("builtins", "lightning.", "pytorch_lightning.", "torch.")
 
 
 def _where(kinds: Sequence[type], method: str, seen: frozenset[Any]) -> str:
     owner = next((n for n, kind in enumerate(kinds) if method in vars(kind)), None)
-    if owner is None or kinds[owner].__module__.startswith(("pytorch_lightning.", "lightning.")):
+    if owner is None:
         return ""
     function: Any = inspect.unwrap(getattr(kinds[owner], method))
     try:
         (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+        calls = "".join(map(inspect.getsource, kinds)).count
     except (OSError, SyntaxError, TypeError, ValueError):
         return ""
     if function in seen or not isinstance(tree, ast.FunctionDef):
         return ""
-
-    def place(line: int) -> str:
+    own = list(_own(tree))
+    returns = [each for each in own if isinstance(each, ast.Return)]
+    line = next((each.lineno for each in returns if _is_none(each.value)), 0)
+    if not line and not _ends(tree.body) and not any(isinstance(each, ast.Yield) for each in own):
+        line = tree.body[-1].end_lineno or 1
+    if line:
         code = function.__code__
         return f"{Path(code.co_filename).name}, line {code.co_firstlineno + line - 1}"
-
-    own = list(_own(tree))
-    for each in own:
-        if isinstance(each, ast.Return) and (each.value is None or _is_none(each.value)):
-            return place(each.lineno)
-    if not _ends(tree.body) and not any(isinstance(each, ast.Yield) for each in own):
-        return place(tree.body[-1].end_lineno or 1)
-    for each in own:
-        called = _called(each.value, own) if isinstance(each, ast.Return) else None
-        if called is not None:
-            inherited, name = called
+    for each in returns:
+        inherited, name = _called(each.value, own)
+        if name and (inherited or calls(f".{name}(") == 1):
             following = kinds[owner + 1 :] if inherited else kinds
             if found := _where(following, name, seen | {function}):
                 return found
@@ -60,10 +62,10 @@ def _own(node: ast.AST) -> Iterator[ast.AST]:
             yield from _own(child)
 
 
-def _is_none(value: ast.expr) -> bool:
+def _is_none(value: ast.expr | None) -> bool:
     if isinstance(value, ast.IfExp):
         return _is_none(value.body) or _is_none(value.orelse)
-    return isinstance(value, ast.Constant) and value.value is None
+    return value is None or (isinstance(value, ast.Constant) and value.value is None)
 
 
 def _ends(body: Sequence[ast.stmt]) -> bool:
@@ -81,24 +83,23 @@ def _ends(body: Sequence[ast.stmt]) -> bool:
     return isinstance(last, ast.Return | ast.Raise | ast.While)
 
 
-def _called(value: ast.expr | None, own: Sequence[ast.AST]) -> tuple[bool, str] | None:
+def _called(value: ast.expr | None, own: Sequence[ast.AST]) -> tuple[bool, str]:
     """Return whether a returned value is the result of an inherited method, and the name of the
-    method; None if it is the result of no method of the module.
+    method; "" if it is the result of no method of the module.
     """
     if isinstance(value, ast.Name):
+        name = value.id
         given = [
             each.value
             for each in own
             if isinstance(each, ast.Assign)
-            and any(isinstance(to, ast.Name) and to.id == value.id for to in each.targets)
+            and any(isinstance(to, ast.Name) and to.id == name for to in each.targets)
         ]
-        tests = (each.left for each in own if isinstance(each, ast.Compare))
-        asked = any(isinstance(each, ast.Name) and each.id == value.id for each in tests)
+        tests = [each.left for each in own if isinstance(each, ast.Compare)]
+        asked = any(isinstance(each, ast.Name) and each.id == name for each in tests)
         value = given[0] if len(given) == 1 and not asked else None
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
-        return None
-    holder = value.func.value
-    if isinstance(holder, ast.Name) and holder.id == "self":
-        return False, value.func.attr
-    is_super = isinstance(holder, ast.Call) and isinstance(holder.func, ast.Name)
-    return (True, value.func.attr) if is_super and holder.func.id == "super" else None  # type: ignore[union-attr]
+        return False, ""
+    holder = ast.unparse(value.func.value)
+    inherited = holder.startswith("super(")
+    return inherited, value.func.attr if inherited or holder == "self" else ""
