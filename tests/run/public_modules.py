@@ -651,6 +651,40 @@ class Sharing(AllWaysReturn):
         return self.shared_step(batch, "train")
 
 
+class SteppingEverySecondBatch(Net):
+    """Accumulates gradients by hand."""
+
+    def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure):
+        if batch_idx % 2:
+            optimizer.step(closure=optimizer_closure)
+        else:
+            optimizer_closure()
+
+
+class SharpnessAware(Net):
+    """Takes the gradient where the loss is larger, a step uphill."""
+
+    def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure):
+        optimizer_closure()
+        held = [weight.detach().clone() for weight in self.parameters()]
+        for weight in self.parameters():
+            weight.data += 0.05 * weight.grad
+
+        def second():
+            loss = optimizer_closure()
+            for weight, before in zip(self.parameters(), held, strict=True):
+                weight.data.copy_(before)
+            return loss
+
+        optimizer.step(closure=second)
+
+
+class InTwoPasses(Net):
+    def backward(self, loss, *_, **__):
+        (loss / 4).backward(retain_graph=True)
+        (loss * 3 / 4).backward()
+
+
 class DrawingItself(Net):
     def training_step(self, dataloader_iter):
         batch, _, _ = next(dataloader_iter)

@@ -99,6 +99,8 @@ REFUSED = {
     "LateBuffer": "it adds weights after setup and configure_model, or buffers",
     "ByEpoch": "its forward depends on the epoch",
     "OwnCounting": REMEMBERS,
+    "SteppingEverySecondBatch": "its optimizer takes no step in some batch",
+    "SharpnessAware": "its hooks limit or bend gradients, or a step takes several",
     "DrawingItself": r"DrawingItself\.training_step draws its batches itself",
     "Probabilities": "its rows add up to 1 like those of softmax",
     "KeepingItsActivation": "a run could not go on from its checkpoint",
@@ -118,6 +120,7 @@ ON_REAL_WORKERS = [
     "ShortCycle",
     "SkippingBySharedStep",
     "SkippingAlways",
+    "SteppingEverySecondBatch",
 ]
 
 
@@ -140,6 +143,14 @@ def test_what_cannot_mean_the_same_is_refused_before_training(first, tmp_path):
 def test_real_workers_refuse_it_too(model, tmp_path):
     with pytest.raises(SettingError, match=rf"^model: .*{REFUSED[model]}"):
         run_tiny(point(model, "wall"), tmp_path)
+
+
+@pytest.mark.slow
+def test_a_gradient_in_two_passes_is_their_sum_or_refused_where_ddp_averages_the_first(tmp_path):
+    one, two = (curve(tmp_path / model, model) for model in ("Net", "InTwoPasses"))
+    assert two == pytest.approx(one, rel=1e-9)
+    with pytest.raises(SettingError, match=r"^model: its backward takes several passes"):
+        run_tiny(point("InTwoPasses", "wall"), tmp_path)
 
 
 @pytest.mark.parametrize("clock", ["virtual", pytest.param("wall", marks=pytest.mark.slow)])
@@ -209,7 +220,6 @@ def test_a_module_that_diverges_in_its_rehearsal_is_a_result(tmp_path):
 def test_a_rate_that_hooks_set_is_not_called_constant(tmp_path):
     for model, scheduler, rate in (
         ("RateByStep", "own hooks", 0.1),
-        ("RateByEpoch", "own hooks", 0.1),
         ("OwnWarmup", "own hooks", 0.1),
         ("Chained", "SequentialLR, StepLR", 0.1),
         ("Net", None, 0.1),
@@ -220,6 +230,7 @@ def test_a_rate_that_hooks_set_is_not_called_constant(tmp_path):
         assert found.lr == pytest.approx(rate), model
 
 
+@pytest.mark.slow
 def test_one_worker_skips_a_step_as_any_trainer_does(tmp_path):
     """Neither momentum nor decay moves weights in a step without a loss, and the mean loss is that
     of the other steps.

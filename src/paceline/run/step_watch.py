@@ -1,8 +1,10 @@
 """Watches the steps that a copy of a user's module takes in its rehearsal."""
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,7 +27,9 @@ class StepWatch(Callback):
 
     `without_gradient`: True if some step gave no gradient to a weight that is trained. `bent`: True
     if hooks change gradients by more than a factor and an addition, such as a limit of their norm,
-    so that it is not the same for the gradients of several workers and for their mean. `moved`:
+    or if a step takes several gradients, so that it is not the same for the gradients of several
+    workers and for their mean. `divided`: True if a gradient is the sum of several backward passes.
+    `unstepped`: True if the optimizer takes no step in a batch. `moved`:
     True if trained weights change by anything but steps of the optimizer. `set_late`: True if a
     step is followed by a change of the options of the optimizer. `by_hand`: True if these options
     differ between steps although there is no scheduler. `skipped`: True if a step had no
@@ -36,7 +40,8 @@ class StepWatch(Callback):
 
     def __init__(self, told: Told, length: int, *, shared: bool) -> None:
         self.without_gradient = self.bent = self.moved = self.set_late = self.remembers = False
-        self.by_hand = self.skipped = False
+        self.by_hand = self.skipped = self.divided = self.unstepped = False
+        self._gradients, self._stepped, self._passes = 0, False, Counter[int]()  # in a batch
         self._told, self._length, self._shared = told, length, shared
         self._weights: list[tuple[Tensor, Tensor]] = []
         self._options: Any = None
@@ -53,6 +58,8 @@ class StepWatch(Callback):
         trained = trained_weights(trainer)
         self._parameters = [each for each in pl_module.parameters() if id(each) in trained]
         self._note(trainer)
+        for number, weight in enumerate(self._parameters):
+            weight.register_post_accumulate_grad_hook(partial(self._pass, number))  # pyright: ignore[reportUnknownMemberType]
         for optimizer in trainer.optimizers:
             optimizer.register_step_post_hook(lambda *_: self._note(trainer))
 
@@ -63,6 +70,8 @@ class StepWatch(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
+        self._gradients, self._stepped = 0, False
+        self._passes.clear()
         if batch_idx > 0 and not trainer.lr_scheduler_configs:
             self.set_late |= _options(trainer) != self._options
         if not self._shared or trainer.fit_loop.epoch_progress.current.ready < 2:
@@ -78,7 +87,11 @@ class StepWatch(Callback):
         except Exception:  # a copy is not what it was: then there is nothing to compare
             self._early = None
 
+    def _pass(self, number: int, weight: Tensor) -> None:
+        self._passes[number] += 1
+
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._gradients += 1
         weights = pl_module.parameters()
         self.without_gradient |= any(each.requires_grad and each.grad is None for each in weights)
 
@@ -99,11 +112,15 @@ class StepWatch(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, *_: Any
     ) -> None:
         self.skipped |= pl_module.automatic_optimization and outputs == {}
+        self.divided |= max(self._passes.values(), default=0) > self._gradients
+        self.bent |= self._gradients > 1
+        self.unstepped |= not self._stepped
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.last = {name: each.clone() for name, each in pl_module.state_dict().items()}
 
     def _note(self, trainer: Trainer) -> None:
+        self._stepped = True
         self._weights = [(each, each.detach().clone()) for each in self._parameters]
         self._options = _options(trainer)
 

@@ -168,9 +168,15 @@ def meet_strategy(
         message = "its trained weights change by something else than steps of its optimizer, and "
         message += "the scheme does not share that: real workers with sync_allreduce are needed"
         raise SettingError("model", message)
+    if found.steps.unstepped:
+        message = "its optimizer takes no step in some batch, and each batch of a worker is a step "
+        raise SettingError("model", message + "of a run: use a larger batch_size")
+    if several and together and found.steps.divided:
+        message = "its backward takes several passes, of which all-reduce averages the first: add "
+        raise SettingError("model", message + "the losses, and take one")
     if found.steps.bent and not together and not accounting.applies_own_gradients:
-        message = "its hooks limit or bend gradients, here those of one worker and not their mean, "
-        message += "as for real workers with scheme=sync_allreduce"
+        message = "its hooks limit or bend gradients, or a step takes several, here those of one "
+        message += "worker and not their mean, as for real workers with scheme=sync_allreduce"
         raise SettingError("model", message)
     if virtual and several and found.steps.set_late:
         message = "it sets options of its optimizer after a step, which are those of all workers on"
