@@ -105,24 +105,30 @@ class Momentum:
 
 
 class TorchsOwn:
-    """Another optimizer of torch, over one vector."""
+    """Another optimizer, over one vector, or over the tensors of these shapes in it."""
 
-    def __init__(self, options, like):
-        self._weights = torch.zeros_like(like).requires_grad_()
-        self._optimizer = instantiate(options)([self._weights])
+    def __init__(self, options, like, shapes):
+        self._shapes = shapes or [like.shape]
+        self._weights = [torch.zeros(s, dtype=like.dtype).requires_grad_() for s in self._shapes]
+        self._optimizer = instantiate(options)(self._weights)
 
     def step(self, weights, gradient, factor):
-        self._weights.data, self._weights.grad = weights.clone(), gradient.clone()
+        sizes = [shape.numel() for shape in self._shapes]
+        parts = zip(self._weights, weights.split(sizes), gradient.split(sizes), strict=True)
+        for weight, held, change in parts:
+            weight.data = held.view_as(weight).clone()
+            weight.grad = change.view_as(weight).clone()
         group = self._optimizer.param_groups[0]
         group["lr"] = group.setdefault("initial_lr", group["lr"]) * factor
         self._optimizer.step()
-        return self._weights.detach().clone()
+        return torch.cat([weight.detach().flatten() for weight in self._weights])
 
 
-def rule_of(options, like):
+def rule_of(options, like, shapes=()):
     """The optimizer that a point's model has, over one vector."""
-    kind = Momentum if options["_target_"] == "torch.optim.SGD" else TorchsOwn
-    return kind(options, like)
+    if options["_target_"] == "torch.optim.SGD":
+        return Momentum(options, like)
+    return TorchsOwn(options, like, [*shapes])
 
 
 def averaged(config, seen):
@@ -133,7 +139,7 @@ def averaged(config, seen):
     period, switch_at = scheme["period"], scheme.get("switch_at", 0)
     shares = [batches_of(config, worker) for worker in workers]
     held = [flat.first.clone() for _ in workers]
-    optimizers = [rule_of(flat.options, flat.first) for _ in workers]
+    optimizers = [rule_of(flat.options, flat.first, flat.shapes.values()) for _ in workers]
     images = len(workers) * config["batch_size"]
     num_steps = config["training"]["epochs"] * NUM_TRAIN // images
     rate = Rate(config, images_per_update(config))
@@ -154,7 +160,8 @@ class Own:
 
     def __init__(self, config, seen, worker, flat):
         size = config["batch_size"]
-        self._flat, self._optimizer = flat, rule_of(flat.options, flat.first)
+        self._flat = flat
+        self._optimizer = rule_of(flat.options, flat.first, flat.shapes.values())
         self._batches, self.num_steps = batches_of(config, worker), seen.workers[worker].steps
         rate = Rate(config, images_per_update(config))
         self._factors = [rate.factor(number * size) for number in seen.workers[worker].step_numbers]

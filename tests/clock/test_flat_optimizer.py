@@ -5,8 +5,13 @@ import torch
 from torch import nn
 from torch.testing import assert_close
 
-from paceline.clock.flat_optimizer import flat_optimizer, group_segments
-from paceline.clock.training_strategy import is_elementwise
+from paceline.clock.flat_optimizer import flat_optimizer, group_segments, unit_of
+from paceline.clock.flat_weights import held_weights
+from paceline.clock.schedules import LiveOptions
+from paceline.errors import SettingError
+from paceline.model.layerwise import LAMB, LARS
+from paceline.scheme.independent import Independent
+from paceline.scheme.sync_parameter_server import SyncParameterServer
 
 SIZES = (3, 4, 5)
 OPTIONS = {
@@ -39,7 +44,7 @@ def test_it_is_torchs_own_also_after_a_fork(name, num_groups):
     groups = [{"params": [p], **each} for p, each in zip(parts, options, strict=True)]
     reference = getattr(torch.optim, name)(groups)
     segments = group_segments(reference)
-    assert is_elementwise(reference)
+    assert unit_of(reference) == "weight"
     rates = [float(group["lr"]) for group in reference.param_groups]
     ours = weights.clone()
     optimizer = flat_optimizer(ours, segments)
@@ -58,28 +63,97 @@ def test_it_is_torchs_own_also_after_a_fork(name, num_groups):
     assert torch.equal(left, kept)
 
 
-class SumOfSquares(torch.optim.Optimizer):
-    """Divides a tensor's gradient by its norm, as LARS and LAMB do."""
+class CountsInGroup(LARS):
+    """Keeps the number of its steps with the options of a group, as LAMB of timm does."""
 
-    def __init__(self, params, lr):
-        super().__init__(params, {"lr": lr})
-
-    @torch.no_grad()
-    def step(self):
+    def step(self, closure=None):
         for group in self.param_groups:
-            for weight in group["params"]:
-                weight -= group["lr"] * weight.grad / weight.grad.norm()
+            group["steps"] = group.get("steps", torch.zeros(())) + 1
+            group["lr"] = group["lr"] * float(group["steps"])
+        return super().step(closure)
 
 
-def test_what_mixes_weights_is_found_out():
+class OneNorm(torch.optim.SGD):
+    """Divides all gradients by their common norm."""
+
+    def step(self, closure=None):
+        gradients = [weight.grad for group in self.param_groups for weight in group["params"]]
+        norm = torch.cat([each.flatten() for each in gradients]).norm()
+        for each in gradients:
+            each /= norm
+        return super().step(closure)
+
+
+def test_what_an_optimizer_computes_with_is_found_out():
     weights = [nn.Parameter(torch.zeros(2, 2))]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        mixing = [
-            SumOfSquares(weights, 0.1),
-            *(getattr(torch.optim, each)(weights) for each in ("Adafactor", "Muon", "LBFGS")),
+        made = [
+            (torch.optim.AdamW(weights), "weight"),
+            (torch.optim.Adafactor(weights), "tensor"),
+            (LARS(weights, 0.1), "tensor"),
+            (LAMB(weights, 0.1), "tensor"),
+            (OneNorm(weights, 0.1), "network"),
+            (torch.optim.Muon(weights), "none"),  # takes no vectors, such as biases
+            (torch.optim.LBFGS(weights), "none"),
         ]
-    assert [is_elementwise(each) for each in mixing] == [False] * 4
+    assert [unit_of(each) for each, _ in made] == [unit for _, unit in made]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [LARS, LAMB, CountsInGroup, OneNorm, torch.optim.Adafactor],
+)
+def test_whole_tensors_in_one_vector_are_the_optimizers_own_also_after_a_fork(kind):
+    """In two groups, of whose second no tensor is next to another."""
+    shapes = [(2, 3), (4,), (3, 1, 2)]
+    generator = torch.Generator().manual_seed(0)
+    first = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+    theirs, ours = ([nn.Parameter(each.clone()) for each in first] for _ in range(2))
+    groups = [[{"params": side[:1]}, {"params": side[1:], "lr": 0.3}] for side in (theirs, ours)]
+    reference = kind(groups[0], lr=0.1)
+    rates = [group["lr"] for group in reference.param_groups]
+    own = kind(groups[1], lr=0.1)
+    _, vectors = held_weights(own, Independent(), [], LiveOptions(own))
+    held = torch.cat([each.detach().flatten() for each in ours])
+    optimizer = flat_optimizer(held, vectors.segments)
+    for turn in range(4):
+        if turn == 2:
+            left, held = held, held.clone()
+            kept, optimizer = left.clone(), optimizer.fork(held)
+        gradient = torch.randn(len(held), generator=generator, dtype=torch.float64)
+        sizes = [weight.numel() for weight in theirs]
+        for weight, part in zip(theirs, gradient.split(sizes), strict=True):
+            weight.grad = part.view_as(weight).clone()
+        for group, rate in zip(reference.param_groups, rates, strict=True):
+            group["lr"] = rate / (turn + 1)
+        reference.step()
+        optimizer.step(gradient.clone(), 1 / (turn + 1))
+        assert_close(held, torch.cat([each.detach().flatten() for each in theirs]))
+    assert torch.equal(left, kept)
+
+
+def test_servers_that_would_hold_less_than_an_optimizer_needs_are_refused():
+    network = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
+    lars, one_norm = LARS(network.parameters(), 0.1), OneNorm(network.parameters(), 0.1)
+    for optimizer, sharding, setting in [
+        (lars, "bytes", "scheme.sharding"),
+        (one_norm, "bytes", "scheme.servers"),
+        (one_norm, "round_robin", "scheme.servers"),
+    ]:
+        for servers in (1, 2):
+            scheme = SyncParameterServer(servers=servers, sharding=sharding)
+            arguments = (optimizer, scheme, [], LiveOptions(optimizer))
+            if servers == 1:
+                held_weights(*arguments)
+                continue
+            with pytest.raises(SettingError) as refused:
+                held_weights(*arguments)
+            assert refused.value.setting == setting
+    in_turn = SyncParameterServer(servers=2, sharding="round_robin")
+    _, vectors = held_weights(lars, in_turn, [], LiveOptions(lars))
+    parts = [vectors.of_server(server, 2, plain=False).segments for server in range(2)]
+    assert [[each["shape"] for each in part] for part in parts] == [[[2, 3], [2, 2]], [[2], [2]]]
 
 
 def test_weights_that_are_not_trained_are_left_out():

@@ -8,6 +8,10 @@ from tests.clock.replay import replayed
 from tests.clock.test_laws import SCHEDULED, plain
 from tests.tiny import CLOCKS, run_tiny, tiny_point
 
+LAYERWISE = {
+    "LARS": {"lr": 5.0, "weight_decay": 0.1, "momentum": 0.5, "trust_coefficient": 0.01},
+    "LAMB": {"lr": 0.01, "weight_decay": 0.1, "betas": [0.8, 0.9]},
+}
 OPTIMIZERS = {
     "AdamW": {"lr": 0.01, "weight_decay": 0.1, "betas": [0.8, 0.9]},
     "RMSprop": {"lr": 0.01, "momentum": 0.5, "centered": True},
@@ -28,6 +32,13 @@ LAWS = {  # scheme, workers and settings, and what the weights must be
     "loops that meet": ("local_sgd", 2, {"scheme__period": 3}, averaged),
     "loops apart": ("independent", 3, {}, apart),
 }
+WHOLE = {"scheme__servers": 2, "scheme__sharding": "round_robin"}
+OF_TENSORS = {  # laws of optimizers that compute with whole tensors
+    "K workers are one with K times the batch": ("sync_allreduce", 2, {}, plain),
+    "so they are by one server": ("sync_parameter_server", 2, {}, plain),
+    "so they are by servers of whole tensors": ("sync_parameter_server", 2, WHOLE, plain),
+    "loops that meet": ("local_sgd", 2, {"scheme__period": 3}, averaged),
+}
 ON_WALL = [
     ("AdamW", "so they are by servers"),
     ("RMSprop", "replaying the pushes"),
@@ -46,6 +57,19 @@ def test_law(name, law, clock, tmp_path):
     optimizer = {"_target_": f"torch.optim.{name}", "_partial_": True, **OPTIMIZERS[name]}
     settings = {**SCHEDULED, "model__optimizer": optimizer, **settings, **CLOCKS[clock]}
     config = tiny_point(scheme, workers, 4, **settings)
+    seen, weights = run_tiny(config, tmp_path)
+    assert_close(weights, expected(config, seen), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", LAYERWISE)
+@pytest.mark.parametrize("law", OF_TENSORS)
+@pytest.mark.parametrize("clock", [pytest.param("wall", marks=pytest.mark.slow), "virtual"])
+def test_law_of_whole_tensors(name, law, clock, tmp_path):
+    scheme, workers, settings, expected = OF_TENSORS[law]
+    target = f"paceline.model.layerwise.{name}"
+    optimizer = {"_target_": target, "_partial_": True, **LAYERWISE[name]}
+    settings = {**SCHEDULED, "model__optimizer": optimizer, **settings, **CLOCKS[clock]}
+    config = tiny_point(scheme, workers, 8, **settings)
     seen, weights = run_tiny(config, tmp_path)
     assert_close(weights, expected(config, seen), rtol=1e-9, atol=1e-12)
 

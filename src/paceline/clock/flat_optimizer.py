@@ -1,5 +1,5 @@
 """Optimizers that update weights which are one vector; a segment of the vector has the weights of
-one group of the optimizer.
+one group of the optimizer, or one tensor if the optimizer computes with whole tensors.
 """
 
 import copy
@@ -7,7 +7,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
-from typing import Any, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast
 
 import torch
 from torch import Tensor
@@ -18,15 +18,17 @@ _PLACED = ("capturable", "differentiable", "foreach")  # by torch, for the tenso
 
 Numbers = Sequence[float]  # of all groups, see LiveOptions
 Slot = tuple[str, int | None]  # name of an option, and the place in it if it has several numbers
+Unit = Literal["weight", "tensor", "network", "none"]
 
 
 class Segment(TypedDict):
     """Consecutive weights of one group, in JSON values. `optimizer`: its class, by module and name.
     `options`: options of the group. `first_number`: place of the group's first number among those
-    of all groups, see `slots`.
+    of all groups, see `slots`. `shape`: shape of the tensor that it is; empty if it may be cut.
     """
 
     num_weights: int
+    shape: Sequence[int]
     first_number: int
     optimizer: str
     options: Mapping[str, Any]
@@ -48,6 +50,7 @@ def group_segments(optimizer: Optimizer) -> list[Segment]:
         options = {key: _value(each) for key, each in group.items() if key != "params"}
         segment: Segment = {
             "num_weights": sum(each.numel() for each in group["params"] if each.requires_grad),
+            "shape": [],
             "first_number": first_number,
             "optimizer": f"{kind.__module__}:{kind.__qualname__}",
             "options": options,
@@ -178,47 +181,64 @@ class FlatSGD(AbstractFlatOptimizer):
 
 
 class FlatTorch(AbstractFlatOptimizer):
-    """The optimizer itself, over one tensor for each segment, so it must treat each weight
-    separately. Raises ImportError or AttributeError if there is no such optimizer.
+    """The optimizer itself, over one tensor for each segment. Raises ImportError or AttributeError
+    if there is no such optimizer.
     """
 
     def __init__(self, weights: Tensor, segments: Sequence[Segment]) -> None:
         super().__init__(weights, segments)
-        pairs = zip(self._options, self._weights, strict=True)
-        groups = [{**_own(options), "params": [part]} for options, part in pairs]
+        pairs = zip(self._weights, segments, strict=True)
+        self._tensors = [part.view(*(each["shape"] or part.shape)) for part, each in pairs]
+        members: dict[int, list[int]] = {}  # numbers of the segments, by group
+        for number, segment in enumerate(segments):
+            members.setdefault(segment["first_number"], []).append(number)
+        self._members = list(members.values())
+        groups = [
+            {**_own(self._options[own[0]]), "params": [self._tensors[number] for number in own]}
+            for own in self._members
+        ]
         kind, name = resolve_name(segments[0]["optimizer"]), segments[0]["optimizer"]
         if not (isinstance(kind, type) and issubclass(kind, Optimizer)):
             raise ImportError(f"{name} is no optimizer")
         self._optimizer = make_optimizer(kind, groups)
 
     def _step(self, gradient: Tensor, factor: float) -> None:
-        groups = self._optimizer.param_groups
-        parts = torch.split(gradient, self._sizes)
-        for group, options, part in zip(groups, self._options, parts, strict=True):
+        for tensor, part in zip(self._tensors, torch.split(gradient, self._sizes), strict=True):
+            tensor.grad = part.view_as(tensor)
+        for group, (first, *_) in zip(self._optimizer.param_groups, self._members, strict=True):
+            options = self._options[first]
             group.update(_own(options))
-            group["params"][0].grad = part
             group["lr"] = options["lr"] * factor
         self._optimizer.step()
-        for group in groups:
-            group["params"][0].grad = None  # the caller's again
+        for tensor in self._tensors:
+            tensor.grad = None  # the caller's again
 
     def state(self) -> dict[str, Any]:
-        return {"of_segments": [self._optimizer.state[part] for part in self._weights]}
+        declared = {*self._optimizer.defaults, "params"}
+        return {
+            "of_segments": [self._optimizer.state[tensor] for tensor in self._tensors],
+            "of_groups": [
+                {key: each for key, each in group.items() if key not in declared}
+                for group in self._optimizer.param_groups
+            ],
+        }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        for part, own in zip(self._weights, state["of_segments"], strict=True):
-            # load_state_dict would share tensors, and round those of another dtype
-            self._optimizer.state[part] = {
-                name: each.to(part.device) if _is_like(each, part) else each
+        # load_state_dict would share tensors, and round those of another dtype
+        for tensor, own in zip(self._tensors, state["of_segments"], strict=True):
+            self._optimizer.state[tensor] = {
+                name: each.to(tensor.device) if _has_place(each) else each
                 for name, each in copy.deepcopy(own).items()
             }
+        for group, own in zip(self._optimizer.param_groups, state["of_groups"], strict=True):
+            group.update(copy.deepcopy(own))
 
 
-def _is_like(value: Any, part: Tensor) -> bool:
-    """Return True for a tensor with a number for each weight of `part`, and not for all together,
-    which an optimizer may keep on the CPU.
+def _has_place(value: Any) -> bool:
+    """Return True for a tensor that belongs where its weights are, and not for a single number for
+    all of them, which an optimizer may keep on the CPU.
     """
-    return isinstance(value, Tensor) and value.shape == part.shape
+    return isinstance(value, Tensor) and value.ndim > 0
 
 
 def make_optimizer(kind: type[Optimizer], groups: Sequence[dict[str, Any]]) -> Optimizer:
@@ -231,3 +251,45 @@ def make_optimizer(kind: type[Optimizer], groups: Sequence[dict[str, Any]]) -> O
 
 def _own(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: each for key, each in options.items() if key not in _PLACED}
+
+
+def unit_of(optimizer: Optimizer) -> Unit:
+    """Return what the optimizer computes with, found by trial: each "weight" by itself, so that
+    weights can be cut anywhere among servers; each "tensor" by itself, as LARS does by its norm;
+    the whole "network"; "none" if it cannot take a step by gradients alone. `optimizer` stays as it
+    is.
+    """
+    options = {key: each for key, each in optimizer.param_groups[0].items() if key != "params"}
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randn(4, 10, generator=generator, dtype=torch.float64)  # weights, 3 gradients
+
+    def tensors(vector: Tensor) -> list[Tensor]:
+        first, second = torch.split(vector.clone(), [6, 4])
+        return [first.view(2, 3), second]
+
+    def trained(*, cut: bool = True, by_one: bool = True) -> Tensor:
+        weights = tensors(drawn[0]) if cut else [drawn[0].clone()]
+        groups = [weights] if by_one else [[weight] for weight in weights]
+        kind = type(optimizer)
+        trials = [make_optimizer(kind, [{**options, "params": group}]) for group in groups]
+        for gradient in drawn[1:]:
+            for weight, part in zip(weights, tensors(gradient) if cut else [gradient], strict=True):
+                weight.grad = part.clone()
+            for trial in trials:
+                trial.step()
+        return torch.cat([weight.flatten() for weight in weights])
+
+    def same(*, cut: bool = True, by_one: bool = True) -> bool:
+        other = trained(cut=cut, by_one=by_one)
+        return torch.allclose(whole, other, rtol=1e-9, atol=1e-12)
+
+    try:
+        whole = trained()
+        if not same(by_one=False):
+            return "network"
+    except Exception:  # an optimizer raises what it likes
+        return "none"
+    try:
+        return "weight" if same(cut=False) else "tensor"
+    except Exception:  # for a vector
+        return "tensor"

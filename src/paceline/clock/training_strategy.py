@@ -19,7 +19,7 @@ from pytorch_lightning.strategies import Strategy
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from paceline.clock.flat_optimizer import make_optimizer
+from paceline.clock.flat_optimizer import unit_of
 from paceline.clock.reports import SERVED_PRECISIONS, StrategyReport
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot
@@ -233,38 +233,12 @@ def check_automatic(trainer: Trainer, by: str) -> None:
         raise SettingError("model", f"manual optimization cannot be driven by {by}")
 
 
-def check_one_optimizer(optimizers: list[Optimizer], by: str) -> None:
-    """Raise SettingError("model") for several optimizers, and one that mixes weights."""
-    if len(optimizers) != 1 or not is_elementwise(optimizers[0]):
-        names = ", ".join(type(optimizer).__name__ for optimizer in optimizers) or "none"
-        message = f"{by} applies one optimizer that treats each weight by itself, not {names}"
-        raise SettingError("model", message)
-
-
-def is_elementwise(optimizer: Optimizer) -> bool:
-    """Return True if the optimizer treats each weight by itself: a joint vector of several tensors
-    gets the same values as these. Only then can weights be cut anywhere among servers. `optimizer`
-    stays as it is.
+def check_one_optimizer(optimizers: list[Optimizer], by: str, *, of_slices: bool = False) -> None:
+    """Raise SettingError("model") for several optimizers, for one that does not take steps by
+    gradients alone, and for one that needs whole tensors where it gets slices of them.
     """
-    options = {key: each for key, each in optimizer.param_groups[0].items() if key != "params"}
-    generator = torch.Generator().manual_seed(0)
-    drawn = torch.randn(4, 10, generator=generator, dtype=torch.float64)  # weights, 3 gradients
-
-    def shaped(vector: Tensor) -> list[Tensor]:
-        first, second = torch.split(vector.clone(), [6, 4])
-        return [first.view(2, 3), second]
-
-    def trained(cut: Callable[[Tensor], list[Tensor]]) -> Tensor:
-        weights = cut(drawn[0])
-        trial = make_optimizer(type(optimizer), [{**options, "params": weights}])
-        for gradient in drawn[1:]:
-            for weight, part in zip(weights, cut(gradient), strict=True):
-                weight.grad = part
-            trial.step()
-        return torch.cat([weight.flatten() for weight in weights])
-
-    try:
-        apart, together = trained(shaped), trained(lambda vector: [vector.clone()])
-    except Exception:  # an optimizer raises what it likes for a vector
-        return False
-    return torch.allclose(apart, together, rtol=1e-9, atol=1e-12)
+    unit = unit_of(optimizers[0]) if len(optimizers) == 1 else "none"
+    if unit == "none" or (of_slices and unit != "weight"):
+        names = ", ".join(type(optimizer).__name__ for optimizer in optimizers) or "none"
+        does = "treats each weight by itself" if of_slices else "takes steps by gradients alone"
+        raise SettingError("model", f"{by} applies one optimizer that {does}, not {names}")

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from importlib.resources import files
 from inspect import signature
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from paceline.clock.run_spec import RunSpec
 
 Precision = Literal["32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true"]
+_PACKAGES = ("torch.optim", "paceline.model.layerwise")  # of optimizers with known options
 _Below1 = Annotated[float, Field(strict=True, ge=0, lt=1)]
 
 
@@ -162,24 +164,22 @@ class Training:
 
 
 def _check_options(optimizer: Mapping[str, Any]) -> None:
-    """Raise SettingError for an option that an optimizer of torch does not have."""
+    """Raise SettingError for an option that an optimizer of torch or Paceline does not have."""
     package, _, name = str(optimizer["_target_"]).rpartition(".")
-    if package != "torch.optim" or optimizer.keys() <= _own_options(package, name):
+    if package not in _PACKAGES or optimizer.keys() <= _own_options(package, name):
         return
-    import torch  # takes seconds
-
-    if (kind := getattr(torch.optim, name, None)) is None:
-        raise SettingError("model.optimizer._target_", f"torch.optim has no {name}")
+    if (kind := getattr(import_module(package), name, None)) is None:  # torch takes seconds
+        raise SettingError("model.optimizer._target_", f"{package} has no {name}")
     known = signature(kind).parameters
     for option in optimizer:
         if option not in known and option not in ("_target_", "_partial_"):
-            message = f"torch.optim.{name} has no such option"
+            message = f"{package}.{name} has no such option"
             raise SettingError(f"model.optimizer.{option}", message)
 
 
 @cache
 def _own_options(package: str, name: str) -> set[str]:
-    """Return the options in Paceline's own file of an optimizer of torch; none without a file."""
+    """Return the options in Paceline's own file of an optimizer; none without a file."""
     file = files("paceline") / f"conf/model/optimizer/{name.lower()}.yaml"
     own: Any = OmegaConf.create(file.read_text()) if file.is_file() else {}
     return set(map(str, own)) if own.get("_target_") == f"{package}.{name}" else set()

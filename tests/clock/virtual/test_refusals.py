@@ -21,7 +21,7 @@ from paceline.scheme.rule import AbstractScheme
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.scheme.sync_then_async import SyncThenAsync
 from tests.clock.virtual.trained import trainer_of
-from tests.clock.wall.alone import Anybodys, Manual, WithAdafactor, loader
+from tests.clock.wall.alone import Anybodys, Manual, WithLBFGS, loader
 
 SIX = TensorDataset(torch.zeros(6))
 
@@ -65,9 +65,9 @@ def fit(module, data=None, **options):
         (Manual, {}, "model: manual optimization"),
         (TwoOptimizers, {}, "model: manual optimization"),
         (
-            WithAdafactor,
+            WithLBFGS,
             {},
-            "model: the virtual clock applies one optimizer that .*, not Adafactor",
+            "model: the virtual clock applies one optimizer that .*, not LBFGS",
         ),
         (Anybodys, {"precision": "bf16-true"}, r"training\.precision: bf16-true"),
         (Anybodys, {"accumulate_grad_batches": 2}, "accumulate_grad_batches: "),

@@ -46,9 +46,9 @@ class Logging(Anybodys):
         return loss
 
 
-class WithAdafactor(Anybodys):
+class WithLBFGS(Anybodys):
     def configure_optimizers(self):
-        return torch.optim.Adafactor(self.parameters())
+        return torch.optim.LBFGS(self.parameters())
 
 
 class Manual(Anybodys):

@@ -8,9 +8,9 @@ from tests.launching import launch
 
 REFUSED = {
     (
-        "WithAdafactor",
+        "WithLBFGS",
         "32-true",
-    ): "treats each weight by itself, not Adafactor",
+    ): "takes steps by gradients alone, not LBFGS",
     ("Manual", "32-true"): "model: manual optimization",
     ("Anybodys", "bf16-true"): "training.precision: bf16-true cannot be honoured",
     ("Anybodys", "16-true"): "training.precision: 16-true cannot be honoured",

@@ -312,7 +312,7 @@ class SplitAllReduceStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
 
     def setup(self, trainer: Trainer) -> None:
         super().setup(trainer)
-        check_one_optimizer(self.optimizers, "a split worker")
+        check_one_optimizer(self.optimizers, "a split worker", of_slices=True)
         assert self.split is not None
         self._part: SplitWorker = self.split
         self._part.begin(self.precision_plugin)
