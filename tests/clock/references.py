@@ -155,6 +155,31 @@ def averaged(config, seen):
     return flat.named(torch.stack(held).mean(0))
 
 
+def outer(config, seen):
+    """Local SGD whose means are what torch's SGD steps towards: its gradient is what they moved."""
+    flat, scheme, workers = Flat(config), config["scheme"], range(config["workers"])
+    shares = [batches_of(config, worker) for worker in workers]
+    held = [flat.first.clone() for _ in workers]
+    optimizers = [rule_of(flat.options, flat.first) for _ in workers]
+    common = flat.first.clone().requires_grad_()
+    momentum = scheme["outer_momentum"]
+    above = torch.optim.SGD(
+        [common], scheme["outer_lr"], momentum, nesterov=scheme["nesterov"] and momentum > 0
+    )
+    images = len(workers) * config["batch_size"]
+    num_steps = config["training"]["epochs"] * NUM_TRAIN // images
+    rate = Rate(config, images_per_update(config))
+    for turn in range(num_steps):
+        gradients = [flat.gradient(shares[k][turn], held[k]) for k in workers]
+        factor = rate.factor(turn * images)
+        held = [optimizers[k].step(held[k], gradients[k], factor) for k in workers]
+        if (turn + 1) % scheme["period"] == 0:
+            common.grad = common.detach() - torch.stack(held).mean(0)
+            above.step()
+            held = [common.detach().clone() for _ in workers]
+    return flat.named(torch.stack(held).mean(0))
+
+
 class Own:
     """A worker with weights of its own, whose steps have these numbers among those of all."""
 

@@ -20,6 +20,7 @@ from tests.clock.references import (
     elastic,
     gossiped,
     mean_kept,
+    outer,
     plain_weights,
     unmoved,
 )
@@ -34,6 +35,7 @@ SCHEDULED = {
     "training__warmup_epochs": 1,
 }
 CONSTANT = {"training__schedule": "constant", "training__lr_rule": "none"}
+PLAIN_OUTER = {"scheme__outer_lr": 1.0, "scheme__outer_momentum": 0.0}
 NO_MOMENTUM = {"model__optimizer__momentum": 0.0}
 
 
@@ -157,7 +159,7 @@ LAWS = {
     "independent": [alone(), Law("loops apart, averaged", apart, 3, {})],
     "local_sgd": [
         alone(scheme__period=3),
-        together(2, scheme__period=1, **NO_MOMENTUM),
+        together(2, scheme__period=1),
         meeting(2, scheme__period=3),
         meeting(3, scheme__period=5),
     ],
@@ -166,6 +168,12 @@ LAWS = {
         together(2, scheme__switch_at=1, scheme__period=3),
         meeting(2, scheme__switch_at=0.5, scheme__period=3),
         meeting(2, scheme__switch_at=0, scheme__period=4),
+    ],
+    "diloco": [
+        alone(scheme__period=3, **PLAIN_OUTER),
+        together(2, scheme__period=1, **PLAIN_OUTER),
+        Law("loops with an outer optimizer", outer, 2, {"scheme__period": 2}),
+        Law("loops with one", outer, 3, {"scheme__period": 3, "scheme__nesterov": False}),
     ],
     "elastic_averaging": [
         Law("both go towards each other", elastic, 2, {"scheme__period": 3}),

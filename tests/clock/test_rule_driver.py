@@ -15,8 +15,8 @@ GRADIENT, WEIGHTS = torch.tensor([1.0]), torch.tensor([2.0])
 def recorded(verb):
     """A verb that notes how it is used, and answers with its name."""
 
-    def use(self, value):
-        self.verbs.append((verb, value))
+    def use(self, *values):
+        self.verbs.append((verb, *values))
         return f"answer to {verb}"
 
     return at_once(use)

@@ -19,6 +19,7 @@ import paceline.scheme
 from paceline.errors import SettingError
 from paceline.scheme.accounting import END, Accounting, messages_of
 from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.diloco import DiLoCo
 from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.gossip import Gossip
 from paceline.scheme.independent import Independent
@@ -30,6 +31,8 @@ from paceline.scheme.rule import (
     AbstractServedScheme,
     Adopt,
     Apply,
+    Keep,
+    Kept,
     Mean,
     PairMean,
     Push,
@@ -133,6 +136,50 @@ def test_post_local_sgd_is_synchronous_first():
     assert is_same(early, Mean(GRADIENT), Apply(REPLY))
     late = answered(scheme, WEIGHTS, REPLY, progress=0.5)
     assert is_same(late, Apply(GRADIENT), Mean(WEIGHTS), Adopt(REPLY))
+
+
+def after_meetings(scheme, means):
+    """The weights that a worker adopts at each meeting of a period of one step."""
+    weights, kept = WEIGHTS, ()
+    for num_steps, mean in enumerate(means):
+        rule = scheme.step(replace(view(num_steps), weights=weights.clone()))
+        message = next_message(rule, None)
+        while message is not None:
+            match message:
+                case Keep(vectors):
+                    kept, answer = [each.clone() for each in vectors], None
+                case Kept(number):
+                    answer = kept[:number]
+                case Adopt(adopted):
+                    weights, answer = adopted, None
+                case _:
+                    answer = mean
+            message = next_message(rule, answer)
+        yield weights
+
+
+def test_outer_steps_are_those_of_slowmo_and_of_bmuf_by_their_papers():
+    """SlowMo at a rate of 0.1, which divides and multiplies; both of BMUF's momenta."""
+    means = torch.tensor([[15.0, 30.0], [17.0, 29.0], [12.0, 25.0]], dtype=torch.float64)
+    slow, momentum, begun = [], 0.0, WEIGHTS
+    for mean in means:
+        momentum = 0.6 * momentum + (begun - mean) / 0.1
+        begun = begun - 0.7 * 0.1 * momentum
+        slow.append(begun)
+    bmuf = {False: [], True: []}
+    for nesterov, found in bmuf.items():
+        change, model, begun = 0.0, WEIGHTS, WEIGHTS
+        for mean in means:
+            change = 0.6 * change + 0.7 * (mean - begun)
+            model = model + change
+            begun = model + 0.6 * change if nesterov else model
+            found.append(begun)
+    classical, ahead = (
+        list(after_meetings(DiLoCo(1, 0.7, 0.6, nesterov), means)) for nesterov in bmuf
+    )
+    assert_close(classical, slow, rtol=1e-12, atol=0)
+    assert_close(classical, bmuf[False], rtol=1e-12, atol=0)
+    assert_close(ahead, bmuf[True], rtol=1e-12, atol=0)
 
 
 def test_an_elastic_worker_and_the_center_go_towards_each_other():
@@ -416,4 +463,4 @@ def test_all_that_a_rule_communicates_shows_in_its_first_step_or_at_the_end_of_o
     shown |= {PairMean} if any(scheme.partners(worker, 6) for worker in range(6)) else set()
     shown |= {Apply} if Accounting(scheme, 6).own_weights else set()
     assert bool(meetings) == Accounting(scheme, 6).equal_steps
-    assert kinds - meetings - {Adopt} == shown
+    assert kinds - meetings - {Adopt, Keep, Kept} == shown

@@ -3,7 +3,7 @@ the links that send the rule's messages.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -14,6 +14,8 @@ from paceline.scheme.rule import (
     AbstractScheme,
     Adopt,
     Apply,
+    Keep,
+    Kept,
     Mean,
     Message,
     PairMean,
@@ -51,6 +53,10 @@ class AbstractLinks(ABC):
                 return self.apply(gradient)
             case Adopt(weights):
                 return self.adopt(weights)
+            case Keep(vectors):
+                return self.keep(vectors)
+            case Kept():
+                return self.kept()
             case _:
                 raise TypeError(f"links have no verb for {type(message).__name__}")
 
@@ -68,6 +74,14 @@ class AbstractLinks(ABC):
 
     def apply(self, gradient: Tensor) -> Process[Tensor]:
         """Apply `gradient` by the worker's own optimizer and return the weights after that."""
+        raise NotImplementedError
+
+    def keep(self, vectors: Sequence[Tensor]) -> Process[None]:
+        """Keep copies of `vectors` instead of those that were kept before."""
+        raise NotImplementedError
+
+    def kept(self) -> Process[Sequence[Tensor]]:
+        """Return the vectors that were kept last."""
         raise NotImplementedError
 
     @abstractmethod

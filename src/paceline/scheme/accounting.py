@@ -15,6 +15,7 @@ from paceline.errors import SettingError
 from paceline.scheme.rule import (
     AbstractScheme,
     Apply,
+    Kept,
     Message,
     Push,
     Step,
@@ -325,13 +326,15 @@ class _Totals:
 
 def messages_of(rule: Step) -> Iterator[Message]:
     """Run a scheme's rule for one step and yield its messages. Each message that carries a tensor
-    is answered with a copy of it, and Apply with weights of 0.
+    is answered with a copy of it, Apply with weights of 0, and Kept with vectors of 0.
     """
     answer = None
     while (message := next_message(rule, answer)) is not None:
         yield message
         if isinstance(message, Apply):
             answer = _vector(0)
+        elif isinstance(message, Kept):
+            answer = [_vector(0) for _ in range(message.number)]
         else:
             value: Tensor | None = getattr(message, "value", None)
             answer = None if value is None else value.clone()

@@ -5,7 +5,8 @@
 
 Each worker keeps its own momentum.
 
-Law: with period 1 and no momentum this is the same as sync_allreduce.
+Law: with period 1 this is the same as sync_allreduce, for every optimizer whose steps are linear in
+the gradients, as those of SGD are, also with momentum; not for one such as Adam.
 """
 
 from __future__ import annotations

@@ -92,6 +92,20 @@ class PairMean(Message):
     partner: int
 
 
+@dataclass(frozen=True)
+class Keep(Message):
+    """Keep copies of `vectors` [num_weights each] for this worker's later steps; no answer."""
+
+    vectors: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Kept(Message):
+    """The answer is the `number` vectors that this worker kept last, a list."""
+
+    number: int
+
+
 Claim = Literal["synchronous", "asynchronous", "partly asynchronous", "equal at the end", "apart"]
 Sharding = Annotated[Literal["bytes", "round_robin"], Neutral("bytes")]
 GroupSize = Annotated[Whole, Neutral(1)]
@@ -149,8 +163,9 @@ class AbstractScheme(ABC):
 
     def end(self, weights: Tensor, steps: int) -> Step:
         """Yield what a worker with its own weights does after its last step, in a run that has an
-        end. A rule that yields a Mean only in some steps must yield one here in a run of a single
-        step, by which Accounting sees that all workers meet.
+        end. Without servers it must keep the mean of all workers' weights, because the last
+        snapshot may come before it. A rule that yields a Mean only in some steps must yield one
+        here in a run of a single step, by which Accounting sees that all workers meet.
         """
         yield from ()
 

@@ -149,6 +149,17 @@ class VirtualLinks(AbstractLinks):
         return self.own.apply(self.worker, gradient)
 
     @at_once
+    def keep(self, vectors: Sequence[Tensor]) -> None:
+        before = self.worker.kept
+        self.worker.kept = [self.pool.copy(vector) for vector in vectors]
+        for buffer in before:
+            self.pool.release(buffer)
+
+    @at_once
+    def kept(self) -> Sequence[Tensor]:
+        return [buffer.vector for buffer in self.worker.kept]
+
+    @at_once
     def adopt(self, weights: Tensor) -> None:
         worker = self.worker
         if self.own is not None:

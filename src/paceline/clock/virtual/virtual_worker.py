@@ -109,9 +109,10 @@ class VirtualWorker:
     `statistics`: floating-point buffers of the module, as one vector; `counters`: its other
     buffers. `computed`: event with the gradient of the step under way as its value, or None if the
     step is abandoned. `message`: vector that it pushes. `answer`: result of its rule's last
-    message. `ahead`: result of the step under way, if it has been computed. `numbers`: options of
-    its optimizer with which its latest gradient is to be applied;
-    None where they do not change. `granted`: True if server 0 lets it take another step.
+    message. `kept`: vectors that its rule keeps between steps. `ahead`: result of the step under
+    way, if it has been computed. `numbers`: options of its optimizer with which its latest gradient
+    is to be applied; None where they do not change. `granted`: True if server 0 lets it take
+    another step.
     """
 
     def __init__(self, index: int, statistics: Buffer, counters: list[Tensor]) -> None:
@@ -124,6 +125,7 @@ class VirtualWorker:
         self.gradient: Buffer | None = None
         self.message: Tensor | None = None
         self.answer: Buffer | None = None
+        self.kept: list[Buffer] = []
         self.numbers: Tensor | None = None
         self.granted = True
         self.averages: list[Averaged] = []

@@ -250,6 +250,7 @@ class OwnWeightsLinks(AbstractLinks):
         self.weights = pair.weights if pair else flat.weights
         self._optimizer = flat_optimizer(self.weights, vectors.segments)
         self.step_numbers = [numbers.next()]
+        self._kept: list[Tensor] = []
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint, when no other worker changes these weights."""
@@ -259,6 +260,7 @@ class OwnWeightsLinks(AbstractLinks):
             "optimizer": self._optimizer.state(),
             "numbers": self._numbers.state(),
             "step_numbers": self.step_numbers,
+            "kept": self._kept,
             "pair": self._pair.state() if self._pair else None,
         }
 
@@ -268,6 +270,7 @@ class OwnWeightsLinks(AbstractLinks):
         self._optimizer.load_state(state["optimizer"])
         self._numbers.load_state(state["numbers"])
         self.step_numbers[:] = state["step_numbers"]
+        self._kept = [vector.to(self.weights.device) for vector in state["kept"]]
         if self._pair is not None:
             self._pair.load_state(state["pair"])
 
@@ -307,6 +310,14 @@ class OwnWeightsLinks(AbstractLinks):
             self._optimizer.step(gradient, factor, self._options())
             self._flat.adopt(self.weights)
         return self._flat.weights
+
+    @at_once
+    def keep(self, vectors: Sequence[Tensor]) -> None:
+        self._kept = [vector.clone() for vector in vectors]
+
+    @at_once
+    def kept(self) -> Sequence[Tensor]:
+        return self._kept
 
     @at_once
     def adopt(self, weights: Tensor) -> None:
