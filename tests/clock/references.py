@@ -180,6 +180,30 @@ def outer(config, seen):
     return flat.named(torch.stack(held).mean(0))
 
 
+def mixed(config, seen):
+    """A matrix of who is in whose mean, for each step, on the weights of all workers."""
+    flat, workers = Flat(config), config["workers"]
+    shares = [batches_of(config, worker) for worker in range(workers)]
+    held = flat.first.repeat(workers, 1)
+    optimizers = [rule_of(flat.options, flat.first) for _ in range(workers)]
+    images = workers * config["batch_size"]
+    rate = Rate(config, images_per_update(config))
+    exponents = math.ceil(math.log2(workers))
+    for turn in range(config["training"]["epochs"] * NUM_TRAIN // images):
+        away = [-1, 1] if config["scheme"]["graph"] == "ring" else [2 ** (turn % exponents)]
+        matrix = torch.eye(workers, dtype=held.dtype)
+        for distance in away:
+            for worker in range(workers):
+                matrix[(worker + distance) % workers, worker] = 1
+        factor = rate.factor(turn * images)
+        moved = [
+            optimizers[k].step(held[k], flat.gradient(shares[k][turn], held[k]), factor)
+            for k in range(workers)
+        ]
+        held = matrix / matrix.sum(1, keepdim=True) @ torch.stack(moved)
+    return flat.named(held.mean(0))
+
+
 class Own:
     """A worker with weights of its own, whose steps have these numbers among those of all."""
 

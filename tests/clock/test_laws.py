@@ -20,6 +20,7 @@ from tests.clock.references import (
     elastic,
     gossiped,
     mean_kept,
+    mixed,
     outer,
     plain_weights,
     unmoved,
@@ -191,6 +192,12 @@ LAWS = {
         replay_pairs(3, "complete"),
         replay_pairs(4, "ring"),
         replay_pairs(6, "exponential"),
+    ],
+    "sync_gossip": [
+        alone(),
+        together(3, scheme__graph="ring"),
+        Law("loops that mix by a matrix", mixed, 4, {"scheme__graph": "ring"}),
+        Law("loops that mix by a matrix", mixed, 6, {"scheme__graph": "exponential"}),
     ],
 }
 

@@ -16,6 +16,7 @@ TURN = 6  # steps of each worker before it dies
 SETTINGS = [
     ("post_local_sgd", {"scheme__switch_at": 0.5}),
     ("diloco", {"scheme__period": 2}),
+    ("sync_gossip", {"scheme__graph": "ring"}),
     ("async_parameter_server", {"scheme__servers": 2}),
     ("async_parameter_server", {"scheme__overlap": True}),
     ("sync_parameter_server", {"scheme__group_size": 2, "scheme__servers": 2}),

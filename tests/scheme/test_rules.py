@@ -34,6 +34,7 @@ from paceline.scheme.rule import (
     Keep,
     Kept,
     Mean,
+    NeighbourMean,
     PairMean,
     Push,
     WorkerView,
@@ -42,6 +43,7 @@ from paceline.scheme.rule import (
 from paceline.scheme.serving import Arrival, AtOnce, Release
 from paceline.scheme.stale_synchronous import StaleSynchronous
 from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.scheme.sync_gossip import SyncGossip
 from paceline.scheme.sync_parameter_server import SyncParameterServer
 from paceline.scheme.sync_then_async import SyncThenAsync
 from tests.clock.test_laws import LAWS
@@ -180,6 +182,29 @@ def test_outer_steps_are_those_of_slowmo_and_of_bmuf_by_their_papers():
     assert_close(classical, slow, rtol=1e-12, atol=0)
     assert_close(classical, bmuf[False], rtol=1e-12, atol=0)
     assert_close(ahead, bmuf[True], rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("graph", ["ring", "exponential"])
+def test_neighbours_send_what_others_wait_for_and_keep_the_mean(graph):
+    for workers in range(1, 18):
+        mixed = torch.eye(workers, dtype=torch.float64)
+        for num_steps in range(4):
+            matrix = torch.eye(workers, dtype=torch.float64)
+            sent = set()
+            for worker in range(workers):
+                seen = replace(view(num_steps, worker=worker), num_workers=workers)
+                messages = messages_of(SyncGossip(graph).step(seen))
+                mean = next(each for each in messages if isinstance(each, NeighbourMean))
+                sent |= {(worker, receiver) for receiver in mean.receivers}
+                matrix[worker, list(mean.senders)] = 1
+            received, senders = matrix.fill_diagonal_(0).nonzero().T.tolist()
+            assert set(zip(senders, received, strict=True)) == sent
+            matrix.fill_diagonal_(1)
+            matrix /= matrix.sum(1, keepdim=True)
+            assert_close(matrix.sum(0), torch.ones(workers, dtype=torch.float64))
+            mixed = matrix @ mixed
+        if graph == "exponential" and workers in (2, 4, 16):
+            assert_close(mixed, torch.full_like(mixed, 1 / workers))
 
 
 def test_an_elastic_worker_and_the_center_go_towards_each_other():
@@ -458,7 +483,7 @@ def test_all_that_a_rule_communicates_shows_in_its_first_step_or_at_the_end_of_o
     besides = [scheme.beside(worker, 6, num_steps=0, seed=0) for worker in range(6)]
     rules = itertools.chain(steps, map(messages_of, filter(None, besides)))
     kinds = {type(message) for messages in rules for message in messages}
-    meetings = {kind for kind in kinds if kind.meets_all}
+    meetings = {kind for kind in kinds if kind.in_step}
     shown = {Push} if scheme.servers else set()
     shown |= {PairMean} if any(scheme.partners(worker, 6) for worker in range(6)) else set()
     shown |= {Apply} if Accounting(scheme, 6).own_weights else set()

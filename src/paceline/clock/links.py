@@ -18,6 +18,7 @@ from paceline.scheme.rule import (
     Kept,
     Mean,
     Message,
+    NeighbourMean,
     PairMean,
     Push,
     Step,
@@ -45,6 +46,8 @@ class AbstractLinks(ABC):
         match message:
             case Mean(value):
                 return self.mean(value)
+            case NeighbourMean(value, receivers, senders):
+                return self.neighbour_mean(value, receivers, senders)
             case Push(value):
                 return self.push(value)
             case PairMean(partner):
@@ -62,6 +65,12 @@ class AbstractLinks(ABC):
 
     def mean(self, value: Tensor) -> Process[Tensor]:
         """Return the mean of the values of all workers."""
+        raise NotImplementedError
+
+    def neighbour_mean(
+        self, value: Tensor, receivers: Sequence[int], senders: Sequence[int]
+    ) -> Process[Tensor]:
+        """Send `value` to some workers; return the mean of it and of what `senders` send."""
         raise NotImplementedError
 
     def push(self, value: Tensor) -> Process[Tensor]:

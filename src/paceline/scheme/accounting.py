@@ -60,13 +60,12 @@ class Accounting:
 
     @cached_property
     def equal_steps(self) -> bool:
-        """True if some message is answered only when all workers have sent it, so that all workers
-        take equally many steps. Otherwise they draw steps from a common budget, and faster workers
-        take more.
+        """True if workers wait for each other in some message, so that all take equally many steps.
+        Otherwise they draw steps from a common budget, and faster workers take more.
         """
         end = messages_of(self.scheme.end(_vector(0), 1))
         single = itertools.chain(self.messages(), self.messages(0, END), end)
-        return any(message.meets_all for message in single)
+        return any(message.in_step for message in single)
 
     @property
     def can_meet(self) -> bool:

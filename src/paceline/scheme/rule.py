@@ -44,20 +44,33 @@ class WorkerView:
 
 
 class Message:
-    """A communication of a worker, or a change of its weights, that a rule yields. `meets_all`:
-    True if no worker gets an answer before all workers have sent such a message.
+    """A communication of a worker, or a change of its weights, that a rule yields. `in_step`: True
+    if workers wait in it for each other, all or some, so that all take equally many steps.
     """
 
-    meets_all: ClassVar[bool] = False
+    in_step: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class Mean(Message):
     """Send `value` to all workers; the answer is the mean of all their values."""
 
-    meets_all = True
+    in_step = True
 
     value: Tensor
+
+
+@dataclass(frozen=True)
+class NeighbourMean(Message):
+    """Send `value` to the workers `receivers`; the answer is the mean of it and of the values of
+    the `senders`, whose message in the same step must name this worker as one of its receivers.
+    """
+
+    in_step = True
+
+    value: Tensor
+    receivers: tuple[int, ...]
+    senders: tuple[int, ...]
 
 
 @dataclass(frozen=True)

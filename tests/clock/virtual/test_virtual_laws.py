@@ -12,6 +12,7 @@ from paceline.scheme.gossip import Gossip
 from paceline.scheme.independent import Independent
 from paceline.scheme.post_local_sgd import PostLocalSGD
 from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.scheme.sync_gossip import SyncGossip
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
 from tests.clock.references import Gossiped
@@ -171,6 +172,16 @@ def test_a_slow_worker_delays_all_synchronous_ones_and_no_asynchronous_one():
     assert first.num_steps == 1
     assert second.num_steps == third.num_steps == 30
     assert second.step_ends == [float(turn) for turn in range(1, 31)]
+
+
+def test_a_slow_worker_delays_its_neighbours_first_and_then_theirs():
+    slow = StepTimes(slow_workers=1, slow_factor=1e6)
+    strategy, _ = train(SyncGossip("ring"), 8, 48, step_times=slow)
+    workers = strategy.clock.workers
+    before = [sum(end < 1e6 for end in worker.step_ends) for worker in workers]
+    assert before == [0, 0, 1, 2, 3, 2, 1, 0]
+    assert {worker.bytes_sent for worker in workers} == {6 * 2 * 103 * 8}
+    assert {worker.bytes_received for worker in workers} == {6 * 2 * 103 * 8}
 
 
 def test_workers_that_share_nothing_are_plain_sgd_each():

@@ -147,6 +147,7 @@ def plain(config, seen):
         ("async_parameter_server", {"scheme__servers": 2}, replayed),
         ("mixed", {"scheme__group_size": 2}, plain),
         ("local_sgd", {"scheme__period": 3}, averaged),
+        ("sync_gossip", {"scheme__graph": "ring"}, plain),
         ("elastic_averaging", {"scheme__period": 3}, elastic),
         ("gossip", {"scheme__graph": "complete"}, gossiped),
     ],

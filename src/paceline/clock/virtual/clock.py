@@ -16,7 +16,11 @@ from paceline.clock.snapshot import Snapshot
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.kernel import Event
 from paceline.clock.virtual.virtual_data import VirtualData
-from paceline.clock.virtual.virtual_links import VirtualLinks, VirtualMeanLink
+from paceline.clock.virtual.virtual_links import (
+    VirtualLinks,
+    VirtualMeanLink,
+    VirtualNeighbourLink,
+)
 from paceline.clock.virtual.virtual_own_weights import VirtualOwnWeights
 from paceline.clock.virtual.virtual_push_link import VirtualPushLink
 from paceline.clock.virtual.virtual_servers import VirtualServers
@@ -43,7 +47,7 @@ class VirtualClock:
         self._push = VirtualPushLink(parts, self.servers) if self.servers else None
         own_weights = self._accounting.own_weights
         self._own = VirtualOwnWeights(parts, vectors, weights) if own_weights else None
-        self._means = VirtualMeanLink(parts)
+        self._means, self._neighbours = VirtualMeanLink(parts), VirtualNeighbourLink(parts)
         self._ready: deque[VirtualWorker] = deque()  # their backward has just ended
         self._ending = False
         self._num_steps = 0  # of all workers, with their gradients
@@ -60,7 +64,9 @@ class VirtualClock:
         for worker in self.workers:
             if self._split is not None:
                 self._split.begin(worker)
-            links = VirtualLinks(worker, self.pool, self._means, self._push, self._own)
+            links = VirtualLinks(
+                worker, self.pool, self._means, self._neighbours, self._push, self._own
+            )
             driver = RuleDriver(self._parts.scheme, links, worker.index, self._run)
             self.kernel.start(self._train(worker, links, driver))
         self.pool.release(first)

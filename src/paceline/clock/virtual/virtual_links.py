@@ -113,21 +113,61 @@ class VirtualMeanLink:
         self._pool.release(total)
 
 
+class VirtualNeighbourLink:
+    """Means of a worker and some others, whose values are messages from worker to worker."""
+
+    def __init__(self, parts: ClockParts) -> None:
+        self._parts, self._workers = parts, parts.workers
+        self._sent: dict[tuple[int, int, int], Event] = {}  # by sender, receiver, step: arrival
+
+    def mean(
+        self, worker: VirtualWorker, value: Tensor, receivers: Sequence[int], senders: Sequence[int]
+    ) -> Process[Tensor]:
+        """Send `value` to `receivers`; wait for those of `senders`; return the mean."""
+        pool, kernel, step = self._parts.pool, self._parts.kernel, worker.num_steps
+        total, begun = pool.copy(value), kernel.now
+        for receiver in receivers:
+            kernel.start(self._send(worker, self._workers[receiver], pool.copy(value)))
+        for sender in senders:
+            theirs = yield self._arrival(sender, worker.index, step)
+            del self._sent[sender, worker.index, step]
+            total = pool.add(total, theirs)
+        worker.spend("communicate", begun, kernel.now)
+        total.vector.div_(1 + len(senders))
+        return worker.take_answer(total, pool)
+
+    def _send(self, sender: VirtualWorker, receiver: VirtualWorker, value: Buffer) -> Process[None]:
+        size, step = self._parts.sizes.weights(value.vector.nbytes), sender.num_steps
+        sender.bytes_sent += size
+        receiver.bytes_received += size
+        yield from self._parts.network.pass_on(sender.index, receiver.index, size)
+        self._parts.kernel.happen(self._arrival(sender.index, receiver.index, step), value)
+
+    def _arrival(self, sender: int, receiver: int, step: int) -> Event:
+        return self._sent.setdefault((sender, receiver, step), Event())
+
+
 @dataclass(frozen=True)
 class VirtualLinks(AbstractLinks):
-    """Links of one worker, which wait for events of the virtual clock. `means`, `pushes`, `own`:
-    links for means, links to servers and own weights of all workers; None for what the scheme does
-    not use.
+    """Links of one worker, which wait for events of the virtual clock. `means`, `neighbours`,
+    `pushes`, `own`: links for means, to other workers and to servers, and own weights of all
+    workers; None for what the scheme does not use.
     """
 
     worker: VirtualWorker
     pool: BufferPool
     means: VirtualMeanLink
+    neighbours: VirtualNeighbourLink
     pushes: VirtualPushLink | None
     own: VirtualOwnWeights | None
 
     def mean(self, value: Tensor) -> Process[Tensor]:
         return self.means.mean(self.worker, value)
+
+    def neighbour_mean(
+        self, value: Tensor, receivers: Sequence[int], senders: Sequence[int]
+    ) -> Process[Tensor]:
+        return self.neighbours.mean(self.worker, value, receivers, senders)
 
     def push(self, value: Tensor) -> Process[Tensor]:
         worker = self.worker

@@ -39,7 +39,7 @@ class MeanLink:
         where = device if on_gpus and has_nccl() else _HOST
         pinned = on_gpus and where is _HOST
         self._mean = torch.empty(num_weights, dtype=dtype, device=where, pin_memory=pinned)
-        self._num_means = 0
+        self._num_means = self._sent = self._received = 0
 
     def mean(self, value: Tensor) -> Tensor:
         """Return the mean of all workers' values, valid until the next call."""
@@ -48,12 +48,35 @@ class MeanLink:
         self._num_means += 1
         return self._mean.div_(dist.get_world_size(members())).to(value.device)
 
+    def neighbour_mean(
+        self, value: Tensor, receivers: Sequence[int], senders: Sequence[int]
+    ) -> Tensor:
+        """Send `value` to `receivers`, through host memory; return the mean of it and of what the
+        `senders` send.
+        """
+        own = value.to(_HOST, copy=True)
+        theirs = [torch.empty_like(own) for _ in senders]
+        group = members()
+        pending = [  # to receive before sending uses both directions of a connection at once
+            *(dist.irecv(theirs[n], group=group, group_src=s) for n, s in enumerate(senders)),
+            *(dist.isend(own, group=group, group_dst=receiver) for receiver in receivers),
+        ]
+        for work in pending:
+            assert work is not None
+            work.wait()
+        self._sent += len(receivers) * own.nbytes
+        self._received += len(senders) * own.nbytes
+        for each in theirs:
+            own += each
+        return own.div_(1 + len(theirs)).to(value.device)
+
     @property
     def bytes_exchanged(self) -> tuple[int, int]:
         """Bytes sent and received by this worker."""
         workers = dist.get_world_size(members())
         volume = collective("native").volumes(workers, self._mean.numel())[worker_index()]
-        return volume.in_bytes(self._num_means * self._mean.element_size())
+        sent, received = volume.in_bytes(self._num_means * self._mean.element_size())
+        return sent + self._sent, received + self._received
 
 
 class GroupLink:
@@ -288,6 +311,12 @@ class OwnWeightsLinks(AbstractLinks):
     @at_once
     def mean(self, value: Tensor) -> Tensor:
         return self.means.mean(value)
+
+    @at_once
+    def neighbour_mean(
+        self, value: Tensor, receivers: Sequence[int], senders: Sequence[int]
+    ) -> Tensor:
+        return self.means.neighbour_mean(value, receivers, senders)
 
     @at_once
     def push(self, value: Tensor) -> Tensor:

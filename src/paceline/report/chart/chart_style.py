@@ -36,6 +36,7 @@ COLOURS = {  # distinct for the colour-blind as well, after Okabe and Ito, exten
     "stale_synchronous": "#999933",
     "sync_then_async": "#8C510A",
     "diloco": "#01665E",
+    "sync_gossip": "#80CDC1",
 }
 INK, FAINT = "#1a1a1a", "#8a8a8a"  # of files; on the page, text has the colour of the page
 TIER_COLOURS = {"best": "#0072B2", "tied": "#56B4E9", "behind": "#E69F00", "never": "#B2182B"}
