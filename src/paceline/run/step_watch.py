@@ -25,17 +25,20 @@ class StepWatch(Callback):
     """Watches two epochs of `length` batches each, and lets the second be the last one of the run,
     since a module may do something else there.
 
-    `without_gradient`: True if some step gave no gradient to a weight that is trained. `bent`: True
-    if hooks change gradients by more than a factor and an addition, such as a limit of their norm,
-    or if a step takes several gradients, so that it is not the same for the gradients of several
-    workers and for their mean. `divided`: True if a gradient is the sum of several backward passes.
-    `unstepped`: True if the optimizer takes no step in a batch. `moved`:
-    True if trained weights change by anything but steps of the optimizer. `set_late`: True if a
-    step is followed by a change of the options of the optimizer. `by_hand`: True if these options
-    differ between steps although there is no scheduler. `skipped`: True if a step had no
-    loss. `remembers`: True if a loss depends on steps before by something else than parameters,
-    buffers and random numbers; it is only looked for if the module is `shared` by several workers.
-    `last`: the state of the module after the last step, before the epoch ends.
+    Of the steps so far it knows whether there was one:
+    - `without_gradient`: that gave no gradient to a weight that is trained;
+    - `bent`: whose hooks changed gradients by more than a factor and an addition, as a limit of
+      their norm does, or that took several gradients, so that it is not the same for the gradients
+      of several workers and for their mean;
+    - `divided`: whose gradient is the sum of several backward passes;
+    - `unstepped`: in which the optimizer took no step;
+    - `skipped`: that had no loss;
+    - `moved`: in which trained weights changed by anything but a step of the optimizer;
+    - `set_late`: after which the options of the optimizer changed;
+    - `by_hand`: with other options than the first one, although there is no scheduler;
+    - `remembers`: whose loss depends on steps before by something else than parameters, buffers and
+      random numbers; it is only looked for if the module is `shared` by several workers.
+    `last` is the state of the module after the last step, before the epoch ends.
     """
 
     def __init__(self, told: Told, length: int, *, shared: bool) -> None:
