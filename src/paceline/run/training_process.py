@@ -156,8 +156,9 @@ class TrainingProcess:
             rehearse_scores(self._module, data)
         watched: WatchedWeights | None = None
         by_hand = False
-        rehearsed = not self._is_plain or not has_known_layers(self._module)
-        if rehearsed and (self._split is None or self._split.is_first):
+        shared = point.kind == "virtual" and point.workers > 1  # whose layers must not remember
+        rehearsed = shared and not has_known_layers(self._module)
+        if (rehearsed or not self._is_plain) and (self._split is None or self._split.is_first):
             by_hand = meet_strategy(self._module, data, self._told, point, strategy, self._worker)
         if not self._is_plain and self._split is None:
             watched = WatchedWeights(self._module)
