@@ -338,7 +338,7 @@ MODELLED = [
     ("cluster.server_bandwidth", 0),
     ("cluster.workers_per_node", 0),
     ("scheme.collective", "rumour"),
-    ("scheme.compression", "fp16"),
+    ("scheme.compression", "zip"),
     ("training.precision", "bf16-true"),
     ("workers", 0),
 ]

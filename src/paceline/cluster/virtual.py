@@ -95,9 +95,6 @@ class VirtualCluster(AbstractCluster):
         if self._cores is not None and self.workers_per_node is not None:
             message = "all processes are on one machine; cluster.workers_per_node must be null"
             raise SettingError("cluster.shared_cores", message)
-        if scheme.compression != "none":
-            message = f"{scheme.compression} has no virtual form"
-            raise SettingError("scheme.compression", message)
 
     def check_shards(self, workers: int, shards: int) -> None:
         check_places(self.profile, workers, shards)

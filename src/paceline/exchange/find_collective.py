@@ -9,7 +9,7 @@ from paceline.errors import SettingError
 from paceline.exchange import collective as folder
 from paceline.exchange.abstract_collective import AbstractCollective
 
-Compression = Literal["none", "fp16", "bf16", "power_sgd"]
+Compression = Literal["none", "fp16", "bf16", "power_sgd", "one_bit"]
 COMPRESSIONS: tuple[Compression, ...] = get_args(Compression)
 
 

@@ -152,6 +152,9 @@ class Point:
         if self.sharding.shards > 1:
             self._check_split()
         self.cluster.check_workload(self.workload)
+        if self.scheme.compression == "power_sgd" and self.workload.name != OWN:
+            message = f"power_sgd needs the shapes of weights, which {self.workload.name} lacks; "
+            raise SettingError("workload", message + "own is needed")
         self._check_pace()
         self._check_sharding()
         if not self.cluster.carried_out_by_ddp(self.scheme):  # DDP clips the mean itself

@@ -14,8 +14,8 @@ from paceline.settings import settings
 @settings("scheme")
 class SyncAllReduce(AbstractScheme):
     """Synchronous SGD on weights that all workers share. `collective`: how the mean is formed,
-    which changes only the time. `compression`: name of torch's hook that compresses gradients
-    before they are sent, on real processes only.
+    which changes only the time. `compression`: how gradients are compressed before they are sent,
+    on real processes by torch's hook of this name.
     """
 
     carried_out_by_ddp = True

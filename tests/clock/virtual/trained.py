@@ -20,7 +20,10 @@ from paceline.timing.step_times import StepTimes
 from tests.clock.test_laws import LAWS
 from tests.tiny import CONF, batches_of, tiny_network, tiny_point
 
-MORE = {"elastic_averaging": [{"servers": 2, "period": 2, "elasticity": 0.3}]}
+MORE = {
+    "elastic_averaging": [{"servers": 2, "period": 2, "elasticity": 0.3}],
+    "sync_allreduce": [{"compression": name} for name in ("power_sgd", "one_bit")],
+}
 
 
 def cases():

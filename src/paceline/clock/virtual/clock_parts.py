@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
+from torch import Size, Tensor
 
 from paceline.clock.run_spec import RunSpec
+from paceline.clock.virtual.compression import compression
 from paceline.clock.virtual.kernel import Cores, Kernel
 from paceline.clock.virtual.virtual_network import VirtualNetwork
 from paceline.clock.virtual.virtual_split import VirtualSplit
@@ -60,7 +61,8 @@ class ClockParts:
 
     `weights`: weights at the start, as one vector. `statistics`: floating-point buffers of the
     module, as one vector. `counters`: its other buffers. `recycled`: False if no two workers share
-    a vector; the run is the same to the bit. `split`: processes of split workers; None for whole
+    a vector; the run is the same to the bit. `shapes`: those of the tensors in `weights`, in order;
+    none if they are unknown. `split`: processes of split workers; None for whole
     ones. `profile`: cluster of the processes that exchange gradients, which are the first ones of
     split workers.
     """
@@ -76,6 +78,7 @@ class ClockParts:
         statistics: Tensor,
         counters: Sequence[Tensor] = (),
         recycled: bool = True,
+        shapes: Sequence[Size] = (),
     ) -> None:
         self.scheme, self.run, self.step_times, self.recycled = scheme, run, step_times, recycled
         self.kernel, self.pool = Kernel(), BufferPool(weights, recycled=recycled)
@@ -85,6 +88,9 @@ class ClockParts:
         self.seconds_of_ddp = profile.ddp_seconds if by_ddp else 0.0
         overlap = profile.overlaps(workers) and step is None
         self.sizes = MessageSizes(run.workload or OwnNetwork(), weights.nbytes, overlap)
+        self.compression = None
+        if workers > 1:
+            self.compression = compression(scheme.compression, shapes, weights, run.seed)
         self.profile, self.split = profile, None
         if step is not None:
             self.split = VirtualSplit(step, scheme, profile, workers, self.cores, self.kernel)

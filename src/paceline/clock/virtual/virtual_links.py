@@ -64,6 +64,7 @@ class VirtualMeanLink:
             self._seconds = partial(chosen.seconds, workers=workers, profile=profile)
             room = profile.workers_per_node
             self._volumes = lambda length: chosen.volumes(workers, length, room)
+        self._compression = parts.compression
         self.busy_seconds = 0.0
         self._begin_round()
 
@@ -73,8 +74,9 @@ class VirtualMeanLink:
 
     def mean(self, worker: VirtualWorker, value: Tensor) -> Process[Tensor]:
         """Wait for the values of all workers; return their mean."""
-        num_bytes, item = self._sizes.weights(value.nbytes), value.element_size()
-        sent, received = self._volumes(num_bytes // item)[worker.index].in_bytes(item)
+        num_bytes = self._sizes.weights(value.nbytes)
+        length, item = self._message(num_bytes, value.element_size())
+        sent, received = self._volumes(length)[worker.index].in_bytes(item)
         worker.bytes_sent += sent
         worker.bytes_received += received
         met = self._bring(worker, value)
@@ -83,12 +85,27 @@ class VirtualMeanLink:
         mean = yield met
         return worker.take_answer(self._pool.share(mean), self._pool)
 
+    def _message(self, num_bytes: int, item: int) -> tuple[int, int]:
+        """Return the elements of a message, as it is sent, and the bytes of each."""
+        compressed, length = self._compression, num_bytes // item
+        return compressed.size(length, item) if compressed else (length, item)
+
+    def _seconds_of(self, num_bytes: int, item: int) -> float:
+        """Return the duration of an all-reduce of so many bytes uncompressed."""
+        if self._compression is None:
+            return self._seconds(num_bytes)
+        length, size = self._message(num_bytes, item)
+        messages = self._compression.num_messages
+        return messages * self._seconds(length * size // messages)
+
     def _bring(self, worker: VirtualWorker, value: Tensor) -> Event:
         now, gradient, met = self._kernel.now, worker.gradient, Event()
         own = gradient is not None and value is gradient.vector
         brought = Brought(now, worker.compute_seconds, own and now == worker.computed_at)
         self._brought[worker.index] = brought, met
         buffer = worker.give_gradient() if own else self._pool.copy(value)
+        if self._compression:
+            self._compression.send(worker.index, buffer.vector)
         self._sum = self._pool.add(self._sum, buffer)
         worker.release_gradient(self._pool)
         return met
@@ -100,10 +117,13 @@ class VirtualMeanLink:
         brought = [each for each, _ in by_worker.values()]
         overlapped = all(each.overlapped for each in brought)
         buckets = self._sizes.buckets() if overlapped else [Bucket(num_bytes, 1.0)]
-        self.busy_seconds += sum(self._seconds(bucket.num_bytes) for bucket in buckets)
-        yield Moment(allreduce_end(brought, buckets, self._seconds))
+        seconds = partial(self._seconds_of, item=total.vector.element_size())
+        self.busy_seconds += sum(seconds(bucket.num_bytes) for bucket in buckets)
+        yield Moment(allreduce_end(brought, buckets, seconds))
         if len(brought) > 1:
             total.vector.div_(len(brought))
+        if self._compression:
+            self._compression.receive(total.vector)
         for worker in self._workers:
             own, met = by_worker[worker.index]
             worker.spend("wait", own.brought_at, complete_at)

@@ -246,6 +246,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             statistics=statistics,
             counters=self._counters,
             recycled=self._recycled,
+            shapes=[weight.shape for weight in self._weights],
         )
         self.clock = VirtualClock(parts, self._vectors, weights)
         for worker in self.clock.workers:
