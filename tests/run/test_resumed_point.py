@@ -23,6 +23,8 @@ SAME = [  # schemes whose order of updates does not depend on real time
     ("sync_allreduce", "wall", {"training__ema_decay": 0.9}),
     ("local_sgd", "wall", {"scheme__period": 3, "model__optimizer": ADAM}),
     ("sync_parameter_server", "wall", {"scheme__servers": 2, "training__ema_decay": 0.9}),
+    pytest.param("diloco", "wall", {"scheme__period": 2}, marks=pytest.mark.slow),
+    pytest.param("sync_gossip", "wall", {}, marks=pytest.mark.slow),
     pytest.param("sync_allreduce", "wall", SCHEDULED, marks=pytest.mark.slow),
     pytest.param("local_sgd", "wall", SCHEDULED | {"scheme__period": 3}, marks=pytest.mark.slow),
 ]

@@ -9,6 +9,7 @@ import torch
 from pytorch_lightning import Callback
 from torch.testing import assert_close
 
+from paceline.model.layerwise import LAMB, LARS
 from paceline.timing.profile import ClusterProfile, Link
 from tests.clock.virtual.trained import (
     SCHEMES,
@@ -95,11 +96,12 @@ def test_a_resumed_run_of_copied_buffers_is_the_uninterrupted_one(scheme, tmp_pa
     check(scheme, tmp_path, request.node.name, recycled=False, sample_decay=0.99)
 
 
-@pytest.mark.parametrize("scheme", ["async_parameter_server", "local_sgd"])
-def test_a_resumed_run_has_the_state_of_any_optimizer(scheme, tmp_path, request):
-    check(
-        SCHEMES[scheme], tmp_path, request.node.name, optimizer=partial(torch.optim.AdamW, lr=0.1)
-    )
+@pytest.mark.parametrize(
+    ("scheme", "kind"),
+    [("async_parameter_server", torch.optim.AdamW), ("local_sgd", LAMB), ("diloco", LARS)],
+)
+def test_a_resumed_run_has_the_state_of_any_optimizer(scheme, kind, tmp_path, request):
+    check(SCHEMES[scheme], tmp_path, request.node.name, optimizer=partial(kind, lr=0.1))
 
 
 def test_another_runs_state_is_refused(tmp_path):

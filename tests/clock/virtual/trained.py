@@ -69,7 +69,8 @@ def first_by(kind):
 def structure(scheme):
     """What decides who holds which vector when."""
     read = Accounting(scheme, workers_for(scheme, 5)).needs_read
-    return (type(scheme), scheme.servers, scheme.group_size, scheme.overlap, read)
+    kind = (type(scheme), scheme.compression)
+    return (*kind, scheme.servers, scheme.group_size, scheme.overlap, read)
 
 
 STRUCTURES = first_by(structure)
