@@ -87,8 +87,23 @@ def test_pushes_are_taken_in_the_order_in_which_gpus_complete_them():
     computing.forget(7)  # has none here
     found = []
     while computing:
-        found.append(computing.completed())
+        found.append(computing.completed(idle=False))
     assert found == [[(worker, Header(worker, True))] for worker in (1, 2, 0)]
+
+
+def test_an_idle_server_pauses_between_looks_at_a_gpu(monkeypatch):
+    """Before, it looked at every push as fast as a core can, for as long as the GPU computed."""
+    slept = []
+    monkeypatch.setattr(server_wire.time, "sleep", slept.append)
+    computing = Computing(timeout_seconds=60)
+    assert computing.completed(idle=True) == []  # has none to look at
+    computing.hold(1, Header(0, True), Events(None, looks=3))
+    pauses = []
+    for idle in (True, False, True, True):  # the last finds it complete
+        computing.completed(idle=idle)
+        pauses.append(len(slept))
+    assert pauses == [1, 1, 2, 2]
+    assert 0 < max(slept) < 1e-3
 
 
 def test_a_gpu_that_completes_no_push_is_named(monkeypatch):
@@ -96,6 +111,6 @@ def test_a_gpu_that_completes_no_push_is_named(monkeypatch):
     monkeypatch.setattr(server_wire.time, "monotonic", lambda: next(now))
     computing = Computing(timeout_seconds=60)
     computing.hold(2, Header(0, True), Events(None, looks=9))
-    assert computing.completed() == []
+    assert computing.completed(idle=False) == []
     with pytest.raises(TimeoutError, match=r"^the GPU of worker 2 computes for 60 s$"):
-        computing.completed()
+        computing.completed(idle=False)

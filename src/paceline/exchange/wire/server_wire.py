@@ -32,6 +32,7 @@ from paceline.exchange.wire.handshake import Seals
 from paceline.exchange.wire.shared_memory import part, take_share
 
 _BOTH = selectors.EVENT_READ | selectors.EVENT_WRITE
+_PAUSE = 5e-5  # seconds; a GPU computes a push for milliseconds, in which looks would take a core
 
 
 class ServerEnd:
@@ -157,8 +158,10 @@ class Computing:
         """Drop the push of a worker that is lost, if it has one here."""
         self._held.pop(worker, None)
 
-    def completed(self) -> list[tuple[int, Header]]:
-        """Return the pushes that are complete, and forget them. Raises TimeoutError."""
+    def completed(self, *, idle: bool) -> list[tuple[int, Header]]:
+        """Return the pushes that are complete, and forget them. If there are none, and the server
+        is `idle`, pause before the next look. Raises TimeoutError.
+        """
         found: list[tuple[int, Header]] = []
         for worker, (header, signals, deadline) in [*self._held.items()]:
             if signals.is_complete():
@@ -167,6 +170,8 @@ class Computing:
             elif time.monotonic() > deadline:
                 message = f"the GPU of worker {worker} computes for {self._timeout_seconds} s"
                 raise TimeoutError(message)
+        if idle and self._held and not found:
+            time.sleep(_PAUSE)
         return found
 
 
@@ -279,7 +284,7 @@ class ServerWire:
                 self._report_lost(key.data, str(error))
         for worker in [each for each, at in self._deadlines.items() if at < time.monotonic()]:
             self._report_lost(worker, f"it takes no answer for {self._timeout_seconds} s")
-        completed = self._computing.completed()
+        completed = self._computing.completed(idle=not ready)
         for worker, header in completed:
             self._take_push(worker, header)
         return bool(ready or completed or self._computing)
