@@ -80,8 +80,6 @@ def _seconds(seen: list[Seen]) -> float:
 
 def _formula(name: str, num_bytes: int, workers: int) -> float:
     """Bytes that pass the busiest links one after the other."""
-    if name == "parameter_server":  # one of the workers is the server, and sends itself nothing
-        return (workers - 1) * num_bytes
     if name == "hierarchical":
         inside = _formula("tree", num_bytes, WORKERS_PER_NODE)
         return inside + _formula("ring", num_bytes, workers // WORKERS_PER_NODE)

@@ -74,11 +74,7 @@ def _collectives(workers: int, link: str) -> Iterator[dict[str, Any]]:
         predicted = collective(name).seconds(NUM_BYTES, workers, profile)
         formula = _formula(name, workers) / LINKS[link]
         yield _near(f"{name}, {workers} nodes, 54 MB over {link} / formula", seconds, formula)
-        if name == "parameter_server":  # is modelled as a process of its own
-            ratio = seconds / predicted
-            yield row("  / predicted with p n bytes", seconds, predicted, "s", ratio, "shown", True)
-        else:
-            yield _near("  / predicted", seconds, predicted)
+        yield _near("  / predicted", seconds, predicted)
 
 
 def _servers(scheme: str, workers: int, servers: int, link: str) -> Iterator[dict[str, Any]]:
@@ -115,8 +111,6 @@ def _near(name: str, ours: float, theirs: float) -> dict[str, Any]:
 
 def _formula(name: str, workers: int) -> float:
     """Bytes that pass the busiest link one after the other, a worker on each node."""
-    if name == "parameter_server":  # worker 0 is the server
-        return (workers - 1) * NUM_BYTES
     one_byte_a_second = ClusterProfile(Link(0, 1), Link(0, 1), 1, 0, 1)
     return collective(name).link_seconds(NUM_BYTES, workers, one_byte_a_second)
 

@@ -66,11 +66,9 @@ def counted(request, tmp_path_factory):
 def formula(name, workers):
     """Bytes that pass the busiest links one after the other: seconds at one byte a second."""
     nodes = PER_NODE if collective(name).needs_nodes else None
-    seconds = collective(name).seconds(
+    return collective(name).seconds(
         BYTES, workers, ClusterProfile(Link(0, 1), Link(0, 1), nodes, 0, 1)
     )
-    # one of the workers is the server, which the formula has on its own
-    return seconds - BYTES if name == "parameter_server" else seconds
 
 
 def test_two_nodes_of_two_take_a_tree_and_a_ring():

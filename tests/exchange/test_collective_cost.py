@@ -36,7 +36,7 @@ def nodes_of(workers: int, link: Link, node_link: Link) -> ClusterProfile:
         ("multicolor", 8, 1.75 * 8 + 4),
         ("multicolor", 16, 2 * 8 + 4),
         ("multicolor", 64, 2 * 8 + 6),
-        ("parameter_server", 3, 3 * 8 + 2),
+        ("parameter_server", 3, 2 * (2 * 8 + 1)),
         ("hierarchical", 8, 6 * 8 + 6),
     ],
 )
@@ -52,7 +52,7 @@ def test_on_one_machine(name, workers, seconds):
         ("ring", 14 * (0.5 + 1)),  # 14 rounds of 100 bytes; the hop between nodes is slower
         ("tree", 2 * (2 * (0.25 + 1) + 0.5 + 8)),  # two levels inside, one between the nodes
         ("multicolor", 2 * 0.25 + 2 * 0.5 + 8),  # between: once n; inside, 1.5 n at 8 times that
-        ("parameter_server", 8 * 8 + 1),
+        ("parameter_server", 2 * (4 * 8 + 0.5)),  # those of the other node, there and back
         ("hierarchical", 4 * (0.25 + 1) + 2 * (0.5 + 4)),  # trees of 4 inside, a ring of two nodes
     ],
 )
@@ -69,15 +69,15 @@ def test_two_nodes_of_four(name, seconds):
         ("native", 2 * 8 * 14, 14),
         ("tree", 14, 14),
         ("multicolor", 4 * 14, 14),
-        ("parameter_server", 16, 16),
+        ("parameter_server", 14, 14),
         ("hierarchical", 14, 14),
     ],
 )
 def test_two_cores_pass_all_messages_of_a_machine(name, messages, sent):
-    """800 bytes over 8 workers; each message takes a core a second, and one for 100 bytes."""
-    profile = replace(one_machine(0, 100), node_cores=2, message_seconds={1: 1})
+    """800 bytes over 8 workers; each message takes a core ten seconds, and one for 100 bytes."""
+    profile = replace(one_machine(0, 100), node_cores=2, message_seconds={1: 10})
     found = collective(name).seconds(800, 8, profile)
-    assert found == pytest.approx((messages + 8 * sent) / 2, rel=1e-12)
+    assert found == pytest.approx((10 * messages + 8 * sent) / 2, rel=1e-12)
 
 
 def test_a_message_costs_by_the_number_of_workers():
@@ -124,6 +124,15 @@ def test_nodes_of_one_worker_have_no_inside(name):
     assert costs[0] == costs[1]
 
 
+@pytest.mark.parametrize(("length", "pieces"), [(1, 1), (4096, 1), (2 * 4096, 2), (10**6, 24)])
+def test_sums_leave_the_server_while_other_pieces_arrive(length, pieces):
+    """Those of 4 other workers at 100 bytes/s, in one round more than there are pieces."""
+    found = collective("parameter_server").seconds(4 * length, 5, one_machine(1, 100))
+    assert found == pytest.approx((pieces + 1) * (1 + 4 * 4 * length / pieces / 100), rel=1e-12)
+    schedule = collective("parameter_server").schedule(5, length)
+    assert len(schedule) == pieces + 1
+
+
 @every_collective
 @pytest.mark.parametrize("workers", [2, 3, 5])
 def test_a_node_costs_what_its_workers_cost_whether_it_is_full_or_not(name, workers):
@@ -140,7 +149,7 @@ def test_a_node_costs_what_its_workers_cost_whether_it_is_full_or_not(name, work
     [
         ("ring", 10 * (0.5 + 800 / 6 / 100)),
         ("tree", 2 * (2 * (0.25 + 1) + 0.5 + 8)),
-        ("parameter_server", 6 * 8 + 1),
+        ("parameter_server", 2 * (2 * 8 + 0.5)),
         ("hierarchical", 4 * (0.25 + 1) + 2 * (0.5 + 4)),
     ],
 )

@@ -49,8 +49,8 @@ def inside(errors: Errors) -> tuple[int, int]:
 def lacking(point: Point) -> str:
     """Return which part the model lacks for a point, in words; "" if none is known.
 
-    Many senders to one receiver cost more than the bytes that they send: the receiver's switch
-    drops packets. FireCaffe's Figure 5 shows it from four senders on.
+    Many senders to one server cost more than the bytes that they send, as FireCaffe's Figure 5 and
+    logs of TensorFlow show. Our own servers do not, over shaped links: benchmarks/many_to_one.py.
     """
     scheme, cluster = point.scheme, point.cluster
     assert isinstance(cluster, VirtualCluster)
@@ -62,5 +62,5 @@ def lacking(point: Point) -> str:
     if point.workers > 1 and math.isinf(link.bandwidth):
         return "messages take no time on this cluster"
     if each > MOST_SENDERS and not profile.one_machine:
-        return f"{each:g} workers send to each server at once, which costs more than their bytes"
+        return f"{each:g} workers send to each server, whose own work besides is not modelled"
     return ""
