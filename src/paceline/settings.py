@@ -15,6 +15,7 @@ says when the field is left out of the digest (UNKEYED: always; Neutral: if it h
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import wraps
@@ -36,11 +37,25 @@ Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
 Flag = Annotated[bool, Field(strict=True)]
+_RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(b|bit|B)/s")  # such as 100Gb/s or 12.5GB/s
+
+
+def in_bytes_per_second(value: Any) -> Any:
+    """Return a bandwidth in bytes/s, if it is text such as 100Gb/s or 12.5GB/s; else the value."""
+    if not isinstance(value, str):
+        return value
+    found = _RATE.fullmatch(value.strip())
+    if found is None:
+        raise ValueError("bytes/s, or text such as 100Gb/s or 12.5GB/s, is needed")
+    number, prefix, unit = found.groups()
+    return float(number) * 1000.0 ** " kMGT".index(prefix or " ") / (1 if unit == "B" else 8)
+
+
 Bandwidth = Annotated[
     float,
     Field(strict=True, gt=0),
-    BeforeValidator(lambda value: math.inf if value is None else value),
-]  # bytes per second; None: no limit
+    BeforeValidator(lambda value: math.inf if value is None else in_bytes_per_second(value)),
+]  # bytes per second, or text such as 100Gb/s; None: no limit
 
 
 class Unkeyed(NamedTuple):

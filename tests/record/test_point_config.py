@@ -13,6 +13,9 @@ from paceline.errors import SettingError
 from paceline.record.key import PointSettings, declared_settings
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
+from paceline.study.compose import composed
+from paceline.timing.profile import Link
+from tests.tiny import REPOSITORY
 
 CONFIG = {
     "study": "made",
@@ -200,3 +203,20 @@ def test_a_margin_is_a_number_of_points(margin):
 
 def test_a_margin_does_not_change_a_key():
     assert PointConfig(CONFIG | {"margin": 3}).key == PointConfig(CONFIG).key
+
+
+def test_a_bandwidth_may_be_text_and_has_the_key_of_its_number():
+    settings, name = ["cluster=minsky", "workload=resnet50"], "cluster.link.bandwidth"
+    number, text = (
+        composed([*settings, f"{name}={value}"], REPOSITORY) for value in ("1.25e10", "100Gb/s")
+    )
+    assert text.key == number.key
+    assert Point.of(text).cluster.profile.link.bandwidth == 1.25e10
+    for same in ("100Gbit/s", "12.5GB/s", "100 Gb/s", "0.1Tb/s", "100000Mb/s"):
+        assert Link(0, same).bandwidth == 1.25e10, same
+    for wrong in ("100Gb", "fast", "-1Gb/s", "1e9Gb/s", "100gb/s", "0Gb/s"):
+        with pytest.raises(SettingError, match=r"^cluster\.link\.bandwidth: ") as error:
+            Link(0, wrong)
+        assert "\n" not in str(error.value), wrong
+    with pytest.raises(SettingError, match=r"bandwidth: bytes/s, or text such as 100Gb/s .*'fast'"):
+        Point.of(composed([*settings, f"{name}=fast"], REPOSITORY))

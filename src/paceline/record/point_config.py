@@ -6,6 +6,7 @@ The class Point, whose parts are typed and checked objects, is built from them.
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +22,7 @@ from paceline.record.measurement import Measurement
 from paceline.record.provenance import num_cores
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target, own_classes
+from paceline.settings import in_bytes_per_second
 
 STUDY_NAME = r"^\w[\w .-]{0,99}$"  # also the name of a folder in runs/
 _METRICS = ("top1", "top5", "loss")  # on the validation set
@@ -48,7 +50,9 @@ class PointConfig:
         _check_batches(cfg)
         plain = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=True)
         values = cast("Mapping[object, Any]", plain)  # a DictConfig is never a list or a string
-        config = cls({str(name): value for name, value in values.items() if name != "hydra"})
+        config = cls(
+            {str(name): _in_bytes(value) for name, value in values.items() if name != "hydra"}
+        )
         study, question = config.values["study"], config.values["question"]
         if not isinstance(study, str) or not re.fullmatch(STUDY_NAME, study):
             message = "a name of at most 100 letters, digits, spaces, dots and dashes is needed"
@@ -227,3 +231,21 @@ def jobs_for(cluster: Any) -> int:
     """
     threads = cluster.get("threads_per_worker") if kind_of(cluster) == "virtual" else None
     return max(1, num_cores() // threads) if isinstance(threads, int) and threads > 0 else 1
+
+
+def _in_bytes(values: Any) -> Any:
+    """Return settings whose bandwidths are numbers, so that equal ones have equal keys.
+
+    A bandwidth that is no such text stays; the class of the setting refuses it.
+    """
+    if not isinstance(values, dict):
+        return values
+    inner = cast("dict[Any, Any]", values)
+    return {name: _bandwidth(name, value) for name, value in inner.items()}
+
+
+def _bandwidth(name: object, value: Any) -> Any:
+    if str(name).endswith("bandwidth"):
+        with suppress(ValueError):
+            return in_bytes_per_second(value)
+    return _in_bytes(value)
