@@ -37,6 +37,7 @@ VIRTUAL = [
     *WALL,
     "server_bandwidth",
     "workers_per_node",
+    "topology",
     "node_cores",
     "server_placement",
     "overlap",
@@ -47,10 +48,10 @@ VIRTUAL = [
     "link",
     "node_link",
 ]
-LATER = {"workers_per_accelerator", "server_device", "engine", "chip"}
+LATER = {"workers_per_accelerator", "server_device", "engine", "chip", "topology"}
 MODELLED = re.compile(
-    r"\s*(step_seconds|step_jitter|server_\w+|workers_per_node|node_cores|latency|bandwidth)"
-    r": [^n\[]"
+    r"\s*(step_seconds|step_jitter|server_\w+|workers_per_node|topology|overlap|node_cores|latency"
+    r"|bandwidth): [^n\[]"
 )
 # what `paceline calibrate` may add
 _MEASURED = {"allreduce_link", "message_seconds", "message_bandwidth", "shared_cores"}
@@ -92,6 +93,8 @@ def test_a_virtual_cluster_can_be_modelled():
         cluster = cluster_of(name)
         assert cluster.kind == "virtual", name
         assert cluster.profile.num_nodes(8) in (1, 2, 8), name
+        if cluster.chip is not None and not cluster.step_rates:
+            continue
         workload = next(iter(cluster.step_rates), "own")
         assert cluster.step_times(32, 0, workload).seconds(0, 0) > 0, name
 

@@ -14,7 +14,6 @@ from paceline.scheme.rule import AbstractScheme
 from paceline.settings import (
     UNKEYED,
     Bandwidth,
-    Flag,
     Neutral,
     NotNegative,
     Positive,
@@ -22,7 +21,15 @@ from paceline.settings import (
     settings,
 )
 from paceline.timing.chip import Chip
-from paceline.timing.profile import ClusterProfile, Link, ServerPlacement, SharedCores, check_places
+from paceline.timing.machine import Overlap, Topology
+from paceline.timing.profile import (
+    ClusterProfile,
+    Link,
+    ServerPlacement,
+    SharedCores,
+    check_places,
+    check_topology,
+)
 from paceline.timing.step_times import StepRate
 from paceline.timing.workload import OWN, AbstractWorkload
 
@@ -54,7 +61,7 @@ class VirtualCluster(AbstractCluster):
     link: Link
     node_link: Link
     server_placement: ServerPlacement
-    overlap: Annotated[Flag, Neutral(True)]
+    overlap: Overlap
     step_rates: Annotated[dict[str, StepRate], Neutral({})]
     fitted_to: Annotated[list[str], UNKEYED]
     assumed: Annotated[dict[str, tuple[NotNegative, Positive]], UNKEYED]
@@ -63,6 +70,7 @@ class VirtualCluster(AbstractCluster):
     message_bandwidth: dict[Whole, Positive] = field(default_factory=dict[Whole, Positive])
     shared_cores: SharedCores | None = None
     chip: Annotated[Chip | None, Neutral(None)] = None
+    topology: Topology = "unshared"
     queue: Annotated[SlurmQueue | None, UNKEYED] = None
     engine: Annotated[Literal["auto", "one_by_one", "graph", "vmap"], UNKEYED] = "auto"
 
@@ -90,6 +98,7 @@ class VirtualCluster(AbstractCluster):
 
     def check(self, scheme: AbstractScheme, num_workers: int) -> None:
         super().check(scheme, num_workers)
+        check_topology(self.profile, num_workers)
         if self.step_seconds is None and not self.step_rates and self._cores is None:
             raise SettingError("cluster.step_seconds", "the virtual clock needs a value")
         if self._cores is not None and self.workers_per_node is not None:
@@ -98,6 +107,7 @@ class VirtualCluster(AbstractCluster):
 
     def check_shards(self, workers: int, shards: int) -> None:
         check_places(self.profile, workers, shards)
+        check_topology(self.profile, workers * shards)
 
     def check_workload(self, workload: AbstractWorkload) -> None:
         known = [*self.step_rates, *([OWN] if self._cores else ())]

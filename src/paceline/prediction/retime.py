@@ -35,9 +35,9 @@ _TIMING = ("cluster", "workload")
 _ORDER = ("step_jitter", "slow_workers", "slow_factor", "straggler_probability", "straggler_factor")
 # Settings of a modelled cluster that change only times, for workers that meet in each mean.
 _OF_TIME = (
-    *("step_seconds", "step_rates", "server_seconds", "server_bandwidth", "server_placement"),
-    *("workers_per_node", "node_cores", "overlap", "link", "node_link", "allreduce_link"),
-    *("message_seconds", "message_bandwidth"),
+    *("step_seconds", "step_rates", "chip", "server_seconds", "server_bandwidth"),
+    *("server_placement", "workers_per_node", "topology", "node_cores", "overlap"),
+    *("link", "node_link", "allreduce_link", "message_seconds", "message_bandwidth"),
 )
 _NUMBERS = (  # of result.json, that change with the times and the bytes of messages
     *("seconds", "images_per_second", "updates_per_second", "data_wait_share"),

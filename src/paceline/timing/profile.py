@@ -13,7 +13,8 @@ import numpy as np
 from pydantic import Field
 
 from paceline.errors import SettingError
-from paceline.settings import Bandwidth, Flag, Neutral, NotNegative, Positive, Whole, settings
+from paceline.settings import Bandwidth, Neutral, NotNegative, Positive, Whole, settings
+from paceline.timing.machine import Overlap, Topology, messages_at_once
 from paceline.timing.split_step import ShardMessages
 from paceline.timing.step_times import interpolated, seconds_of_step
 
@@ -79,9 +80,10 @@ class ClusterProfile:
     `link`: network interface that the workers of a node share. `node_link`: link of one worker or
     server inside a node. `workers_per_node`: number of workers on a node; None if all processes are
     on one machine. `server_placement`: each server is on its own node, or servers are on the
-    workers' nodes in turn. `node_cores`: number of cores that pass messages inside a node, each
-    core one message at a time; 1 for a shared bus; None for no limit. `message_seconds`: seconds
-    that a core takes for a message of an all-reduce, besides its bytes; 0 if empty.
+    workers' nodes in turn. `topology`: how the accelerators of a node are connected; None if it is
+    not known. `node_cores`: number of messages that pass inside a node at once, each on a core;
+    None for what the topology allows. `message_seconds`: seconds that a core takes for a message of
+    an all-reduce, besides its bytes; 0 if empty.
     `message_bandwidth`: rate at which a core passes the bytes of this message [bytes/s]; that of
     `node_link` if empty. These two map numbers of workers on a node to values, which are
     interpolated linearly, and constant beyond the given numbers. `allreduce_link`: link of
@@ -102,9 +104,10 @@ class ClusterProfile:
     message_seconds: dict[Whole, NotNegative] = field(default_factory=dict[Whole, NotNegative])
     message_bandwidth: dict[Whole, Positive] = field(default_factory=dict[Whole, Positive])
     allreduce_link: Link | None = None
-    overlap: Flag = True
+    overlap: Overlap = True
     server_placement: ServerPlacement = "own_nodes"
     shared_cores: SharedCores | None = None
+    topology: Topology = "unshared"
 
     @property
     def one_machine(self) -> bool:
@@ -127,6 +130,11 @@ class ClusterProfile:
         return 0.0 if self.shared_cores is None else self.shared_cores.allreduce_seconds
 
     @property
+    def at_once(self) -> float | None:
+        """Number of messages that pass inside a node at once; None for no limit."""
+        return messages_at_once(self.topology) if self.node_cores is None else self.node_cores
+
+    @property
     def in_all_reduce(self) -> "ClusterProfile":
         """This profile with the link of all-reduces inside a node."""
         link = self.allreduce_link
@@ -134,11 +142,12 @@ class ClusterProfile:
 
     def core_seconds(self, num_messages: float, num_bytes: float, workers: int) -> float:
         """Return the time of a node's cores for messages of an all-reduce among its `workers`."""
-        if self.node_cores is None:
+        at_once = self.at_once
+        if at_once is None:
             return 0.0
         each = interpolated(self.message_seconds or {1: 0.0}, workers)
         bandwidth = interpolated(self.message_bandwidth or {1: self.node_link.bandwidth}, workers)
-        return (num_messages * each + num_bytes / bandwidth) / self.node_cores
+        return (num_messages * each + num_bytes / bandwidth) / at_once
 
     def overlaps(self, workers: int) -> bool:
         """Return True if gradients are reduced during backward, on cores without a worker."""
@@ -174,6 +183,20 @@ def check_places(profile: ClusterProfile, workers: int, shards: int) -> None:
             f"{shards} processes of each worker do not divide nodes of {room}, nor the reverse"
         )
         raise SettingError("model.shards", message)
+
+
+def check_topology(profile: ClusterProfile, processes: int) -> None:
+    """Raise SettingError("cluster.topology") if some of the processes share a machine, and it is
+    not known how its accelerators are connected.
+    """
+    on_node = profile.largest_node(processes)
+    if on_node > 1 and profile.topology is None and profile.node_cores is None:
+        message = (
+            f"how the {on_node} accelerators of a machine are connected is not known; nvswitch, "
+            "nvlink, pcie_switch or pcie_host is needed, and what one accelerator sends as "
+            "cluster.node_link.bandwidth"
+        )
+        raise SettingError("cluster.topology", message)
 
 
 def seconds_inside(
@@ -218,7 +241,7 @@ def of_like_processes(profile: ClusterProfile, workers: int, shards: int) -> Clu
     return replace(
         firsts,
         link=replace(profile.link, bandwidth=profile.link.bandwidth / groups),
-        node_cores=profile.node_cores and profile.node_cores / groups,
+        node_cores=profile.at_once and profile.at_once / groups,
         message_seconds=of_all(profile.message_seconds),
         message_bandwidth=of_all(profile.message_bandwidth),
     )
@@ -255,7 +278,7 @@ def shuffle_seconds(exchanges: Sequence[Exchanged], profile: ClusterProfile) -> 
             into[node] += int(across[:, nodes == node].sum())
         link = profile.node_link if same.all() else profile.link
         latency = max(latency, (len(workers) - 1) * link.latency)
-    by_core = max(inside.values()) / (profile.node_cores or math.inf)
+    by_core = max(inside.values()) / (profile.at_once or math.inf)
     inside_seconds = max(busiest, by_core) / profile.node_link.bandwidth
     outside_seconds = max(*out.values(), *into.values()) / profile.link.bandwidth
     return latency + max(inside_seconds, outside_seconds)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.virtual.kernel import Cores, Kernel, Moment
+from paceline.clock.virtual.kernel import Buses, Cores, Kernel, Moment
 from paceline.clock.virtual.virtual_links import Brought, allreduce_end
 from paceline.clock.virtual.virtual_network import VirtualNetwork
 from paceline.exchange.find_collective import collective as named
@@ -41,8 +41,9 @@ _BOTH_WAYS = [("push", 0, 0), ("push", 1, 0), ("answer", 0, 0), ("answer", 0, 1)
 def passages(profile, messages, workers=4, servers=2, *, star=False):
     """Passages of (time, verb, sender, receiver, bytes) over one network."""
     kernel, found = Kernel(), {}
-    cores = Cores(kernel, None)
-    network = VirtualNetwork(profile, workers, servers, kernel=kernel, cores=cores, star=star)
+    shared = profile.topology == "pcie_host"
+    buses = Buses(kernel, Cores(kernel, None), profile.num_nodes(workers) if shared else 0)
+    network = VirtualNetwork(profile, workers, servers, kernel=kernel, buses=buses, star=star)
 
     def send(number, begin, verb, *message):
         yield Moment(begin)

@@ -7,12 +7,13 @@ from torch import Size, Tensor
 
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.compression import compression
-from paceline.clock.virtual.kernel import Cores, Kernel
+from paceline.clock.virtual.kernel import Buses, Cores, Kernel
 from paceline.clock.virtual.virtual_network import VirtualNetwork
 from paceline.clock.virtual.virtual_split import VirtualSplit
 from paceline.clock.virtual.virtual_worker import BufferPool, VirtualWorker
 from paceline.exchange.shard import round_robin
 from paceline.scheme.rule import AbstractScheme, Sharding
+from paceline.timing.machine import messages_at_once
 from paceline.timing.profile import ClusterProfile
 from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import AbstractWorkload, Bucket, OwnNetwork
@@ -106,12 +107,15 @@ class ClockParts:
         ]
         for worker in self.workers if workers <= _TIMELINE_WORKERS else ():
             worker.timeline = []
+        shared = messages_at_once(self.profile.topology) is not None
+        num_buses = self.profile.num_nodes(workers) if shared else 0
+        self.buses = Buses(self.kernel, self.cores, num_buses)
         self.network = VirtualNetwork(
             self.profile,
             workers,
             scheme.servers,
             kernel=self.kernel,
-            cores=self.cores,
+            buses=self.buses,
             star=scheme.servers == 1 and scheme.group_size == 1,
             seed=step_times.seed,
         )

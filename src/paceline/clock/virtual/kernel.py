@@ -249,3 +249,26 @@ class Cores:
         process is busy.
         """
         return self._sharing.begin(seconds) if self._sharing else self._kernel.after(seconds)
+
+
+class Buses:
+    """Buses of the nodes, one for each, which pass one message at a time; none if `num_nodes` is 0:
+    accelerators then share nothing.
+    """
+
+    def __init__(self, kernel: Kernel, cores: Cores, num_nodes: int) -> None:
+        self._cores = cores
+        self._lines = [SingleServer(kernel) for _ in range(num_nodes)]
+
+    @property
+    def shared(self) -> bool:
+        """True if messages inside a node wait for each other."""
+        return bool(self._lines)
+
+    def carry(self, node: int, seconds: float) -> Process[None]:
+        """Pass a message that takes `seconds` by itself inside a node."""
+        if self._lines:
+            yield from self._lines[node].enter()
+        yield self._cores.busy(seconds)
+        if self._lines:
+            self._lines[node].leave()

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.clock.links import Process
-from paceline.clock.virtual.kernel import Cores, Event, Kernel, Moment, Plan, ProcessorSharing
+from paceline.clock.virtual.kernel import Buses, Event, Kernel, Moment, Plan, ProcessorSharing
 from paceline.random_bits import normal
 from paceline.timing.profile import ClusterProfile
 
@@ -151,13 +151,13 @@ class VirtualNetwork:
         servers: int,
         *,
         kernel: Kernel,
-        cores: Cores,
+        buses: Buses,
         star: bool = False,
         seed: int = 0,
     ) -> None:
         self._seed, self._answers = seed, Counter[int]()  # by worker
         self._link, self._node_link = profile.link, profile.node_link
-        self._kernel, self._cores = kernel, cores
+        self._kernel, self._buses = kernel, buses
         num_nodes = profile.num_nodes(workers)
         self._names = [f"node {node}" for node in range(num_nodes)]
         self._node_of = [profile.node_of(worker) for worker in range(workers)]
@@ -230,7 +230,7 @@ class VirtualNetwork:
         left, begun = left or Event(), self._kernel.now
         if sender == receiver:
             self._kernel.happen(left)
-            yield self._cores.busy(self._node_link.seconds(num_bytes))
+            yield from self._buses.carry(sender, self._node_link.seconds(num_bytes))
         else:
             self._count(sender, receiver, num_bytes)
             yield from self._flow(sender, receiver, num_bytes, weight)

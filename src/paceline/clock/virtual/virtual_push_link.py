@@ -35,6 +35,7 @@ class VirtualPushLink:
     def __init__(self, parts: ClockParts, servers: VirtualServers) -> None:
         self._servers, self._workers, self._profile = servers, parts.workers, parts.profile
         self._sizes, self._kernel, self._cores = parts.sizes, parts.kernel, parts.cores
+        self._buses = parts.buses
         scheme = parts.scheme
         self._group_size = scheme.group_size
         shard_bytes = [served.weights.nbytes for served in servers.served]
@@ -80,9 +81,10 @@ class VirtualPushLink:
         served, line = self._servers.served[server], self._lines[server]
         worker.bytes_sent += body
         served.report.bytes_received += body
-        seconds = self._profile.server_seconds
+        seconds, on_bus = self._profile.server_seconds, 0.0
         if self._network is None:
-            seconds += self._profile.node_link.seconds(body)
+            message = self._profile.node_link.seconds(body)
+            seconds, on_bus = (seconds, message) if self._buses.shared else (seconds + message, 0.0)
             seconds += self._profile.push_seconds if server == 0 else 0.0
         else:
             if self.early is None:
@@ -93,6 +95,8 @@ class VirtualPushLink:
         since = self._kernel.now
         yield from line.enter()
         begun = self._kernel.now
+        if on_bus:
+            yield from self._buses.carry(0, on_bus)
         yield self._cores.busy(seconds)
         if server == 0:
             mean = self._group.statistics(worker) if self._group else None
@@ -118,7 +122,7 @@ class VirtualPushLink:
         if self._network is None:
             yield from line.enter(urgent=True)
             begun = self._kernel.now
-            yield self._cores.busy(self._profile.node_link.seconds(size))
+            yield from self._buses.carry(0, self._profile.node_link.seconds(size))
             passage = Passage(begun, self._kernel.now)
             line.leave()
         else:
@@ -231,7 +235,8 @@ class VirtualGroupLink:
             line = self._groups[first.index].first
             yield from line.enter()
             begun = self._kernel.now
-            yield self._parts.cores.busy(profile.node_link.seconds(num_bytes))
+            node, seconds = profile.node_of(first.index), profile.node_link.seconds(num_bytes)
+            yield from self._parts.buses.carry(node, seconds)
             line.leave()
             passage = Passage(begun, self._kernel.now)
         else:
