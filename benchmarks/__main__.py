@@ -16,6 +16,7 @@ MODULES = (
     "overlap",
     "links",
     "collectives",
+    "buses",
     "placed_data",
     "asynchronous",
     "asynchronous_throughput",
