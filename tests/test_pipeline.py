@@ -10,6 +10,8 @@ import pytest
 import yaml
 from hydra import compose, initialize_config_dir
 
+from paceline.analysis.claims import read_papers
+
 ROOT = Path(__file__).parent.parent
 PIPELINE = yaml.safe_load((ROOT / "dvc.yaml").read_text())
 STAGES = PIPELINE["stages"]
@@ -49,7 +51,7 @@ def test_every_study_has_a_stage_that_runs_it_and_one_that_reports_it():
     assert [sweep(name)[0] for name in studies] == [f"paceline sweep {name}" for name in studies]
     named = [name for name in studies if "${study}" in STAGES[name]["cmd"]]
     assert {name: STAGES[name]["vars"] for name in named} == {n: [{"study": n}] for n in named}
-    others = {"report", "report_collectives", "predict", "published"}
+    others = {"report", "report_collectives", "predict", "published", "papers"}
     assert set(STAGES) - set(studies) == others
     assert STAGES["report"]["foreach"] == "${reports}"
     predicted = [name for name, source in LISTS["reports"].items() if source == "predictions.csv"]
@@ -137,6 +139,19 @@ def test_published_numbers_are_predicted_by_files_that_the_stage_names():
     assert files == {each for each in of(STAGES["published"])[1] if each.startswith("conf/")}
 
 
+def test_the_ledger_depends_on_the_table_of_each_study_that_it_judges():
+    tables = {
+        f"reports/{claim.study}/{name}"
+        for paper in read_papers(ROOT)
+        for claim in paper.claims
+        for name in ("runs.csv", "exchanges.csv", "predictions.csv")
+        if (claim.study == "predictions") == (name == "predictions.csv")
+        if (ROOT / f"reports/{claim.study}/{name}").is_file()
+    }
+    _, deps, _ = of(STAGES["papers"])
+    assert tables == {each for each in deps if each.startswith("reports/")}
+
+
 @pytest.mark.slow
 def test_predictions_depend_on_every_room_that_they_import():
     """Of the project's own, what they import below the points of a study."""
@@ -154,10 +169,10 @@ def test_predictions_depend_on_every_room_that_they_import():
 @pytest.mark.slow
 def test_a_fresh_clone_runs_the_quick_study_and_none_of_the_long(tmp_path):
     """Made-up outputs are committed to a pipeline; a clone lacks what git ignores."""
-    for name in ("dvc.yaml", "conf", "experiments", "papers"):
+    for name in ("dvc.yaml", "conf", "experiments", "papers", "claims"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tmp_path / name)
-    stages = [of(STAGES["published"]), *map(predict, LISTS["predicted"])]
+    stages = [of(STAGES["published"]), of(STAGES["papers"]), *map(predict, LISTS["predicted"])]
     stages += [find(study) for study in STUDIES for find in (sweep, report)]
     files = [path for _, deps, outs in stages for path in (*deps, *outs)]
     for path in (tmp_path / each for each in files):

@@ -8,7 +8,7 @@ from paceline.cli import command
 from paceline.errors import SettingError
 from tests.made_reports import make_run, write_reports
 
-CHECKED = Namespace(study="made", check=True, single=None)
+CHECKED = Namespace(study="made", check=True, single=None, verify=False)
 
 
 @pytest.mark.parametrize(("difference", "code", "verdict"), [(0, 0, "holds"), (-0.03, 1, "broken")])
@@ -43,4 +43,6 @@ def test_a_name_without_a_study_is_not_sent_to_a_sweep(tmp_path):
         ("typo", "no typo"),
     ):
         with pytest.raises(SettingError, match=told):
-            command("report").run(Namespace(study=name, check=False, single=None), tmp_path)
+            command("report").run(
+                Namespace(study=name, check=False, single=None, verify=False), tmp_path
+            )

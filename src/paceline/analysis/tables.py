@@ -207,6 +207,13 @@ def read_about(folder: Path, command: str, *, exchanges: bool = False) -> Any:
     return about
 
 
+def require_records(folder: Path) -> None:
+    """Raise ChangedFileError if runs.csv in `folder` has a number that its records do not have."""
+    path, first = folder / "runs.csv", f"paceline sweep {folder.name}"
+    if path.is_file() and (why := _first_difference(folder / ARCHIVE, read_tied(path, first))):
+        raise changed(path, f"was changed: {why}", first)
+
+
 def _first_difference(archive: Path, runs: Frame) -> str:
     """Say which cell of `runs` differs from its record in the archive; "" if none does."""
     if "key" not in runs:

@@ -11,12 +11,19 @@ from typing import Any, cast
 from paceline.command import Command
 from paceline.errors import SettingError
 
+PAPERS = "papers"  # instead of a study
+
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    text = "a file in experiments/; without it: the front page, and the answers in README.md"
+    text = (
+        "a file in experiments/, or papers for the ledger of their claims; without it: the front "
+    )
+    text += "page, the papers, and the answers in README.md"
     parser.add_argument("study", metavar="STUDY", nargs="?", help=text)
     check = "print five rules of comparison; exit code 1 if the study breaks one"
     parser.add_argument("--check", action="store_true", help=check)
+    verify = "of papers: derive all of it anew; exit code 2 if anything differs"
+    parser.add_argument("--verify", action="store_true", help=verify)
     single = "write the page to a file that needs no other, and so can be sent"
     parser.add_argument("--single", metavar="FILE", type=Path, help=single)
 
@@ -24,19 +31,27 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def _run(options: argparse.Namespace, root: Path) -> int:
     from paceline.analysis.evidence_table import write_evidence
     from paceline.report.front_page import write_front_page
+    from paceline.report.papers_page import verify_papers, write_papers
     from paceline.report.readme_answer import write_readme_answer
 
     single: Path | None = options.single
     for name in ("check", "single"):
-        if options.study is None and getattr(options, name):
+        if options.study in (None, PAPERS) and getattr(options, name):
             raise SettingError(name, "it is of one study; its name is needed")
+    if options.verify and options.study != PAPERS:
+        raise SettingError("verify", f"it is of the papers: paceline report {PAPERS} --verify")
     if single and not single.parent.is_dir():
         raise SettingError("single", f"there is no folder {single.parent}")
     code = 0
+    if options.verify:
+        print(f"{verify_papers(root)} claims have the verdicts that their tables result in")
+        return code
     if options.study is None:
         write_readme_answer(root)
         write_evidence(root)
-    else:
+    if options.study == PAPERS or (options.study is None and (root / "claims").is_dir()):
+        print(write_papers(root))
+    elif options.study is not None:
         page = _report(options.study, root)
         if single:
             _write_single(page, single)

@@ -26,6 +26,7 @@ from paceline.report.summary import summary_sentences
 from paceline.report.words import say, scheme_name, scheme_words
 
 PAGE = "index.html"
+PAPERS = "papers"  # folder of their ledger
 _FIRST = ("accuracy_vs_workers", "schemes", "when_asynchronous", "example")  # cards in front
 _PUBLISHED = "predictions/predictions.csv"  # of `paceline predict --published`
 _FIGURE = re.compile(r"^!\[(.*)\]\((figures/.+\.svg)\)$", re.MULTILINE)
@@ -66,6 +67,7 @@ def write_front_page(reports: Path) -> Path:
         "meanings": MEANINGS,
         "colours": TIER_COLOURS,
         "published": published,
+        "papers": (reports / PAPERS / PAGE).is_file(),
     }
     with replaced(reports) as new:
         (new / PAGE).write_text(render("front.html.j2", content))

@@ -1,0 +1,330 @@
+"""Tests claims of papers on tables of studies, by a closed set of tests.
+
+Each test turns observations [..., groups, seeds] into one number with its 95 % interval. What a
+claim says is a range of this number. Runs of equal seed are paired. Leading dimensions are
+independent tables, so that a test can be tried on thousands of made-up tables at once.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from scipy.special import stdtrit
+
+from paceline.analysis.claims import (
+    PREDICT,
+    PREDICTIONS,
+    WORKLOADS,
+    Claim,
+    Published,
+    Selection,
+)
+from paceline.analysis.exchanges import NAME, read_exchanges
+from paceline.analysis.frames import Frame, Row, read_tied
+from paceline.analysis.statistics.means import (
+    LEVEL,
+    POSITIVE,
+    Array,
+    Estimate,
+    Pooled,
+    intervals_of_means,
+    paired,
+    pooled,
+)
+from paceline.analysis.statistics.multiple_comparisons import (
+    against_reference,
+    for_equivalence,
+    holm,
+    unadjusted,
+)
+from paceline.analysis.tables import read_about
+from paceline.errors import SettingError
+from paceline.model.network_size import Layer, NetworkSize
+from paceline.record.numbers import NUMBERS
+from paceline.record.schema import columns_of_runs
+from paceline.record.tied_files import sums_of_predictions
+
+_RATIOS = ("ratio", "knee", "law_of_growth")  # whose intervals are those of logarithms
+_DRAWS = 2000  # of made-up experiments, for the power of a test
+ACCURACIES = {each.name for each in NUMBERS if each.unit == "share" and "top" in each.name}
+_COUNTS: dict[str, Callable[[NetworkSize, int], float]] = {  # columns of FireCaffe's Table 1
+    "weight_size": lambda size, batch: size.weight_bytes / 1e6,
+    "data_size_per_batch": lambda size, batch: size.activation_bytes(batch) / 1e6,
+    "fwd_bwd_flop_per_batch": lambda size, batch: size.flops(batch) / 1e12,
+}
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Numbers that a claim is tested on.
+
+    `values` [..., groups, seeds]: NaN for a run that is missing. `along` [groups]: numbers on the
+    axis of a law or of a knee. `lost`: number of runs that failed or are missing, or diverged and
+    so have no time. `diverged`: number of runs that diverged and count as an accuracy of 0.
+    `started`: when the oldest run started, and `commit` its code; "" if not known.
+    """
+
+    values: Array
+    along: Array = field(default_factory=lambda: np.zeros(0))
+    lost: int = 0
+    diverged: int = 0
+    started: str = ""
+    commit: str = ""
+
+
+@dataclass(frozen=True)
+class Result:
+    """Result of a test: its number, `narrow` for two one-sided tests of equality, and p-values.
+
+    `n`: number of seeds (or turns); None where nothing varies.
+    """
+
+    estimate: Estimate
+    narrow: Estimate
+    n: int | None
+    p: Array | float = 0.0
+    has_p: bool = False
+
+
+def predictions(root: Path) -> Mapping[str, Row]:
+    """Return the predictions of published numbers by their id; none without such a table."""
+    path = root / f"reports/{PREDICTIONS}/predictions.csv"
+    if not path.is_file():
+        return {}
+    rows = read_tied(path, PREDICT, sums=sums_of_predictions(path))
+    return {row["row"]: dict(row) for _, row in rows.iterrows()}
+
+
+def predictions_of(claim: Claim, known: Mapping[str, Row]) -> list[Row]:
+    """Return the predictions of a claim's numbers; none for a claim that is not of predictions."""
+    return [known[name] for name in claim.published if name in known and claim.is_predicted]
+
+
+def observed(claim: Claim, root: Path, published: Published) -> Observed | None:
+    """Select the numbers that test a claim; None if their runs were not made yet.
+
+    Raises SettingError, which names the claim, for a selection that fits no run or several runs of
+    a seed, and as `read_tied` does for a table that was changed.
+    """
+    if claim.is_predicted or claim.test == "none":
+        return None
+    if claim.study == WORKLOADS:
+        return Observed(counted(claim, root, published))
+    table = table_of(claim.study, root)
+    return None if table is None else of_table(claim, *table)
+
+
+def table_of(study: str, root: Path) -> tuple[Frame, Mapping[str, Any], bool] | None:
+    """Return the runs of a study, the settings that they share, and whether all runs were made;
+    None without its tables. The turns of exchanges have their number in the column `seed`.
+    """
+    folder, command = root / "reports" / study, f"paceline sweep {study}"
+    if (folder / NAME).is_file():
+        return read_exchanges(folder).rows.rename(columns={"turn": "seed"}), {}, True
+    if not (folder / "runs.csv").is_file():
+        return None
+    rows = read_tied(folder / "runs.csv", command, columns_of_runs())
+    rows = rows[rows["repeat"] == 0] if "repeat" in rows else rows
+    about = read_about(folder, command)
+    return rows, about["settings"], not about["missing"]
+
+
+def of_table(
+    claim: Claim, rows: Frame, fixed: Mapping[str, Any], complete: bool = True
+) -> Observed | None:
+    """Select the numbers that test a claim from a table of runs; None if too few runs were made.
+
+    `fixed`: settings that all runs share, of which the table has no column. `complete`: False for
+    a study of which runs are missing.
+    """
+    groups, along = _groups(claim, rows, fixed)
+    fewest = 3 if claim.test in ("law_of_growth", "knee") else 2
+    fault = f"fewer than {fewest} groups" if len(groups) < fewest else ""
+    for number, group in enumerate(groups, 1):
+        if group.empty or claim.of not in group:
+            fault = f"{claim.of} of no run (selection {number})"
+        elif group["seed"].duplicated().any():
+            complete, fault = True, f"several runs of a seed (selection {number})"
+    if fault and not complete:
+        return None
+    if fault:
+        raise SettingError(f"claims.{claim.id}", f"of {claim.study} it selects {fault}")
+    seeds = sorted({seed for group in groups for seed in group["seed"]})
+    values = np.full((len(groups), len(seeds)), math.nan)
+    diverged = 0
+    for row, group in zip(values, groups, strict=True):
+        for _, run in group.iterrows():
+            lost_it = run["status"] == "diverged" and claim.of in ACCURACIES
+            known = run[claim.of] if run["status"] == "finished" else math.nan
+            row[seeds.index(run["seed"])] = 0.0 if lost_it else known
+            diverged += lost_it
+    if (values == values[:, :1]).all():
+        values = values[:, :1]  # a setting, such as a tuned rate, is observed once for all seeds
+    lost = int(np.isnan(values).sum())
+    started = min((str(each) for group in groups for each in group["started"] if each), default="")
+    commit = next((each for group in groups for each in group.get("commit", [""])), "")
+    return Observed(values, np.array(along, float), lost, diverged, started, commit)
+
+
+def _groups(
+    claim: Claim, rows: Frame, fixed: Mapping[str, Any]
+) -> tuple[list[Frame], Sequence[float]]:
+    """Return the runs of each group, and the places of the groups on the axis."""
+    if claim.steps:
+        return [select(claim.id, rows, each, fixed) for each in claim.steps], ()
+    left = select(claim.id, rows, claim.left, fixed)
+    if claim.test == "exact":  # each configuration is a group
+        return [own for _, own in left.groupby(_index_in_seed(left))], ()
+    if claim.along:
+        if claim.along not in left:
+            raise SettingError(f"claims.{claim.id}", f"{claim.study} has no axis {claim.along}")
+        places = sorted(left[claim.along].dropna().unique())
+        return [left[left[claim.along] == place] for place in places], places
+    return [left, select(claim.id, rows, claim.right, fixed)], ()
+
+
+def _index_in_seed(rows: Frame) -> Frame:
+    return rows.groupby("seed").cumcount()
+
+
+def select(claim: str, rows: Frame, selection: Selection, fixed: Mapping[str, Any]) -> Frame:
+    """Return the rows that have these settings; raise SettingError for an unknown setting."""
+    for name, value in selection.items():
+        wanted = value if isinstance(value, list) else [value]
+        if name not in rows:
+            if name not in fixed:
+                raise SettingError(f"claims.{claim}", f"its study has no setting {name}")
+            rows = rows if fixed[name] in wanted else rows.iloc[:0]
+            continue
+        fits = rows[name].isin([each for each in wanted if each is not None])
+        if None in wanted:
+            fits |= rows[name].isna() | (rows[name] == "")
+        rows = rows[fits]
+    return rows
+
+
+def counted(claim: Claim, root: Path, published: Published) -> Array:
+    """Return for each published count: that of the network in conf/workload, over it."""
+    ratios = []
+    for name in claim.published:
+        row = published.row(name, claim.id)
+        found = count(row, root)
+        if found is None:
+            raise SettingError(f"claims.{claim.id}", f"nothing counts {name}")
+        ratios.append([found / float(row["value"])])
+    return np.array(ratios)
+
+
+def count(row: Mapping[str, str], root: Path) -> float | None:
+    """Count what a row of published.csv says of a network; None for what is not counted here."""
+    path = root / "conf/workload" / f"{row['model'].lower().replace('-', '')}.yaml"
+    if row["metric"] not in _COUNTS or not path.is_file():
+        return None
+    layers = [Layer(*layer) for layer in yaml.safe_load(path.read_text())["layers"]]
+    return _COUNTS[row["metric"]](NetworkSize(layers), int(row["batch_size"]))
+
+
+@np.errstate(divide="ignore", invalid="ignore")  # of a time of 0, whose logarithm tells nothing
+def evaluate(claim: Claim, seen: Observed) -> Result:
+    """Test a claim on observations."""
+    values, n = seen.values, seen.values.shape[-1]
+    if claim.test in ("exact", "count"):
+        return _exact(claim, values)
+    if claim.test == "greater":
+        return _greater(values, n)
+    if claim.test in ("equal", "ratio"):
+        family = paired(values, POSITIVE) if claim.test == "ratio" else paired(values)
+        plain = against_reference(family, 1)
+        narrow = for_equivalence(family, 1) if claim.test == "equal" else plain
+        return Result(_first(plain), _first(narrow), n)
+    found = _of_mean({"slope": slope, "law_of_growth": law, "knee": knee}[claim.test](claim, seen))
+    return Result(found, found, n)
+
+
+def slope(claim: Claim, seen: Observed) -> Pooled:
+    """Log-log slope of each seed, by least squares."""
+    x = np.log(seen.along)[:, None]
+    x = x - x.mean()
+    return pooled([(x * np.log(seen.values)).sum(axis=-2) / (x**2).sum()])
+
+
+def law(claim: Claim, seen: Observed) -> Pooled:
+    """Ratio of the residuals of y = c x to those of y = c log2 x, in log y, for each seed."""
+    fits = []
+    for grown in (np.log2(seen.along), seen.along):
+        rest = np.log(seen.values) - np.log(grown)[:, None]
+        fits.append((rest - rest.mean(axis=-2, keepdims=True)).std(axis=-2) + np.finfo(float).eps)
+    return pooled([fits[1] / fits[0]], POSITIVE)
+
+
+def knee(claim: Claim, seen: Observed) -> Pooled:
+    """Smallest place on the axis of each seed that is within the margin of the best place."""
+    worse = -np.log(seen.values) if not claim.least else np.log(seen.values)
+    near = worse <= worse.min(axis=-2, keepdims=True) + math.log1p(claim.margin or 0)
+    places = np.where(near.any(axis=-2), seen.along[near.argmax(axis=-2)], math.nan)
+    return pooled([places], POSITIVE)
+
+
+def power(
+    claim: Claim, result: Result, low: float, high: float, true: float
+) -> tuple[float, float]:
+    """Return the chance to find a claim that is exactly `true`, and the smallest effect that would
+    be found four times of five, both with the number of runs and the spread of `result`.
+
+    The first is NaN for a claim without two ends, and the second for one with both.
+    """
+    if result.n is None or result.n < 2:
+        return math.nan, math.nan
+    into = np.log if claim.test in _RATIOS else np.asarray
+    degrees, (_, start, end) = result.n - 1, result.estimate.at()
+    critical = stdtrit(degrees, (1 + LEVEL) / 2)
+    error = float(into(end) - into(start)) / 2 / critical
+    if not math.isfinite(error):
+        return math.nan, math.nan
+    if math.isinf(low) or math.isinf(high):
+        return math.nan, float((critical + stdtrit(degrees, 0.8)) * error)
+    random = np.random.default_rng(0)
+    means = into(true) + error * random.standard_normal(_DRAWS)
+    spread = error * np.sqrt(random.chisquare(degrees, _DRAWS) / degrees)
+    half = spread * (stdtrit(degrees, LEVEL) if claim.test == "equal" else critical)
+    inside = (means - half >= into(low)) & (means + half <= into(high))
+    return float(inside.mean()), math.nan
+
+
+def _of_mean(family: Pooled) -> Estimate:
+    return _first(intervals_of_means(family))
+
+
+def _first(estimate: Estimate) -> Estimate:
+    return Estimate(*(np.asarray(part)[..., 0] for part in estimate))
+
+
+def _exact(claim: Claim, values: Array) -> Result:
+    """Largest relative difference: between configurations of a seed, or from a published count."""
+    if claim.test == "count":
+        worst = np.abs(values - 1).max(axis=(-2, -1))
+    else:
+        spread = values.max(axis=-2) - values.min(axis=-2)
+        worst = (spread / np.abs(values).max(axis=-2)).max(axis=-1)
+    found = Estimate(worst, worst, worst)
+    return Result(found, found, None)
+
+
+def _greater(values: Array, n: int) -> Result:
+    """Smallest rise from a step to the next, with p-values adjusted for the number of steps."""
+    family = paired(values)
+    steps = values.shape[-2] - 1
+    pairs = [(a, b) for a in range(steps + 1) for b in range(a + 1, steps + 1)]
+    places = [pairs.index((a, a + 1)) for a in range(steps)]
+    p = holm(unadjusted(family)[..., places]).max(axis=-1)
+    rise = np.diff(family.means, axis=-1)
+    error = np.sqrt(family.variance_of_differences(np.arange(steps), np.arange(1, steps + 1)))
+    half = stdtrit(max(family.degrees, 1), 1 - (1 - LEVEL) / (2 * steps)) * error
+    least = rise.argmin(axis=-1)[..., None]
+    ends = (np.take_along_axis(each, least, axis=-1) for each in (rise, rise - half, rise + half))
+    found = _first(Estimate(*ends))
+    return Result(found, found, n, p, has_p=True)

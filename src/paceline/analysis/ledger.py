@@ -1,0 +1,285 @@
+"""Judges the claims of papers. Only this file has the words of verdicts.
+
+A verdict follows from the interval of a test, from the range that the paper claims, and from what
+limits the test. The best verdict of a prediction is that it is consistent with the paper.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+
+from paceline.analysis.claim_tests import (
+    ACCURACIES,
+    Observed,
+    Result,
+    evaluate,
+    observed,
+    power,
+    predictions,
+    predictions_of,
+)
+from paceline.analysis.claims import TESTS, Claim, Limit, Paper, Published, read_papers
+from paceline.analysis.frames import Row
+from paceline.analysis.statistics.means import LEVEL, Array
+from paceline.analysis.statistics.multiple_comparisons import holm
+
+REPLICATED = "replicated"
+EXCEEDS = "exceeds"
+DIRECTION = "direction only"
+NOT_REPLICATED = "not replicated"
+UNDECIDED = "undecided"
+CONSISTENT = "consistent"
+INCONSISTENT = "inconsistent"
+CALIBRATED = "calibrated"
+SHOWN = "shown"
+UNTESTABLE = "not testable here"
+NOT_RUN = "not run yet"
+OPEN = "open"
+TONES = {REPLICATED: "good", EXCEEDS: "good", CONSISTENT: "fits", DIRECTION: "partly"}  # colours
+TONES |= {NOT_REPLICATED: "bad", INCONSISTENT: "bad"}
+MEANINGS = {  # in the order of the page
+    REPLICATED: "the whole interval lies in what was claimed",
+    EXCEEDS: "the whole interval lies beyond what was claimed, on the better side",
+    DIRECTION: "the sign is right; the size is not, or was not published",
+    NOT_REPLICATED: "the interval excludes what was claimed, or its sign",
+    UNDECIDED: "too few runs, too wide an interval, or runs that are missing",
+    CONSISTENT: "a prediction, within the margin; no run",
+    INCONSISTENT: "a prediction, beyond the margin; no run",
+    CALIBRATED: "the published number is an input of the prediction, so that it is no test",
+    SHOWN: "not judged: the number is from memory, or it is no claim of the paper",
+    UNTESTABLE: "the reason is given",
+    NOT_RUN: "the command and its cost are given",
+}
+JUDGED = (REPLICATED, EXCEEDS, DIRECTION, NOT_REPLICATED, UNDECIDED)  # by runs
+FEWEST = 3  # seeds or turns
+_CAPS: dict[Limit, str] = {
+    "no size is published": DIRECTION,
+    "settings are not stated": DIRECTION,
+    "cores are shared": UNDECIDED,
+    "from memory": SHOWN,
+    "not a claim of the paper": SHOWN,
+    "held by a test of the code": SHOWN,
+}
+
+
+_UNITS = {
+    "ratio": "times",
+    "slope": "log-log slope",
+    "law_of_growth": "times worse by the other law",
+}
+_UNITS |= dict.fromkeys(("count", "exact"), "largest relative difference")
+_NO_EFFECT = {"ratio": 1.0, "slope": 0.0, "greater": 0.0}
+
+
+def claimed_range(claim: Claim, size: float | None) -> tuple[float, float]:
+    """Return the range of a test's number in which the claim holds; `size`: the claimed ratio."""
+    if claim.claimed is not None:
+        low, high = claim.claimed
+        return (-math.inf if low is None else low, math.inf if high is None else high)
+    margin = claim.margin or 0
+    if claim.test == "ratio" and size is not None:
+        return size * (1 - margin), size * (1 + margin)
+    if claim.test == "equal":
+        return -margin, margin
+    if claim.test in ("count", "exact"):
+        return 0.0, margin
+    return (1.0 if claim.test == "law_of_growth" else margin), math.inf
+
+
+def judge(claim: Claim, result: Result, low: float, high: float, p: Array | float) -> Array:
+    """Return the verdict [...] on the interval of a test, without what limits it.
+
+    `low` and `high`: what is claimed. `p`: p-value, adjusted for the tests of a page.
+    """
+    found, narrow = result.estimate, result.narrow
+    none = _NO_EFFECT.get(claim.test, math.nan)
+    inside = (narrow.low >= low) & (narrow.high <= high) & (np.asarray(p) <= 1 - LEVEL)
+    below, above = np.asarray(found.high < low), np.asarray(found.low > high)
+    up, down = low >= none, high <= none  # the side of no effect on which the claim is
+    right = (up & (found.low > none)) | (down & (found.high < none))
+    of_size = none not in (low, high) or math.isfinite(low + high)  # more than a sign is claimed
+    better = {"equal": above & (claim.of in ACCURACIES), "ratio": (up & above) | (down & below)}
+    cases = [inside, better.get(claim.test, False), right & of_size, below | above]
+    words = [REPLICATED, EXCEEDS, DIRECTION, NOT_REPLICATED]
+    return np.select(cases, words, UNDECIDED)
+
+
+def ledger(root: Path) -> list[Row]:
+    """Return a row for each claim of claims/*.yaml, in the order of the files."""
+    published = Published(root)
+    return [row for paper in read_papers(root) for row in _of_paper(paper, root, published)]
+
+
+def _of_paper(paper: Paper, root: Path, published: Published) -> list[Row]:
+    tested: dict[str, tuple[Observed, Result]] = {}
+    for claim in paper.claims:
+        seen = observed(claim, root, published)
+        if seen is not None:
+            tested[claim.id] = seen, evaluate(claim, seen)
+    signs = [name for name, (_, found) in tested.items() if found.has_p]
+    together = holm(np.array([float(tested[name][1].p) for name in signs])) if signs else ()
+    p = dict(zip(signs, together, strict=True))
+    return [
+        _row(paper, claim, root, published, tested.get(claim.id), p.get(claim.id, 0.0))
+        for claim in paper.claims
+    ]
+
+
+def _row(
+    paper: Paper,
+    claim: Claim,
+    root: Path,
+    published: Published,
+    tested: tuple[Observed, Result] | None,
+    p: float,
+) -> Row:
+    rows = [published.row(name, claim.id) for name in claim.published]
+    predicted = predictions_of(claim, predictions(root))
+    numbers = [published_number(row) for row in rows]
+    row: Row = {
+        "paper": paper.id,
+        "doi": paper.doi,
+        "claim": claim.id,
+        "says": claim.says.format(*numbers),
+        "in_the_way": claim.in_the_way,
+        "kind": claim.kind or "",
+        "test": claim.test,
+        "theirs": "; ".join(numbers),
+        "ours": "",
+        "study": claim.study,
+        "command": claim.repeat,
+        "minutes": claim.minutes,
+    }
+    size = published.size(claim)
+    if claim.size and size is not None:
+        row["theirs"] = f"{_number(size)} times"
+    if tested is not None:
+        row |= _numbers(claim, *tested, size, p)
+    else:
+        row |= _of_predictions(predicted)
+    row["verdict"], row["why"] = _verdict(paper, claim, root, rows, predicted, tested, size, p)
+    registered = claim.registered or paper.registered
+    row["registered"] = registered.isoformat()
+    row["margin_later"] = _is_later(claim, registered, tested, predicted)
+    return row
+
+
+def _numbers(claim: Claim, seen: Observed, found: Result, size: float | None, p: float) -> Row:
+    value, low, high = found.estimate.at()
+    start, end = claimed_range(claim, size)
+    true = size if claim.test == "ratio" and size is not None else (start + end) / 2
+    chance, smallest = power(claim, found, start, end, true)
+    share = claim.test == "equal" or (claim.test == "greater" and claim.of in ACCURACIES)
+    unit = "points" if share else _UNITS.get(claim.test, "")
+    ours = _interval(value, low, high, found.n, 100 if share else 1, unit)
+    return {
+        "ours": ours,
+        "value": value,
+        "low": low,
+        "high": high,
+        "n": found.n,
+        "claimed_low": start,
+        "claimed_high": end,
+        "ours_over_theirs": value / size if size and claim.test == "ratio" else None,
+        "p": p if found.has_p else None,
+        "power": chance,
+        "smallest": smallest,
+        "lost": seen.lost,
+        "diverged": seen.diverged,
+        "commit": seen.commit,
+        "started": seen.started,
+    }
+
+
+def _of_predictions(predicted: Sequence[Row]) -> Row:
+    """Return the numbers of the prediction that is furthest from its published number."""
+    if not predicted:
+        return {}
+    row = max(predicted, key=lambda each: abs(each["error"]))
+    ends = {name: row[name] / row["published"] for name in ("low", "high")}
+    texts = (
+        f"{published_number({**each, 'value': _number(each['predicted'])})}" for each in predicted
+    )
+    return {"ours": "; ".join(texts), "value": 1 + row["error"], **ends}
+
+
+def _verdict(
+    paper: Paper,
+    claim: Claim,
+    root: Path,
+    rows: Sequence[Mapping[str, str]],
+    predicted: Sequence[Row],
+    tested: tuple[Observed, Result] | None,
+    size: float | None,
+    p: float,
+) -> tuple[str, str]:
+    """Return the verdict and its reason; limits come before numbers."""
+    cap = _CAPS[claim.limit] if claim.limit else ""
+    if claim.untestable:
+        return UNTESTABLE, claim.untestable
+    if claim.study != TESTS and tested is None and not predicted:
+        return NOT_RUN, _cost(paper, claim, root)
+    if cap == SHOWN or any(row["verified"] != "yes" for row in rows):
+        return SHOWN, claim.because or "the published number is from memory"
+    if claim.is_predicted:
+        return _of_prediction(claim, predicted)
+    assert tested is not None
+    seen, found = tested
+    if seen.lost:
+        return UNDECIDED, f"runs that failed or are missing: {seen.lost}"
+    if found.n is not None and found.n < FEWEST:
+        return UNDECIDED, f"runs a side: {found.n}; a test needs {FEWEST}"
+    word = str(judge(claim, found, *claimed_range(claim, size), p))
+    if cap == UNDECIDED or (cap == DIRECTION and word in (REPLICATED, EXCEEDS)):
+        return cap, claim.because
+    return word, ""
+
+
+def _cost(paper: Paper, claim: Claim, root: Path) -> str:
+    minutes = sum(each.minutes for each in paper.claims if each.repeat == claim.repeat)
+    text = f"it costs {minutes:g} min of two cores"
+    is_written = claim.command or (root / f"experiments/{claim.study}.yaml").is_file()
+    return text if is_written else f"experiments/{claim.study}.yaml is to be written; {text}"
+
+
+def _of_prediction(claim: Claim, predicted: Sequence[Row]) -> tuple[str, str]:
+    inputs = {each for row in predicted for each in str(row["inputs"]).split(" ")}
+    if inputs & set(claim.published) or any(row["verdict"] == CALIBRATED for row in predicted):
+        return CALIBRATED, "a published number of this claim is an input of its prediction"
+    worst, margin = max(abs(float(row["error"])) for row in predicted), claim.margin or 0
+    within = worst <= margin
+    reason = f"at most {100 * worst:.0f} % from the paper, where {100 * margin:.0f} % are allowed"
+    return CONSISTENT if within else INCONSISTENT, "; ".join(filter(None, [reason, claim.because]))
+
+
+def _is_later(
+    claim: Claim,
+    registered: date,
+    tested: tuple[Observed, Result] | None,
+    predicted: Sequence[Row],
+) -> bool:
+    """Return True unless every run started after the day on which the margin was written.
+
+    A prediction has no date, so its margin counts as later. A claim without data has no margin yet.
+    """
+    if tested is None:
+        return bool(predicted)
+    return tested[0].started[:10] <= registered.isoformat()
+
+
+def _interval(value: float, low: float, high: float, n: int | None, scale: float, unit: str) -> str:
+    found, start, end = (_number(scale * each) for each in (value, low, high))
+    ends = "no interval" if math.isnan(low) else f"{start} to {end}"
+    return f"{found} {unit}".strip() + (f" ({ends}), n = {n}" if n else "")
+
+
+def published_number(row: Mapping[str, str]) -> str:
+    """Return a published number with its unit, in words if it is a ratio."""
+    return f"{row['value']} {'times' if row['unit'] == 'x' else row['unit']}".strip()
+
+
+def _number(value: float) -> str:
+    return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"

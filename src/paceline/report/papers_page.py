@@ -1,0 +1,272 @@
+"""Writes reports/papers: the ledger of the papers' claims, and a page for each paper."""
+
+import csv
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from paceline.analysis.claim_tests import count, predictions, select, table_of
+from paceline.analysis.claims import Beside, Paper, Published, read_papers
+from paceline.analysis.frames import Row
+from paceline.analysis.intervals import interval
+from paceline.analysis.ledger import (
+    FEWEST,
+    JUDGED,
+    MEANINGS,
+    OPEN,
+    TONES,
+    ledger,
+    published_number,
+)
+from paceline.analysis.statistics.means import LEVEL, POSITIVE
+from paceline.analysis.tables import require_records
+from paceline.errors import SettingError
+from paceline.record.record import write_rows
+from paceline.record.tied_files import SUMS, replaced, write_sums
+from paceline.report.chart.chart_style import Chart, chart, short, static_svg
+from paceline.report.front_page import PAPERS
+from paceline.report.number_format import MISSING, decimals, general, percent, signed_percent
+from paceline.report.page import markdown, render
+
+COMMAND = "paceline report papers"
+LEDGER = "ledger.csv"
+_NUMBERED = re.compile(r"(table|fig)(\d)")
+_COLUMNS = (
+    *("paper", "doi", "claim", "says", "verdict", "why", "kind", "test", "theirs", "ours"),
+    *("value", "low", "high", "n", "claimed_low", "claimed_high", "ours_over_theirs", "p"),
+    *("power", "smallest", "lost", "diverged", "registered", "margin_later", "study", "started"),
+    *("commit", "command", "minutes"),
+)
+_PUBLIC = ("claim", "says", "verdict", "kind", "theirs", "ours", "why", "commit", "command")
+
+
+def write_papers(root: Path, reports: Path | None = None) -> Path:
+    """Write the pages and the ledger into `reports`/papers; return the path of index.html.
+
+    `reports`: root/reports by default. Equal claims and tables result in files of equal bytes.
+    Raises SettingError for a claim that is not valid, or for a table that was changed.
+    """
+    folder = (reports or root / "reports") / PAPERS
+    papers, published, rows = read_papers(root), Published(root), ledger(root)
+    for row in rows:
+        row |= {"tone": TONES.get(row["verdict"], OPEN), "power_text": _power(row)}
+    of_paper = {paper.id: [row for row in rows if row["paper"] == paper.id] for paper in papers}
+    predicted = predictions(root)
+    with replaced(folder) as new:
+        write_rows(new / LEDGER, _COLUMNS, [_plain(row) for row in rows])
+        (new / "ledger.json").write_text(_public(papers, rows))
+        common = {"papers": papers, "rows": rows, "of_paper": of_paper, "tones": TONES}
+        common |= {"says": chance(rows), "counts": _counts(rows), "meanings": MEANINGS}
+        common |= {"tables": [], "figures": [], "paper": None}
+        (new / "index.html").write_text(render("papers.html.j2", common))
+        (new / "README.md").write_text(_readme(papers, of_paper, common))
+        (new / "figures").mkdir()
+        for paper in papers:
+            figures = _figures(paper, published, root)
+            for drawn, _ in figures:
+                (new / f"figures/{drawn.name}.svg").write_text(static_svg(drawn))
+            own = {"paper": paper, "rows": of_paper[paper.id], "figures": figures}
+            own |= {"counts": _counts(own["rows"])}
+            own |= {"tables": list(_tables(paper, published, predicted, root))}
+            (new / f"{paper.id}.html").write_text(render("papers.html.j2", common | own))
+        made = [path for path in sorted(new.rglob("*")) if path.is_file()]
+        write_sums(new / SUMS, {str(path.relative_to(new)): path for path in made})
+    return folder / "index.html"
+
+
+def verify_papers(root: Path) -> int:
+    """Derive the ledger and its pages anew; return how many claims it has.
+
+    Raises SettingError, which names the claim or the file, if reports/papers differs from what the
+    claims and the tables result in, or if a table of runs differs from its records.
+    """
+    for study in {row["study"] for row in ledger(root)}:
+        require_records(root / "reports" / study)
+    with TemporaryDirectory() as name:
+        made = write_papers(root, Path(name)).parent
+        return require_same(made, root / "reports" / PAPERS)
+
+
+def require_same(made: Path, found: Path) -> int:
+    """Return the number of claims; raise SettingError unless pages `found` equal those `made`."""
+    ours, theirs = _read(made / LEDGER), _read(found / LEDGER)
+    for claim in dict.fromkeys([*ours, *theirs]):
+        own, other = ours.get(claim, {}), theirs.get(claim, {})
+        for column in _COLUMNS:
+            if own.get(column) != other.get(column):
+                what = f"{column} is {other.get(column)!r}, and {own.get(column)!r} by its test"
+                raise SettingError(f"claims.{claim}", f"{found / LEDGER}: {what}")
+    names = {str(path.relative_to(made)) for path in made.rglob("*") if path.is_file()}
+    for name in sorted(names):
+        path = found / name
+        if not path.is_file() or path.read_bytes() != (made / name).read_bytes():
+            message = f"{path} is not what the claims result in; run: {COMMAND}"
+            raise SettingError("papers", message)
+    return len(ours)
+
+
+def chance(rows: Sequence[Row]) -> str:
+    """Say how many tests were made, and how many would succeed by chance."""
+    made = [row for row in rows if row["verdict"] in JUDGED and (row.get("n") or 0) >= FEWEST]
+    expected = (1 - LEVEL) * len(made)
+    return (
+        f"{len(made)} of {len(rows)} claims are tested with intervals. Were all of them false, "
+        f"at most {decimals(expected)} would be expected to pass by chance: each test errs in at "
+        f"most {percent(1 - LEVEL, 0)} of cases."
+    )
+
+
+def _power(row: Row) -> str:
+    """Say how likely a test finds a true claim, or how large an effect must be to be found."""
+    if math.isfinite(row.get("power", math.nan)):
+        return f"{percent(row['power'], 0)} to find the claim, if it is exactly true"
+    if not math.isfinite(row.get("smallest", math.nan)):
+        return ""
+    is_ratio = row["test"] in ("ratio", "law_of_growth")
+    text = f"a factor of {math.exp(row['smallest']):.3g}" if is_ratio else f"{row['smallest']:.3g}"
+    return f"an effect of {text} would be found four times of five"
+
+
+def _counts(rows: Sequence[Row]) -> list[Row]:
+    found = Counter(row["verdict"] for row in rows)
+    return [
+        {"verdict": word, "number": found[word], "tone": TONES.get(word, OPEN), "means": means}
+        for word, means in MEANINGS.items()
+        if found[word]
+    ]
+
+
+def _plain(row: Row) -> Row:
+    """Return the cells of a row of the ledger as texts; infinite and unknown numbers are empty."""
+    return {name: _cell(row.get(name)) for name in _COLUMNS}
+
+
+def _cell(value: Any) -> str:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _public(papers: Sequence[Paper], rows: Sequence[Row]) -> str:
+    """Return the ledger for programs: a list of papers with their DOI, each with its claims."""
+    made = [
+        {
+            "paper": paper.paper,
+            "doi": paper.doi,
+            "claims": [
+                {name: row.get(name, "") for name in _PUBLIC}
+                | {"margin_later_than_data": row["margin_later"]}
+                for row in rows
+                if row["paper"] == paper.id
+            ],
+        }
+        for paper in papers
+    ]
+    return json.dumps(made, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _read(path: Path) -> dict[str, Row]:
+    if not path.is_file():
+        raise SettingError("papers", f"there is no {path}; first: {COMMAND}")
+    with path.open(newline="") as file:
+        return {row["claim"]: row for row in csv.DictReader(file)}
+
+
+def _tables(paper: Paper, published: Published, known: Mapping[str, Row], root: Path) -> list[Row]:
+    """Return the paper's tables of numbers, with what we predict or count beside."""
+    tables: dict[str, list[Row]] = {}
+    for name, row in published.rows.items():
+        if row["paper"] != paper.rows or row["experiment"] == "config":
+            continue
+        where = [row["model"], row["scheme"], row["gpus"] and f"{row['gpus']} GPUs"]
+        where += [row["batch_size"] and f"batch {row['batch_size']}"]
+        predicted, ours, kind, error = known.get(name), MISSING, "", MISSING
+        if predicted is not None:
+            number = {**predicted, "value": f"{predicted['predicted']:.3g}"}
+            ours, error = published_number(number), signed_percent(float(predicted["error"]))
+            kind = "calibrated" if predicted["verdict"] == "calibrated" else "predicted"
+        elif (found := count(row, root)) is not None:
+            text = general(found) if found < 1000 else f"{found:,.0f}"
+            ours, kind = published_number({**row, "value": text}), "counted"
+            error = f"{100 * (found / float(row['value']) - 1):+.1f} %"
+        tables.setdefault(_NUMBERED.sub(r"\1 \2", row["experiment"]).replace("_", " "), []).append(
+            {
+                "where": ", ".join(filter(None, where)),
+                "metric": row["metric"].replace("_", " "),
+                "theirs": published_number(row),
+                "from_memory": row["verified"] != "yes",
+                "contradicted": row["note"] if row["note"].startswith("contradicts") else "",
+                "ours": ours,
+                "kind": kind,
+                "error": error,
+            }
+        )
+    return [{"name": name, "rows": rows} for name, rows in tables.items()]
+
+
+def _figures(paper: Paper, published: Published, root: Path) -> list[tuple[Chart, list[Row]]]:
+    """Return the paper's figures, redrawn with our runs beside, each with its rows."""
+    made = []
+    for number, each in enumerate(paper.figures, 1):
+        rows = _beside(paper, each, published, root)
+        series = list(dict.fromkeys(row["scheme"] for row in rows))
+        drawn = chart("beside", rows, title=each.title, caption=each.caption, series=series)
+        if drawn is not None:
+            table = [row for row in rows if row["whose"] == "theirs"]
+            ours = {row["id"]: row for row in rows if row["whose"] == "ours"}
+            table = [row | {"ours": ours.get(row["id"])} for row in table]
+            named = Chart(f"{paper.id}-{number}", drawn.title, drawn.caption, drawn.spec, rows)
+            made.append((named, table))
+    return made
+
+
+def _beside(paper: Paper, figure: Beside, published: Published, root: Path) -> list[Row]:
+    """Return a row for each of their numbers, and one for ours if the study has such runs."""
+    runs, fixed, _ = table_of(figure.study, root) or (None, {}, True)
+    means: dict[str, Any] = {}
+    for name, selection in figure.runs.items():
+        if runs is not None and selection is not None:
+            own = select(paper.id, runs, figure.where | selection, fixed)
+            own = own[own["status"] == "finished"]
+            values = 1 / own[figure.of] if figure.inverse else own[figure.of]
+            means[name] = interval(values.astype(float), POSITIVE)
+    first = published.row(figure.relative_to, paper.id)
+    base = means.get(figure.relative_to)
+    rows: list[Row] = []
+    for name in figure.runs:
+        row = published.row(name, paper.id)
+        theirs = float(row["value"]) / float(first["value"])
+        theirs = 1 / theirs if figure.inverse_of_theirs else theirs
+        known = {"id": name, "scheme": row["scheme"], "gpus": int(row["gpus"]), "low": None}
+        known |= {"high": None, "from_memory": row["verified"] != "yes"}
+        rows.append(known | {"whose": "theirs", "relative": short(theirs)})
+        if name in means and base is not None:
+            found = means[name]
+            ends = {end: short(getattr(found, end) / base.mean) for end in ("low", "high")}
+            ours = {"whose": "ours", "relative": short(found.mean / base.mean), "n": found.n}
+            rows.append(known | ours | ends)
+    return rows
+
+
+def _readme(papers: Sequence[Paper], of_paper: Mapping[str, Sequence[Row]], common: Row) -> str:
+    """Return the ledger in Markdown."""
+    counts = ", ".join(f"{each['number']} {each['verdict']}" for each in common["counts"])
+    lines = [
+        f"# {len(papers)} papers, {len(common['rows'])} claims",
+        "",
+        f"**{counts}.** {common['says']} Tables and figures are in [index.html](index.html).",
+    ]
+    for paper in papers:
+        lines += ["", f"## {markdown(paper.paper)}", ""]
+        lines += ["| claim | theirs | ours | kind | verdict |", "|---|---|---|---|---|"]
+        for row in of_paper[paper.id]:
+            cells = (row["says"], row["theirs"], row["ours"], row["kind"], f"**{row['verdict']}**")
+            lines.append(f"| {' | '.join(markdown(cell) or MISSING for cell in cells)} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,386 @@
+"""Claims of papers: counter-worlds for each test and entry, limits, and what a verdict needs."""
+
+import math
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from paceline.analysis.claim_tests import Observed, Result, evaluate, of_table, power
+from paceline.analysis.claims import Claim, Published, read_papers
+from paceline.analysis.ledger import (
+    CALIBRATED,
+    CONSISTENT,
+    DIRECTION,
+    EXCEEDS,
+    INCONSISTENT,
+    MEANINGS,
+    NOT_REPLICATED,
+    NOT_RUN,
+    REPLICATED,
+    SHOWN,
+    UNDECIDED,
+    UNTESTABLE,
+    claimed_range,
+    judge,
+    ledger,
+)
+from paceline.analysis.statistics.means import Estimate
+from paceline.errors import SettingError
+from tests.made_reports import make_run, tie, write_reports, write_rows
+
+ROOT = Path(__file__).parents[2]
+PAPERS = read_papers(ROOT)
+PUBLISHED = Published(ROOT)
+CLAIMS = [claim for paper in PAPERS for claim in paper.claims]
+DRAWS, SEEDS = 1000, 5
+ON_TABLES = ("equal", "greater", "ratio", "slope", "law_of_growth", "knee", "count", "exact")
+TESTABLE = [claim for claim in CLAIMS if claim.test != "none" and not claim.is_predicted]
+WHERE = {"scheme": "sync_allreduce"}
+KINDS = {
+    "equal": {"left": WHERE, "right": WHERE, "margin": 0.01, "of": "test_top1"},
+    "greater": {"steps": [WHERE, WHERE], "of": "test_top1"},
+    "ratio": {"left": WHERE, "right": WHERE, "claimed": (1.8, 2.6), "of": "seconds"},
+    "slope": {"left": WHERE, "along": "workers", "claimed": (0.9, 1.1), "of": "seconds"},
+    "law_of_growth": {"left": WHERE, "along": "workers", "of": "seconds"},
+    "knee": {"left": WHERE, "along": "workers", "claimed": (4, 8), "of": "seconds"},
+    "count": {"margin": 0.02},
+    "exact": {"left": WHERE, "margin": 1e-12, "of": "train_loss"},
+}
+
+
+def made_claim(test, **changes):
+    own = {"id": "made", "says": "It holds.", "in_the_way": "Nothing.", "kind": "virtual"}
+    return Claim(**own | {"study": "made", "test": test} | KINDS.get(test, {}) | changes)
+
+
+def world(claim, true, draws=DRAWS):
+    """Observations of a world in which a claim is `true`, false, or just false (None)."""
+    random = np.random.default_rng(sum(map(ord, claim.id)))
+    low, high = claimed_range(claim, PUBLISHED.size(claim))
+    along = np.array([2.0, 4.0, 8.0, 16.0] if claim.along else ())
+    num = len(along) or max(len(claim.steps), 2)
+    if claim.test in ("count", "exact"):
+        off = {True: 0.5, False: 3, None: 1.01}[true] * high
+        values = np.ones((draws, num, 1))
+        values[:, -1] += off
+        return Observed(values)
+    logarithms = claim.test in ("ratio", "slope", "law_of_growth", "knee")
+    noise = _noise(claim, low, high) * random.standard_normal((draws, num, SEEDS))
+    shared = random.standard_normal((draws, 1, SEEDS))  # of a seed
+    effect = _effect(claim, low, high, true)
+    if claim.test == "law_of_growth":
+        grown = np.log(np.log2(along) if true else along)
+        base = grown[:, None]
+    elif claim.test == "slope":
+        base = effect * np.log(along)[:, None]
+    elif claim.test == "knee":
+        best = math.sqrt(low * high)
+        along = np.array([low / 4, low / 2, low, best, high, 2 * high])
+        noise = _noise(claim, low, high) * random.standard_normal((draws, 6, SEEDS))
+        curve = np.log(along / (best if true else along[-1])) ** 2
+        base = (curve if claim.least else -curve)[:, None]
+    elif claim.test == "ratio":
+        base = np.array([math.log(effect), 0])[:, None]
+    elif claim.test == "greater":
+        base = effect * np.arange(num)[:, None]
+    else:
+        base = np.array([effect, 0])[:, None]
+    values = base + noise + shared / 10
+    return Observed(np.exp(values) if logarithms else values, along)
+
+
+def _noise(claim, low, high):
+    """A spread that a study of five seeds would be planned with."""
+    width = math.log(high / low) if claim.test == "ratio" and low > 0 else high - low
+    if claim.test == "knee" or not math.isfinite(width):
+        return 0.02
+    return width / 20
+
+
+def _effect(claim, low, high, true):
+    ratio = claim.test == "ratio"
+    if true is None:  # at the end of what is claimed, where a test errs most
+        return low if math.isfinite(low) and (low > 0 or not ratio) else high
+    if math.isfinite(low) and math.isfinite(high):
+        inner = math.sqrt(low * high) if ratio and low > 0 else (low + high) / 2
+        outer = high * high / low if ratio and low > 0 else 2 * high - low
+        return inner if true else outer
+    if math.isfinite(low) and (low > 0 or not ratio):
+        return (low * 1.3 if ratio else low + 0.3) if true else (low / 1.3 if ratio else low - 0.3)
+    return (high / 1.3 if ratio else high - 0.3) if true else (high * 1.3 if ratio else high + 0.3)
+
+
+def share_replicated(claim, seen):
+    result = evaluate(claim, seen)
+    words = judge(claim, result, *claimed_range(claim, PUBLISHED.size(claim)), result.p)
+    return float((np.atleast_1d(words) == REPLICATED).mean())
+
+
+@pytest.mark.parametrize("claim", [*map(made_claim, KINDS), *TESTABLE], ids=lambda each: each.id)
+def test_counter_worlds(claim):
+    """A true claim is found in 95 % of 1,000 tables; a false one is not, at its edge in 5 %."""
+    assert share_replicated(claim, world(claim, True)) >= 0.95
+    assert share_replicated(claim, world(claim, False)) == 0
+    if claim.test not in ("law_of_growth", "knee"):
+        assert share_replicated(claim, world(claim, None)) <= 0.065  # 5 % and three errors
+
+
+def test_every_kind_of_test_has_its_counter_world():
+    assert set(KINDS) == set(ON_TABLES)
+    assert len(CLAIMS) == 49
+
+
+def frame(claim, table, **changes):
+    """Rows of runs as a sweep would collect them, by the claim's own selections."""
+    rows = []
+    seen = world(claim, table, draws=1)
+    if claim.along:
+        groups = [claim.left | {claim.along: place} for place in seen.along]
+    else:
+        groups = claim.steps or [claim.left, claim.right]
+    for place, group in enumerate(groups):
+        for seed in range(SEEDS):
+            own = {k: v[0] if isinstance(v, list) else v for k, v in group.items()}
+            own |= {claim.of: seen.values[0, place, seed], "seed": seed}
+            rows.append({"status": "finished", "started": "2030-01-01", "commit": "c"} | own)
+    return pd.DataFrame(rows)
+
+
+def test_entries_find_their_runs_by_their_own_selections():
+    """Planted tables of studies that were not run yet, through selection, test and verdict."""
+    for claim in TESTABLE:
+        if claim.test in ("count", "exact"):
+            continue
+        if isinstance(claim.left.get(claim.along), list):
+            claim = replace(claim, left={k: v for k, v in claim.left.items() if k != claim.along})
+        for true in (True, False):
+            seen = of_table(claim, frame(claim, true), {})
+            assert seen.lost == 0
+            result = evaluate(claim, seen)
+            word = judge(claim, result, *claimed_range(claim, PUBLISHED.size(claim)), result.p)
+            assert (word == REPLICATED) == true, claim.id
+
+
+def intervals(*ends, p=0.0):
+    low, high = np.array(ends, float).T
+    found = Estimate((low + high) / 2, low, high)
+    return Result(found, found, 5, p)
+
+
+def test_verdicts_of_intervals():
+    cases = {  # claim: intervals with their verdicts
+        "ratio": [
+            ((1.9, 2.5), REPLICATED),
+            ((2.7, 3), EXCEEDS),
+            ((1.1, 1.5), DIRECTION),
+            ((1.1, 3), DIRECTION),
+            ((0.9, 1.1), NOT_REPLICATED),
+            ((0.5, 0.8), NOT_REPLICATED),
+            ((0.5, 3), UNDECIDED),
+        ],
+        "equal": [
+            ((-0.005, 0.002), REPLICATED),
+            ((-0.05, -0.02), NOT_REPLICATED),
+            ((0.02, 0.05), EXCEEDS),
+            ((-0.02, 0.002), UNDECIDED),
+        ],
+        "slope": [
+            ((0.95, 1.05), REPLICATED),
+            ((1.3, 1.36), DIRECTION),
+            ((-0.2, 0.1), NOT_REPLICATED),
+            ((-0.2, 2), UNDECIDED),
+        ],
+        "greater": [((0.1, 0.2), REPLICATED), ((-0.2, -0.1), NOT_REPLICATED), ((-1, 1), UNDECIDED)],
+        "law_of_growth": [((1.2, 3), REPLICATED), ((0.1, 0.5), NOT_REPLICATED)],
+    }
+    for test, expected in cases.items():
+        claim = made_claim(test)
+        result = intervals(*(ends for ends, _ in expected))
+        words = judge(claim, result, *claimed_range(claim, None), 0.0)
+        assert list(words) == [word for _, word in expected], test
+    below = made_claim("ratio", claimed=(None, 1.0))
+    words = judge(below, intervals((0.5, 0.9), (1.1, 1.2), (0.9, 1.1)), -math.inf, 1, 0.0)
+    assert list(words) == [REPLICATED, NOT_REPLICATED, UNDECIDED]
+    many = judge(made_claim("greater"), intervals((0.1, 0.2)), 0, math.inf, 0.2)
+    assert list(many) == [UNDECIDED]  # of many tests of a page, some pass by chance
+
+
+def test_lost_runs_count():
+    """A diverged run has an accuracy of 0; one that failed leaves a claim open."""
+    claim = made_claim("equal", left={"workers": 4}, right={"workers": 1})
+    runs = [
+        {"status": "finished", "seed": s, "workers": w, "test_top1": 0.9 + s / 1000, "started": ""}
+        for w in (1, 4)
+        for s in range(4)
+    ]
+
+    def seen(**last):
+        return of_table(claim, pd.DataFrame([*runs[:-1], runs[-1] | last]), {})
+
+    def word(observed):
+        result = evaluate(claim, observed)
+        return judge(claim, result, -0.01, 0.01, result.p)
+
+    assert word(seen()) == REPLICATED
+    diverged = seen(status="diverged", test_top1=math.nan)
+    assert (diverged.diverged, diverged.lost, diverged.values[0, 3]) == (1, 0, 0)
+    assert word(diverged) == UNDECIDED
+    assert seen(status="failed", test_top1=math.nan).lost == 1
+    without = of_table(claim, pd.DataFrame(runs[:-1]), {})
+    assert without.lost == 1
+
+
+def test_power_is_the_share_of_worlds_that_are_found():
+    claim = made_claim("equal")
+    seen = Observed(np.array([[0.9, 0.905, 0.91, 0.9], [0.9, 0.9, 0.9, 0.905]]))
+    chance, smallest = power(claim, evaluate(claim, seen), -0.01, 0.01, 0)
+    wide, _ = power(claim, evaluate(claim, seen), -0.1, 0.1, 0)
+    assert 0 < chance < wide == 1
+    assert math.isnan(smallest)
+    _, least = power(made_claim("greater"), evaluate(made_claim("greater"), seen), 0, math.inf, 0)
+    assert 0 < least < 0.02
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A project with two claims of one paper on a made-up study, and one predicted number."""
+    (tmp_path / "papers").mkdir()
+    columns = list(PUBLISHED.rows[next(iter(PUBLISHED.rows))])
+    known = [
+        dict.fromkeys(columns, "") | {"id": name, "value": value, "unit": "x", "verified": verified}
+        for name, value, verified in (("two", 2, "yes"), ("memory", 2, "no"), ("three", 3, "yes"))
+    ]
+    write_rows(tmp_path / "papers/published.csv", columns, known)
+    return tmp_path
+
+
+def write_claims(root, *claims, **paper):
+    own = {"paper": "A paper", "short": "Paper", "rows": "A", "doi": "10/x", "theirs": "theirs"}
+    own |= {"ours": "ours", "registered": "2026-01-02", **paper}
+    listed = [
+        {"id": f"c{number}", "says": "It holds.", "in_the_way": "Nothing."} | each
+        for number, each in enumerate(claims)
+    ]
+    (root / "claims").mkdir(exist_ok=True)
+    text = yaml.safe_dump(own | {"claims": listed})
+    (root / "claims/a.yaml").write_text(text.replace("'2026-01-02'", "2026-01-02"))
+
+
+def write_study(root, factor=2.0, seeds=4, started="2026-01-03T00:00:00+00:00", **changes):
+    runs = [
+        make_run(
+            seed=seed, workers=w, started=started, seconds=(1 + seed / 100) * factor ** (w == 1)
+        )
+        for w in (1, 2)
+        for seed in range(seeds)
+    ]
+    write_reports(root / "reports/made", [run | changes for run in runs])
+
+
+RATIO = {
+    "kind": "measured",
+    "study": "made",
+    "test": "ratio",
+    "of": "seconds",
+    "left": {"workers": 1},
+    "right": {"workers": 2},
+    "size": ["two"],
+    "margin": 0.1,
+}
+
+
+def test_a_verdict_follows_from_tables_and_limits(root):
+    cases = [  # changes of the claim, of the study, verdict
+        ({}, {}, REPLICATED),
+        ({}, {"factor": 1.5}, DIRECTION),
+        ({}, {"factor": 3.0}, EXCEEDS),
+        ({}, {"factor": 0.5}, NOT_REPLICATED),
+        ({}, {"seeds": 2}, UNDECIDED),
+        ({"limit": "settings are not stated", "because": "so"}, {}, DIRECTION),
+        ({"limit": "settings are not stated", "because": "so"}, {"factor": 0.5}, NOT_REPLICATED),
+        ({"limit": "cores are shared", "because": "so"}, {"factor": 0.5}, UNDECIDED),
+        ({"limit": "not a claim of the paper", "because": "so"}, {}, SHOWN),
+        ({"published": ["memory"]}, {}, SHOWN),
+        ({"published": ["two"], "study": "other"}, {}, NOT_RUN),
+    ]
+    for claim, study, expected in cases:
+        write_study(root, **study)
+        write_claims(root, RATIO | claim)
+        (row,) = ledger(root)
+        assert row["verdict"] == expected, (claim, study)
+    write_claims(root, {"untestable": "no machine"})
+    assert ledger(root)[0]["verdict"] == UNTESTABLE
+
+
+def test_a_margin_that_is_written_after_the_first_run_is_later(root):
+    write_claims(root, RATIO)
+    for started, later in (("2026-01-03", False), ("2026-01-02", True), ("2026-01-01", True)):
+        write_study(root, started=f"{started}T00:00:00+00:00")
+        assert ledger(root)[0]["margin_later"] is later
+    write_study(root, started="")
+    assert ledger(root)[0]["margin_later"] is True  # it is not known, and so not better
+
+
+def test_predictions_are_never_more_than_consistent(root):
+    predicted = {"kind": "predicted", "study": "predictions", "published": ["two"], "margin": 0.1}
+    folder = root / "reports/predictions"
+    folder.mkdir(parents=True)
+    for error, inputs, verdict, expected in (
+        (0.05, "three", "judged", CONSISTENT),
+        (-0.2, "three", "judged", INCONSISTENT),
+        (0.0, "three two", "judged", CALIBRATED),
+        (0.0, "three", "calibrated", CALIBRATED),
+    ):
+        row = {"row": "two", "unit": "x", "published": 2, "predicted": 2 * (1 + error)}
+        row |= {"low": "", "high": "", "error": error, "inputs": inputs, "verdict": verdict}
+        write_rows(folder / "predictions.csv", list(row), [row])
+        tie(folder)
+        write_claims(root, predicted)
+        assert ledger(root)[0]["verdict"] == expected
+    write_claims(root, predicted | {"published": ["three"]})
+    assert ledger(root)[0]["verdict"] == NOT_RUN
+
+
+def test_a_bad_claim_is_named(root):
+    write_study(root)
+    for changes, told in (
+        ({"published": ["nowhere"]}, r"claims\.c0: .*no nowhere"),
+        ({"left": {"workers": 7}}, r"claims\.c0: .*no run .selection 1"),
+        ({"left": {"scheme": "sync_allreduce"}}, r"claims\.c0: .*several runs of a seed"),
+        ({"left": {"workers": 1}, "test": "exact"}, "fewer than 2 groups"),
+        ({"left": {"nothing": 7}}, r"claims\.c0: .*no setting nothing"),
+        ({"test": "better"}, r"claim\.test: a\.yaml"),
+        ({"left": {}}, r"claims\.c0: a\.yaml: it needs left"),
+        ({"margin": None}, "it needs size with margin"),
+        ({"margin": "0.1"}, r"claim\.margin"),
+        ({"limit": "cores are shared"}, "because"),
+        ({"value": 2}, r"claim\.value: a\.yaml: there is no such setting"),
+        ({"untestable": "no", "study": "made"}, "study or untestable"),
+    ):
+        write_claims(root, RATIO | changes)
+        with pytest.raises(SettingError, match=told):
+            ledger(root)
+
+
+def test_published_values_and_verdicts_are_in_no_claim():
+    """Numbers come by their id, and verdicts from the one file that has their words."""
+    words = re.compile(rf"\b({'|'.join(MEANINGS)})\b", re.IGNORECASE)
+    texts = [field.name for field in fields(Claim) if field.name not in ("left", "right", "steps")]
+    for claim in CLAIMS:
+        for name in texts:
+            assert not words.search(str(getattr(claim, name))), (claim.id, name)
+    told = [word for word in MEANINGS if " " in word] + [UNDECIDED]
+    pages = [path for room in ("analysis", "report", "command") for path in room_files(room)]
+    for path in [*pages, ROOT / "README.md"]:
+        if path.name != "ledger.py":
+            assert [word for word in told if word in path.read_text()] == [], path
+
+
+def room_files(room):
+    folder = ROOT / "src/paceline" / room
+    return [*folder.rglob("*.py"), *folder.rglob("*.j2"), *folder.rglob("*.yaml")]

@@ -1,0 +1,138 @@
+"""The ledger of the papers' claims: nothing in it can be made by hand."""
+
+import csv
+import json
+import shutil
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+
+from paceline.analysis.ledger import REPLICATED, ledger
+from paceline.cli import command
+from paceline.errors import SettingError
+from paceline.record.tied_files import SUMS, write_sums
+from paceline.report.papers_page import chance, require_same, verify_papers, write_papers
+from tests.made_reports import tie, write_rows
+
+ROOT = Path(__file__).parents[2]
+STUDIES = ("collectives", "five_ways", "exchange", "predictions")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A copy of the claims and of the tables that test them, with their pages."""
+    root = tmp_path_factory.mktemp("papers")
+    for name in ("claims", "papers", "conf/workload", *(f"reports/{each}" for each in STUDIES)):
+        shutil.copytree(ROOT / name, root / name)
+    write_papers(root)
+    return root
+
+
+@pytest.fixture
+def root(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "copy")
+
+
+def retied(folder):
+    """Digests of the files of the pages as they are now, as a forger would write them."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != SUMS]
+    write_sums(folder / SUMS, {str(path.relative_to(folder)): path for path in files})
+
+
+def test_pages_and_ledgers_have_every_claim(made):
+    folder = made / "reports/papers"
+    with (folder / "ledger.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 49
+    public = json.loads((folder / "ledger.json").read_text())
+    assert [each["verdict"] for paper in public for each in paper["claims"]] == [
+        row["verdict"] for row in rows
+    ]
+    assert all(paper["doi"].startswith("10.") for paper in public)
+    index = (folder / "index.html").read_text()
+    for row in rows:
+        page = (folder / f"{row['paper']}.html").read_text()
+        assert f'id="{row["claim"]}"' in page
+        assert f"{row['paper']}.html#{row['claim']}" in index
+        assert row["why"] or row["ours"]
+        assert row["command"] or not row["study"]
+    assert (folder / "figures/firecaffe2016-1.svg").is_file()
+
+
+def test_a_false_entry_is_caught(made, root):
+    """A verdict that no table results in, an entry that is left out, and one that is invented."""
+    folder = root / "reports/papers"
+    path = folder / "ledger.csv"
+    true = path.read_text()
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    false = next(row for row in rows if row["verdict"] != REPLICATED)
+    verdict, false["verdict"] = false["verdict"], REPLICATED
+    for forged, told in (
+        (rows, rf"claims\.{false['claim']}: .*verdict is '{REPLICATED}', and '{verdict}'"),
+        ([row for row in rows if row is not false], rf"claims\.{false['claim']}: .*None"),
+        ([*rows, rows[0] | {"claim": "made-up"}], rf"claims\.{false['claim']}"),
+    ):
+        write_rows(path, list(rows[0]), forged)
+        retied(folder)
+        with pytest.raises(SettingError, match=told):
+            require_same(made / "reports/papers", folder)
+    path.write_text(true)
+    retied(folder)
+    assert require_same(made / "reports/papers", folder) == 49
+
+
+def test_a_false_page_is_caught(made, root):
+    for name in ("index.html", "README.md", "ledger.json", "kumar2017.html", SUMS):
+        path = root / "reports/papers" / name
+        true = path.read_text()
+        path.write_text(true + " ")
+        with pytest.raises(SettingError, match=f"{name} is not what the claims result in"):
+            require_same(made / "reports/papers", root / "reports/papers")
+        path.write_text(true)
+
+
+@pytest.mark.slow
+def test_a_table_that_was_changed_by_hand_is_caught(root):
+    """Even where its digest was changed along: its records have other numbers."""
+    path = root / "reports/five_ways/runs.csv"
+    with path.open(newline="") as file:
+        loss = next(csv.DictReader(file))["train_loss"]
+    path.write_text(path.read_text().replace(loss, "0.125"))
+    with pytest.raises(SettingError, match="not the file of the digest"):
+        write_papers(root)
+    tie(path.parent)
+    write_papers(root)
+    with pytest.raises(SettingError, match=r"train_loss is 0\.125"):
+        verify_papers(root)
+
+
+def test_claims_without_any_table_are_still_listed(root):
+    for study in STUDIES:
+        shutil.rmtree(root / "reports" / study)
+    assert len(ledger(root)) == 49
+
+
+def test_tests_that_pass_by_chance_are_counted():
+    rows = [{"verdict": REPLICATED, "n": 5}] * 20 + [{"verdict": REPLICATED, "n": None}]
+    assert chance(rows).startswith("20 of 21 claims")
+    assert " 1.00 " in chance(rows)
+
+
+@pytest.mark.slow
+def test_the_command_line_verifies(root, capsys):
+    options = Namespace(study="papers", check=False, single=None, verify=True)
+    assert command("report").run(options, root) == 0
+    assert capsys.readouterr().out.startswith("49 claims")
+
+
+def test_what_is_of_a_study_or_of_the_papers_alone(tmp_path):
+    for study, changes, named in (
+        ("five_ways", {"verify": True}, "verify"),
+        (None, {"verify": True}, "verify"),
+        ("papers", {"check": True}, "check"),
+    ):
+        options = {"study": study, "check": False, "single": None, "verify": False} | changes
+        with pytest.raises(SettingError, match=f"^{named}: "):
+            command("report").run(Namespace(**options), tmp_path)
