@@ -24,11 +24,11 @@ _MOST = 250  # networks of a machine, and nodes of a network
 _BITS = 8
 # Of 1,514 bytes of a full frame a TCP segment carries 1,448 of a message.
 _FRAME, _SEGMENT = 1514, 1448
-_BURST_SECONDS, _LEAST_BURST = 0.0005, 4096  # what passes at once, after a pause
+BURST_SECONDS, _LEAST_BURST = 0.0005, 4096  # what passes at once, after a pause
 # Packets of TCP that its senders do not cut into frames themselves; a bucket cuts those that it
 # cannot take at once, and then does not carry its rate.
 _LEAST_PACKET, _PACKETS_OF_BURST = 3000, 4
-_QUEUE_SECONDS = 1  # that a packet may wait; TCP takes 200 ms to miss one that a full queue drops
+_QUEUE_SECONDS = 1.0  # that a packet may wait; TCP takes 200 ms to miss one that a full queue drops
 # The same on every host, where any process may choose reno; at full speed after a step's pause.
 _TCP = ("net.ipv4.tcp_congestion_control=reno", "net.ipv4.tcp_slow_start_after_idle=0")
 
@@ -60,9 +60,12 @@ def check_permitted() -> None:
 
 
 @contextlib.contextmanager
-def shaped_network(num_nodes: int, bandwidth: float) -> Generator[ShapedNetwork]:
+def shaped_network(
+    num_nodes: int, bandwidth: float, queue_seconds: float = _QUEUE_SECONDS
+) -> Generator[ShapedNetwork]:
     """Provide `num_nodes` nodes, whose links carry `bandwidth` bytes of messages per second each
-    way. Raises SettingError("cluster") if there are too many, or if the system refuses.
+    way; packets that would wait longer than `queue_seconds` are dropped. Raises
+    SettingError("cluster") if there are too many, or if the system refuses.
     """
     if num_nodes > _MOST:
         raise SettingError("cluster", f"{num_nodes} nodes; {_MOST} are the most")
@@ -76,7 +79,7 @@ def shaped_network(num_nodes: int, bandwidth: float) -> Generator[ShapedNetwork]
         for node, name in enumerate(names):
             port = _PORT.format(process=process, node=node)
             _add_node(name, port, switch, _address(node + 1))
-            _shape_link(node, name, bandwidth)
+            _shape_link(node, name, bandwidth, queue_seconds)
         yield ShapedNetwork(_address(0), [str(_FOLDER / name) for name in names])
     finally:
         _remove([process])
@@ -89,16 +92,18 @@ def _add_node(name: str, port: str, switch: str, address: str) -> None:
     _ip(f"netns exec {name} sysctl -q -w {' '.join(_TCP)}")
 
 
-def _shape_link(node: int, name: str, bandwidth: float) -> None:
+def _shape_link(
+    node: int, name: str, bandwidth: float, queue_seconds: float = _QUEUE_SECONDS
+) -> None:
     port = _PORT.format(process=os.getpid(), node=node)
     for namespace, interface in ((name, "eth0"), (None, port)):
-        _shape(namespace, interface, bandwidth)
+        _shape(namespace, interface, bandwidth, queue_seconds)
 
 
-def _shape(namespace: str | None, interface: str, bandwidth: float) -> None:
+def _shape(namespace: str | None, interface: str, bandwidth: float, queue_seconds: float) -> None:
     rate = bandwidth * _FRAME / _SEGMENT
-    burst = round(max(_LEAST_BURST, rate * _BURST_SECONDS))
-    limit = round(burst + rate * _QUEUE_SECONDS)
+    burst = round(max(_LEAST_BURST, rate * BURST_SECONDS))
+    limit = round(burst + rate * queue_seconds)
     bucket = f"rate {round(rate * _BITS)}bit burst {burst} limit {limit}"
     packet = max(_LEAST_PACKET, burst // _PACKETS_OF_BURST)
     _ip(f"link set {interface} gso_max_size {packet}", namespace=namespace)

@@ -48,8 +48,8 @@ _EMULATED = (
     *("workers_per_node", "server_placement", "link"),
 )
 _LINKS = ("link", "node_link", "allreduce_link")
-# How unevenly TCP divides an emulated link among a server's answers: benchmarks/many_to_one.py
-# measured 0.27 to 0.83 in two runs, and 0.005 to 0.024 for pushes to one server.
+# How unevenly TCP divides an emulated link among a server's answers: 0.27 to 0.83 was measured for
+# two of them, and 0.005 to 0.024 for two pushes. benchmarks/many_to_one.py tests what follows.
 UNEVENNESS = 0.6
 
 
