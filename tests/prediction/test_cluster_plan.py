@@ -170,6 +170,7 @@ BAD = {
     ("cluster=titan", "workload=googlenet"): r"workers: how many accelerators are there\?",
     ("cluster=titan", "workers=8"): "workload: the step of own is not known",
     ("target=good",): "target: the top-1 to reach is needed",
+    ("cluster=titan", "workload=googlenet", "workers=8,many"): "workers: ",
     ("target=75",): "target: the top-1 to reach is needed",
     ("cluster=titan", "workload=googlenet", "workers=8", "cluster.overlap=true,false"): (
         "cluster.overlap: a plan is of one cluster"

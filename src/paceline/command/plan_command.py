@@ -119,8 +119,8 @@ def _question(
     from paceline.record.point import Point
     from paceline.timing.workload import OWN
 
-    config = max(configs, key=lambda each: each.values["workers"])
-    point, most = Point.of(config), config.values["workers"]
+    point = max(map(Point.of, configs), key=lambda each: each.workers)
+    config, most = point.config, point.workers
     is_set = {each.partition("=")[0].lstrip("+") for each in options.overrides}
     if "workers" not in is_set:
         raise SettingError("workers", "how many accelerators are there? For example, workers=32")

@@ -80,7 +80,7 @@ class Candidate:
 
     @property
     def accelerator_hours(self) -> float:
-        return self.seconds * self.workers / 3600
+        return self.seconds * self.workers * self.prediction.point.sharding.shards / 3600
 
     @property
     def kept(self) -> bool:
@@ -209,7 +209,7 @@ class ClusterPlan:
 
     `slower`: with which links another candidate would clearly be faster; None if none would be.
     `slow_worker`, `jitter`: what changes if one worker takes SLOW times as long, and if the times
-    of steps vary by JITTER; None with one worker.
+    of steps vary by JITTER; None with one worker, and if it is so already.
     """
 
     question: Question
@@ -261,14 +261,15 @@ def plan_cluster(question: Question) -> ClusterPlan:
     contenders = sorted(others, key=lambda each: each.seconds)[:_MOST_CONTENDERS]
     among, several = [chosen, *contenders], chosen.workers > 1
     slow = {"slow_workers": 1, "slow_factor": SLOW}
+    even, steady = not question.cluster.slow_workers, question.cluster.step_jitter < JITTER
     return ClusterPlan(
         question,
         chosen,
         recommended(others) if others else None,
         found,
         _slower_links(question, among) if several else None,
-        _changed(question, among, **slow) if several else None,
-        _changed(question, among, step_jitter=JITTER) if several else None,
+        _changed(question, among, **slow) if several and even else None,
+        _changed(question, among, step_jitter=JITTER) if several and steady else None,
     )
 
 
