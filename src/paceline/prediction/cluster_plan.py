@@ -35,6 +35,7 @@ KEPT, UNCLEAR, LOWER, NOT_STUDIED = "kept", "may be lower", "lower", "not studie
 SLOW, JITTER = 2.4, 0.14  # the most that traces of training on GPUs show; docs/modelled_clusters.md
 IMAGENET = 1_281_167  # training images of ImageNet-1k
 _STEPS = 12  # of each worker, from which times are predicted
+_LEAST_POWER = 5  # of two: a batch of 32
 _NEARLY = 0.95  # of the most images/s: a larger batch is not worth its larger updates
 _NEAR = 0.005  # difference of expected top-1 below which tied candidates are alike
 _MOST_TIMES = 256  # by which links are slowed down at most, to find when the answer changes
@@ -297,14 +298,16 @@ def _verdict(change: Change | None, allowed: float) -> str:
 def _best_batch(question: Question, workers: int) -> int:
     """Return the smallest batch size with nearly the most images/s, by all-reduce.
 
-    Batch sizes with which accuracy is kept come first; if there is none, the smallest is best.
+    Batch sizes with which accuracy is kept come first, and of these the ones that were measured.
+    If accuracy is kept with none, the smallest is best.
     """
     if len(question.batch_sizes) == 1:
         return question.batch_sizes[0]
     each = [question.candidate(REFERENCE, workers, size) for size in question.batch_sizes]
-    kept = [one for one in each if one.kept] or each[:1]
-    most = max(one.prediction.run.images_per_second for one in kept)
-    enough = (one for one in kept if one.prediction.run.images_per_second >= _NEARLY * most)
+    kept = [one for one in each if one.kept]
+    known = [one for one in kept if not one.prediction.extrapolated] or kept or each[:1]
+    most = max(one.prediction.run.images_per_second for one in known)
+    enough = (one for one in known if one.prediction.run.images_per_second >= _NEARLY * most)
     return min(one.batch_size for one in enough)
 
 
@@ -395,7 +398,7 @@ def worker_counts(most: int) -> list[int]:
 
 
 def covered_batches(config: PointConfig) -> list[int]:
-    """Return the powers of two within the batch sizes that were measured, and both ends of these.
+    """Return the batch sizes that were measured at the ends, and powers of two up to the larger.
 
     If none were measured, return the batch size that is set.
     """
@@ -405,5 +408,5 @@ def covered_batches(config: PointConfig) -> list[int]:
     if rate is None:
         return [point.batch_size]
     least, most = rate.batch_sizes
-    powers = (2**n for n in range(math.ceil(math.log2(least)), most.bit_length()))
+    powers = (2**n for n in range(_LEAST_POWER, most.bit_length()))
     return sorted({least, *powers, most})
