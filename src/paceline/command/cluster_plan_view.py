@@ -29,7 +29,7 @@ from paceline.report.words import scheme_name
 
 _MOST_ROWS = 8
 _SHOWN = 0.05  # share below which a difference in cost is not worth a word
-_COLUMNS = ("  scheme", ">workers", ">images each", ">images/s", ">time", ">accelerator h")
+_COLUMNS = ("scheme", ">workers", ">images each", ">images/s", ">time", ">accelerator h")
 _COLUMNS += (">change of top-1", "accuracy")
 _UNITS = (("days", 86400.0, 5.0), ("h", 3600.0, 2.0), ("min", 60.0, 2.0), ("s", 1.0, 0.0))
 
@@ -48,7 +48,8 @@ def cluster_plan_view(plan: ClusterPlan, target: str) -> Iterator[RenderableType
 def recommendation(plan: ClusterPlan) -> str:
     """Return what to do, and what it takes."""
     chosen = plan.chosen
-    parts = [f"Use {named(chosen)}", f"{count(chosen.batch_size)} images each"]
+    who = named(chosen).replace(scheme_name(REFERENCE), f"{scheme_name(REFERENCE)} (DDP)")
+    parts = [f"Use {who}", f"{count(chosen.batch_size)} images each"]
     if chosen.workers > 1:
         parts[-1] += f" ({count(chosen.workers * chosen.batch_size)} together)"
     if servers := chosen.prediction.point.scheme.servers:
@@ -108,9 +109,9 @@ def shown(plan: ClusterPlan) -> list[Candidate]:
 
 def _rows(plan: ClusterPlan) -> Iterator[list[str]]:
     for each in sorted(shown(plan), key=lambda each: each.seconds):
-        mark = {plan.chosen: "> ", plan.runner_up: "2 "}.get(each, "  ")
+        mark = {plan.chosen: " (choice)", plan.runner_up: " (runner-up)"}.get(each, "")
         yield [
-            mark + (words(each) if each.workers > 1 else "one worker"),
+            (words(each) if each.workers > 1 else "one worker") + mark,
             count(each.workers),
             f"{count(each.batch_size)}{'*' if each.prediction.extrapolated else ''}",
             count(each.prediction.run.images_per_second),
@@ -119,6 +120,12 @@ def _rows(plan: ClusterPlan) -> Iterator[list[str]]:
             points(each.change) if each.workers > 1 else "-",
             each.verdict if each.workers > 1 else "-",
         ]
+
+
+def points_lost(share: float) -> str:
+    """Say what may be lost of top-1, as in "1 point"."""
+    number = f"{100 * share:.3g}"
+    return f"{number} point{'' if number == '1' else 's'}"
 
 
 def points(change: Change | None) -> str:
@@ -161,7 +168,7 @@ def _runner_up(plan: ClusterPlan, other: Candidate) -> str:
     if plan.tied:
         text += ", statistically tied"
         if plan.chosen.scheme == REFERENCE and other.scheme != REFERENCE:
-            text += "; all-reduce is named first, since PyTorch's DDP has it"
+            text += "; all-reduce comes first, since PyTorch's DDP has it"
     saved = 1 - other.accelerator_hours / plan.chosen.accelerator_hours
     if other.workers < plan.chosen.workers and abs(saved) >= _SHOWN:
         text += f"; it costs {100 * abs(saved):.0f} % {'less' if saved > 0 else 'more'}"
@@ -236,7 +243,7 @@ def _distance(plan: ClusterPlan, evidence: Evidence) -> Iterator[str]:
         f"there, {stale:.0f} here. That your network behaves like theirs is an assumption"
     )
     yield (
-        f"kept: at most {100 * question.allowed:g} points of top-1 are lost, with 95 % confidence; "
+        f"kept: at most {points_lost(question.allowed)} of top-1 are lost, with 95 % confidence; "
         f"{NOT_STUDIED}: beyond the studies ({studies})"
     )
 

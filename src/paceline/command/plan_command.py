@@ -168,6 +168,8 @@ def _allowed(
     trained: tuple[str, str],
 ) -> tuple[float, str]:
     """Return the share of top-1 that may be lost, and what is to be said of a top-1 to reach."""
+    from paceline.command.cluster_plan_view import points_lost
+
     margin = config.margin / 100
     if target is None or target < 0:
         return -target if target else margin, ""
@@ -176,7 +178,7 @@ def _allowed(
         network, data = trained
         return margin, (
             f"whether one worker reaches {100 * target:g} % is not known, since no study here "
-            f"trained {network} on {data}; more workers lose at most {config.margin:g} points of it"
+            f"trained {network} on {data}; at most {points_lost(margin)} of it may be lost"
         )
     if known.one_worker < target:
         message = f"one worker reaches {100 * known.one_worker:.1f} % in {known.study}; a lower "
