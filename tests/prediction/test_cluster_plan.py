@@ -116,7 +116,8 @@ def test_a_plan_names_its_choice_its_cost_and_what_it_rests_on(tmp_path, capsys,
     assert chosen["accelerator_hours"] == pytest.approx(hours)
     assert second["times_as_long"] == pytest.approx(second["seconds"] / chosen["seconds"])
     assert {each["workers"] for each in found["candidates"]} == {1, 2, 4, 8}
-    assert len({each["scheme"] for each in found["candidates"]}) >= 10
+    schemes = {each["scheme"] for each in found["candidates"]}
+    assert {"local_sgd", "gossip", "sync_parameter_server", "async_parameter_server"} <= schemes
     assert screen.startswith(found["recommendation"])
     assert "no study here trained googlenet on ImageNet-1k" in screen
     assert len(screen.splitlines()) <= 34

@@ -29,7 +29,7 @@ from paceline.record.point_config import PointConfig
 from paceline.timing.profile import Link
 from paceline.timing.workload import CountedNetwork
 
-REFERENCE = "sync_allreduce"
+REFERENCE, ASYNCHRONOUS = "sync_allreduce", "async_parameter_server"
 RATIO = 1.25  # within which 90 % of predicted ratios of two schemes were; a test derives it anew
 KEPT, UNCLEAR, LOWER, NOT_STUDIED = "kept", "may be lower", "lower", "not studied"
 SLOW, JITTER = 2.4, 0.14  # the most that traces of training on GPUs show; docs/modelled_clusters.md
@@ -148,6 +148,22 @@ class Question:
         """Return the rounds of an epoch; see the module `evidence`."""
         return self.images / (workers * batch_size)
 
+    def worthwhile(self, workers: int, batch_size: int) -> list[str]:
+        """Return the schemes to time: those without servers, asynchronous servers as an example,
+        and those that keep the accuracy by the rounds of an epoch alone.
+
+        What staleness costs comes on top. With several servers a prediction takes seconds.
+        """
+        rounds, evidence = self.rounds(workers, batch_size), self.evidence
+        return [
+            scheme
+            for scheme in self.compared
+            if evidence is None
+            or "servers" not in self.schemes[scheme]
+            or scheme in (ASYNCHRONOUS, self.compared[0])
+            or _verdict(evidence.change(scheme, rounds), self.allowed) == KEPT
+        ]
+
     def candidate(self, scheme: str, workers: int, batch_size: int, **cluster: Any) -> Candidate:
         """Return a candidate. `cluster`: settings of the cluster that are changed."""
         key = scheme, workers, batch_size, repr(cluster)
@@ -251,7 +267,7 @@ def plan_cluster(question: Question) -> ClusterPlan:
     for workers in question.workers:
         found += _possible(question, first, workers, batches[workers])
     for workers in sorted({most, max(recommended(found).workers, min(question.workers))}):
-        for scheme in question.compared:
+        for scheme in question.worthwhile(workers, batches[workers]):
             found += _possible(question, scheme, workers, batches[workers])
     chosen = recommended(found)
     for workers in question.workers if chosen.workers > 1 else ():
