@@ -271,7 +271,7 @@ def write_claims(root, *claims, **paper):
     (root / "claims/a.yaml").write_text(text.replace("'2026-01-02'", "2026-01-02"))
 
 
-def write_study(root, factor=2.0, seeds=4, started="2026-01-03T00:00:00+00:00", **changes):
+def write_study(root, factor=2.0, seeds=4, started="2026-01-03T00:00:00+00:00", missing=()):
     runs = [
         make_run(
             seed=seed, workers=w, started=started, seconds=(1 + seed / 100) * factor ** (w == 1)
@@ -279,7 +279,7 @@ def write_study(root, factor=2.0, seeds=4, started="2026-01-03T00:00:00+00:00", 
         for w in (1, 2)
         for seed in range(seeds)
     ]
-    write_reports(root / "reports/made", [run | changes for run in runs])
+    write_reports(root / "reports/made", runs, missing=list(missing))
 
 
 RATIO = {
@@ -315,6 +315,16 @@ def test_a_verdict_follows_from_tables_and_limits(root):
         assert row["verdict"] == expected, (claim, study)
     write_claims(root, {"untestable": "no machine"})
     assert ledger(root)[0]["verdict"] == UNTESTABLE
+
+
+def test_a_study_of_which_runs_are_missing_was_not_run_yet(root):
+    """A selection that fits no run is a mistake only where the study is complete."""
+    write_claims(root, RATIO | {"left": {"workers": 7}})
+    write_study(root, missing=["key"])
+    assert ledger(root)[0]["verdict"] == NOT_RUN
+    write_study(root)
+    with pytest.raises(SettingError, match="no run"):
+        ledger(root)
 
 
 def test_a_margin_that_is_written_after_the_first_run_is_later(root):
