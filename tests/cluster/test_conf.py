@@ -18,6 +18,7 @@ from paceline.study.compose import composed
 CONF = Path(__file__).parents[2] / "conf"
 FILES = sorted(path.stem for path in (CONF / "cluster").glob("*.yaml"))
 PUBLISHED = ("minotauro", "titan", "four_titans", "minsky", "ec2_p2")
+COMPUTE_ENGINE = ("compute_engine_k80", "compute_engine_p100")
 WALL = [
     "_target_",
     "accelerator",
@@ -36,6 +37,8 @@ WALL = [
 VIRTUAL = [
     *WALL,
     "server_bandwidth",
+    "server_tensor_seconds",
+    "server_copy_bandwidth",
     "workers_per_node",
     "topology",
     "node_cores",
@@ -48,7 +51,10 @@ VIRTUAL = [
     "link",
     "node_link",
 ]
-LATER = {"workers_per_accelerator", "server_device", "engine", "chip", "topology"}
+LATER = {
+    *("workers_per_accelerator", "server_device", "engine", "chip", "topology"),
+    *("server_tensor_seconds", "server_copy_bandwidth"),
+}
 MODELLED = re.compile(
     r"\s*(step_seconds|step_jitter|server_\w+|workers_per_node|topology|overlap|node_cores|latency"
     r"|bandwidth): [^n\[]"
@@ -107,7 +113,9 @@ def test_a_step_of_the_abstract_cluster_takes_a_second_and_all_else_nothing():
     assert profile.server_seconds + 1e12 / profile.server_bandwidth == 0
 
 
-@pytest.mark.parametrize("name", [*PUBLISHED, "base/published"])
+@pytest.mark.parametrize(
+    "name", [*PUBLISHED, *COMPUTE_ENGINE, "base/published", "base/compute_engine"]
+)
 def test_every_modelled_number_says_where_it_is_from(name):
     """On its line or on the one above; `null` and 0 need no source."""
     lines = (CONF / f"cluster/{name}.yaml").read_text().splitlines()
@@ -144,10 +152,11 @@ def published():
 
 def images_per_second(rows):
     """Of an accelerator, from the rows that a rate was fitted to, by their batch size."""
+    images = {"images_per_second": 1, "steps_per_second": 128}
     rates = {
-        int(row["batch_size"]): float(row["value"])
+        int(row["batch_size"]): images[row["metric"]] * float(row["value"])
         for row in rows
-        if row["metric"] == "images_per_second"
+        if row["metric"] in images
     }
     for row in rows:
         if row["metric"] in ("train_time", "time_100_epochs"):
@@ -165,6 +174,15 @@ def test_a_rate_gives_back_the_rows_that_it_was_fitted_to(name):
         assert sorted(found) in ([rate.batch_sizes[0]], list(rate.batch_sizes)), workload
         for batch_size, images in found.items():
             assert batch_size / rate.seconds(batch_size) == pytest.approx(images, rel=0.002)
+
+
+@pytest.mark.parametrize("name", COMPUTE_ENGINE)
+def test_one_worker_with_its_messages_gives_back_the_row_that_its_rate_was_fitted_to(name):
+    known, of_one = published(), ["scheme=async_parameter_server", "workers=1", "batch_size=128"]
+    for workload, rate in cluster_of(name).step_rates.items():
+        settings = [f"cluster={name}", "cluster.step_jitter=0", f"workload={workload}", *of_one]
+        found = predict(composed(settings, CONF.parent), 10).run.images_per_second
+        assert found == pytest.approx(images_per_second([known[rate.rows[0]]])[128], rel=0.005)
 
 
 def test_four_titans_give_back_the_time_of_two_to_which_their_bus_was_fitted():

@@ -81,7 +81,9 @@ def test_an_assumption_that_cannot_be_is_named(assumed, message):
     assert error.value.setting == "cluster.assumed"
 
 
-@pytest.mark.parametrize("name", ["minotauro", "titan", "four_titans", "minsky", "ec2_p2"])
+@pytest.mark.parametrize(
+    "name", ["minotauro", "titan", "four_titans", "minsky", "ec2_p2", "compute_engine_k80"]
+)
 def test_every_published_profile_can_be_drawn(name):
     """What is assumed contains what the profile says."""
     cluster = composed([f"cluster={name}"], ROOT).values["cluster"]

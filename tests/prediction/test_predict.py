@@ -82,8 +82,11 @@ def test_the_trained_network_itself_has_its_own_bytes():
 
 @pytest.mark.parametrize("precision", ["32-true", "64-true"])
 def test_messages_have_the_bytes_of_the_run_that_trains(root, precision):
-    """Weights and BatchNorm statistics of the small CNN, over a link slow enough to show."""
+    """Weights and BatchNorm statistics of the small CNN, over a link and by servers slow enough to
+    show.
+    """
     settings = (
+        *("cluster.server_tensor_seconds=0.002", "cluster.server_copy_bandwidth=100000"),
         *("cluster=virtual", "cluster.workers_per_node=1", "cluster.link.bandwidth=40000"),
         *("cluster.step_seconds=0.1", "scheme=async_parameter_server", "workers=4"),
         *(*UNLOGGED, f"training.precision={precision}"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -71,6 +72,8 @@ class VirtualCluster(AbstractCluster):
     shared_cores: SharedCores | None = None
     chip: Annotated[Chip | None, Neutral(None)] = None
     topology: Topology = "unshared"
+    server_tensor_seconds: Annotated[NotNegative, Neutral(0)] = 0.0
+    server_copy_bandwidth: Annotated[Bandwidth, Neutral(None)] = math.inf
     queue: Annotated[SlurmQueue | None, UNKEYED] = None
     engine: Annotated[Literal["auto", "one_by_one", "graph", "vmap"], UNKEYED] = "auto"
 
@@ -110,6 +113,9 @@ class VirtualCluster(AbstractCluster):
         check_topology(self.profile, workers * shards)
 
     def check_workload(self, workload: AbstractWorkload) -> None:
+        if self.server_tensor_seconds and workload.name != OWN and not workload.sizes_of_tensors:
+            message = "their sizes are needed, since cluster.server_tensor_seconds is not 0"
+            raise SettingError("workload.tensors", message)
         known = [*self.step_rates, *([OWN] if self._cores else ())]
         if self.step_seconds is None and workload.name not in known:
             known = ", ".join(sorted(known))

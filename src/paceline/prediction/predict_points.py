@@ -214,7 +214,8 @@ def _of_paced(
     processes = config.values["workers"] * config.of_the_run("model")["shards"]
     paced = emulating(cluster, config.values["cluster"], processes)
     links = {name: {"latency": 0.0, "bandwidth": None} for name in _LINKS if name in paced}
-    free = {**paced, **links, "server_seconds": 0.0, "server_bandwidth": None, "node_cores": None}
+    of_servers = {"server_seconds": 0.0, "server_bandwidth": None, "server_copy_bandwidth": None}
+    free = {**paced, **links, **of_servers, "server_tensor_seconds": 0.0, "node_cores": None}
     rates = [run_of(config, each, samples).images_per_second for each in (paced, free)]
     of_rates = [f"{rate:.6g}" for rate in rates]
     if not pushes:

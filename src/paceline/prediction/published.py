@@ -231,6 +231,8 @@ def _in_unit(
         return images_per_second
     if unit == "1/s":
         return images_per_second / (point.workers * point.batch_size)
+    if unit == "steps/s":
+        return images_per_second / point.batch_size
     if unit == "x" and base is not None:
         passes = (entry.baseline_epochs or 1) / (entry.epochs or 1)
         return passes * images_per_second / base.run.images_per_second

@@ -36,6 +36,7 @@ _ORDER = ("step_jitter", "slow_workers", "slow_factor", "straggler_probability",
 # Settings of a modelled cluster that change only times, for workers that meet in each mean.
 _OF_TIME = (
     *("step_seconds", "step_rates", "chip", "server_seconds", "server_bandwidth"),
+    *("server_tensor_seconds", "server_copy_bandwidth"),
     *("server_placement", "workers_per_node", "topology", "node_cores", "overlap"),
     *("link", "node_link", "allreduce_link", "message_seconds", "message_bandwidth"),
 )

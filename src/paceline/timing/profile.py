@@ -91,8 +91,11 @@ class ClusterProfile:
     buckets during backward, as under DDP; False if they are reduced after backward. `shared_cores`:
     cores on which all processes of one machine compute; None if each has its own processor.
 
-    A server takes `server_seconds` for a push, plus the time to update its weights at
-    `server_bandwidth` [bytes/s].
+    A server does one thing at a time. It takes `server_seconds` for a push, and updates its weights
+    at `server_bandwidth` [bytes/s]. Between nodes it also handles each message, a push that it
+    receives or an answer that it sends: `server_tensor_seconds` for each of the message's tensors,
+    and its bytes at `server_copy_bandwidth` [bytes/s] (copies, serialisation, checksums). On one
+    machine `node_link` includes that.
     """
 
     link: Link
@@ -108,6 +111,8 @@ class ClusterProfile:
     server_placement: ServerPlacement = "own_nodes"
     shared_cores: SharedCores | None = None
     topology: Topology = "unshared"
+    server_tensor_seconds: NotNegative = 0.0
+    server_copy_bandwidth: Bandwidth = math.inf
 
     @property
     def one_machine(self) -> bool:
@@ -139,6 +144,10 @@ class ClusterProfile:
         """This profile with the link of all-reduces inside a node."""
         link = self.allreduce_link
         return self if link is None else replace(self, node_link=link)
+
+    def server_message_seconds(self, tensors: int, num_bytes: float) -> float:
+        """Return the seconds in which a server handles a message between nodes."""
+        return tensors * self.server_tensor_seconds + num_bytes / self.server_copy_bandwidth
 
     def core_seconds(self, num_messages: float, num_bytes: float, workers: int) -> float:
         """Return the time of a node's cores for messages of an all-reduce among its `workers`."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from paceline.clock.run_spec import RunSpec
+from paceline.clock.virtual.clock_parts import MessageSizes
 from paceline.clock.virtual.kernel import Buses, Cores, Kernel, Moment
 from paceline.clock.virtual.virtual_links import Brought, allreduce_end
 from paceline.clock.virtual.virtual_network import VirtualNetwork
@@ -298,6 +299,24 @@ def test_servers_share_the_work_of_an_update():
     strategy, _ = train(AsyncParameterServer(2), 3, 3, step_times=StepTimes(), profile=profile)
     last = max(worker.step_ends[0] for worker in strategy.clock.workers)
     assert last == pytest.approx(2.5, rel=0.01)  # of 103 weights
+
+
+def test_between_nodes_a_server_takes_its_time_for_each_message():
+    """Half a second each, for four tensors and all bytes. Pushes come at 1 s; the first answer
+    leaves before the second push is taken.
+    """
+    handling = {"server_tensor_seconds": 1 / 16, "server_copy_bandwidth": 4 * NUM_BYTES}
+    profile = ClusterProfile(FREE, FREE, 1, 0, math.inf, **handling)
+    strategy, _ = train(AsyncParameterServer(1), 2, 4, step_times=StepTimes(), profile=profile)
+    assert [worker.step_ends for worker in strategy.clock.workers] == [[2.0, 4.0], [3.0, 5.0]]
+    assert strategy.clock.workers[1].seconds_waiting == 1.0
+
+
+def test_servers_share_the_tensors_of_a_message():
+    """Of 103 weights in 4 tensors, a cut in the middle divides the first one."""
+    sizes = MessageSizes(OwnNetwork(), NUM_BYTES, False, [80, 5, 15, 3])
+    found = [sizes.tensors(n, sharding) for sharding in ("bytes", "round_robin") for n in (1, 2)]
+    assert found == [[4], [1, 4], [4], [2, 2]]
 
 
 def test_between_nodes_messages_pass_while_the_server_works():

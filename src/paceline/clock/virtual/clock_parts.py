@@ -11,7 +11,7 @@ from paceline.clock.virtual.kernel import Buses, Cores, Kernel
 from paceline.clock.virtual.virtual_network import VirtualNetwork
 from paceline.clock.virtual.virtual_split import VirtualSplit
 from paceline.clock.virtual.virtual_worker import BufferPool, VirtualWorker
-from paceline.exchange.shard import round_robin
+from paceline.exchange.shard import backwards, round_robin, shard_bounds
 from paceline.scheme.rule import AbstractScheme, Sharding
 from paceline.timing.machine import messages_at_once
 from paceline.timing.profile import ClusterProfile
@@ -25,12 +25,13 @@ _TIMELINE_WORKERS = 16  # no figure shows more rows
 class MessageSizes:
     """Sizes of all messages of a run: those of the workload, not of the trained network.
     `own_bytes`: bytes of the trained network's weights. `overlap`: False if gradients are reduced
-    as a whole after backward.
+    as a whole after backward. `own_tensors`: numbers of weights of the trained network's tensors.
     """
 
     workload: AbstractWorkload
     own_bytes: int
     overlap: bool
+    own_tensors: Sequence[int]
 
     def weights(self, num_bytes: int) -> int:
         """Return the bytes of a message with `num_bytes` of the trained network's weights."""
@@ -45,6 +46,13 @@ class MessageSizes:
             return [self.weights(num_bytes) for num_bytes in shard_bytes]
         total, parts = self.weights(self.own_bytes), round_robin(len(tensors), len(shard_bytes))
         return [total * sum(tensors[n] for n in part) // sum(tensors) for part in parts]
+
+    def tensors(self, servers: int, sharding: Sharding) -> list[int]:
+        """Count the tensors of which each server has at least a part."""
+        sizes = self.workload.sizes_of_tensors or self.own_tensors
+        if sharding == "round_robin":
+            return [len(part) for part in round_robin(len(sizes), servers)]
+        return [len(backwards(sizes, *each)) for each in shard_bounds(sum(sizes), servers)]
 
     def statistics(self, worker: VirtualWorker) -> int:
         """Return the bytes of a worker's BatchNorm statistics."""
@@ -88,7 +96,9 @@ class ClockParts:
         by_ddp = scheme.carried_out_by_ddp and workers > 1 and step is None
         self.seconds_of_ddp = profile.ddp_seconds if by_ddp else 0.0
         overlap = profile.overlaps(workers) and step is None
-        self.sizes = MessageSizes(run.workload or OwnNetwork(), weights.nbytes, overlap)
+        tensors = [shape.numel() for shape in shapes]
+        workload = run.workload or OwnNetwork()
+        self.sizes = MessageSizes(workload, weights.nbytes, overlap, tensors)
         self.compression = None
         if workers > 1:
             self.compression = compression(scheme.compression, shapes, weights, run.seed)

@@ -5,7 +5,9 @@ On one machine messages occupy the server's process, as over loopback: it receiv
 it and answers, in the order in which workers are released, before it receives the next. Between
 nodes the network carries messages while the server works: a worker sends to one server after
 another, each worker beginning with another one, and is answered meanwhile; or it sends parts of
-pushes to all of them during backward, if the scheme has them leave so early.
+pushes to all of them during backward, if the scheme has them leave so early. What the server itself
+does for a message (copies, serialisation) then occupies its process before an update, and before an
+answer leaves.
 """
 
 from collections.abc import Callable, Iterable
@@ -40,6 +42,9 @@ class VirtualPushLink:
         self._group_size = scheme.group_size
         shard_bytes = [served.weights.nbytes for served in servers.served]
         self._shard_bytes = parts.sizes.shards(shard_bytes, scheme.sharding)
+        self._tensors = [0] * scheme.servers
+        if parts.profile.server_tensor_seconds:
+            self._tensors = parts.sizes.tensors(scheme.servers, scheme.sharding)
         self._lines = [SingleServer(parts.kernel) for _ in servers.served]
         self._answered: dict[int, list[Event]] = {}  # by worker and server
         self._network = None if parts.profile.one_machine else parts.network
@@ -92,6 +97,7 @@ class VirtualPushLink:
             else:
                 passage = yield from self.early.push(worker, server, body)
             _spend(server, worker, passage.start, passage)
+            seconds += self._profile.server_message_seconds(self._tensors[server], body)
         since = self._kernel.now
         yield from line.enter()
         begun = self._kernel.now
@@ -114,20 +120,26 @@ class VirtualPushLink:
             self._kernel.start(self._answer(server, self._workers[each]))
 
     def _answer(self, server: int, worker: VirtualWorker) -> Process[None]:
-        """Answer a worker with the present weights; on one machine the answer has to queue."""
+        """Answer a worker with the present weights, once the server has time for the message."""
         since, line, size = self._kernel.now, self._lines[server], self._shard_bytes[server]
         self._servers.answer(server, worker)
         self._servers.served[server].report.bytes_sent += size
         worker.bytes_received += size
-        if self._network is None:
+        seconds = 0.0
+        if self._network is not None:
+            seconds = self._profile.server_message_seconds(self._tensors[server], size)
+        if self._network is None or seconds:
             yield from line.enter(urgent=True)
             begun = self._kernel.now
-            yield from self._buses.carry(0, self._profile.node_link.seconds(size))
-            passage = Passage(begun, self._kernel.now)
+            if self._network is None:
+                yield from self._buses.carry(0, self._profile.node_link.seconds(size))
+            else:
+                yield self._cores.busy(seconds)
             line.leave()
-        else:
+            _spend(server, worker, since, Passage(begun, self._kernel.now))
+        if self._network is not None:
             passage = yield from self._network.answer(server, worker.index, size)
-        _spend(server, worker, since, passage)
+            _spend(server, worker, passage.start, passage)
         self._kernel.happen(self._answered[worker.index][server])
 
 
