@@ -60,6 +60,7 @@ MADE = Measured(
         "push_pull": {25: 3.0, 100: 9.0},
         "allreduce": {1: 9.0, 25: 2.5, 100: 4.0},
         "serve": {25: 1.5, 100: 4.5},
+        "handle": {25: 1.0, 100: 2.5},
     },
     added={"push_pull": 0.1, "allreduce": 0.1},  # less than by themselves
     crowded={},
@@ -89,6 +90,7 @@ def test_the_profile_by_hand():
     assert profile.node_link.bandwidth == pytest.approx(100)
     assert profile.server_seconds == pytest.approx(0.5)
     assert profile.server_bandwidth == pytest.approx(100)
+    assert profile.server_copy_bandwidth == pytest.approx(400)  # there and back in 0.005 s a byte
 
 
 def test_what_an_exchange_adds_in_training_besides_its_own_time():
@@ -194,6 +196,7 @@ def test_the_file_holds_what_was_measured(root):
     assert cluster.profile.node_link == Link(0.5, 100)
     assert cluster.profile.allreduce_link == Link(1, 200)
     assert (cluster.server_seconds, cluster.server_bandwidth) == (0.5, 100)
+    assert cluster.server_copy_bandwidth == 400
     comments = path.read_text()
     assert "2030-01-02 03:04 UTC, load average 0.25 before" in comments
     assert "small_cnn (100 parameters) on synthetic, 32-true" in comments
@@ -235,7 +238,7 @@ def test_a_real_run_measures_every_part(measured, root):
     by_size = found.worker.steps
     assert list(by_size) == [3, 12, 40]
     assert all(np.all(seconds > 0) and len(seconds) for seconds in by_size.values())
-    sizes = [list(found.pair[name]) for name in ("push_pull", "allreduce", "serve")]
+    sizes = [list(found.pair[name]) for name in ("push_pull", "allreduce", "serve", "handle")]
     assert sizes[0] == sizes[1] == sizes[2]
     assert found.worker.num_parameters in sizes[0]
     assert list(found.added) == ["push_pull", "allreduce"]

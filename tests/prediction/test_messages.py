@@ -35,7 +35,7 @@ def test_two_processes_measure_each_other(tmp_path):
     target = f"{measure_pair.__module__}:{measure_pair.__name__}"
     worker, server = launch(target, (SIZES, 1), workers=1, servers=1, log_folder=tmp_path)
     assert list(worker) == ["push_pull", "allreduce"]
-    assert list(server) == ["serve"]
+    assert list(server) == ["serve", "handle"]
     for times in (*worker.values(), *server.values()):
         assert list(times) == SIZES
         assert all(0 < seconds < 1 for seconds in times.values())

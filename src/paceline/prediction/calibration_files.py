@@ -145,6 +145,7 @@ def _values(measured: Measured, threads_per_worker: int) -> dict[str, Any]:
         "step_jitter": _number(jitter(worker.steps[measured.batch_size])),
         "server_seconds": _number(profile.server_seconds),
         "server_bandwidth": _number(profile.server_bandwidth),
+        "server_copy_bandwidth": _number(profile.server_copy_bandwidth),
         "node_cores": measured.cores,
         "node_link": _link(profile.node_link),
         "allreduce_link": _link(profile.allreduce_link),

@@ -23,6 +23,7 @@ from paceline.run.exchange_turns import PAUSE, since_the_last, sleep
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 
 _WORKER, _SERVER = 0, 1
+_ELSEWHERE = "another node"  # where a worker says that it is, so that messages pass over TCP
 _TIMEOUT = 120  # seconds
 
 _SECONDS = 1.0  # most seconds of pauses, for each size of messages in each repetition
@@ -76,7 +77,8 @@ def measure_pair(
     Two processes, a worker and a server, must call this function. `pause`: longest pause before a
     message [seconds]. The worker returns "push_pull", while the server does no work, and
     "allreduce". The server returns "serve", the time of its work for a push: bookkeeping, and an
-    update by SGD with momentum.
+    update by SGD with momentum; and "handle", the time of a core in which it receives a push over
+    TCP and sends the answer.
     """
     torch.set_num_threads(1)
     join(_TIMEOUT, "cpu")
@@ -106,6 +108,10 @@ def _work(size: int, pause: float) -> dict[str, float]:
     push_pull = fmean(_timed(wire.push_pull, size, pause))
     _timed(wire.push_pull, size, pause)  # not counted: the server times its work meanwhile
     wire.leave()
+    wire = WorkerWire([(0, size)], 0, torch.float32, _SERVER, _ELSEWHERE)
+    wire.pull()
+    _timed(wire.push_pull, size, pause)  # not counted: the server counts its own time
+    wire.leave()
     return {"push_pull": push_pull, "allreduce": _allreduce_seconds(size, pause)}
 
 
@@ -122,8 +128,29 @@ def _serve(size: int, pause: float) -> dict[str, float]:
         seconds.append(time.perf_counter() - began)
         wire.answer(_WORKER, header)
     wire.receive()  # the worker's farewell
+    handle = _handled_over_tcp(size, rounds)
     _allreduce_seconds(size, pause)
-    return {"serve": fmean(seconds[1:])}
+    return {"serve": fmean(seconds[1:]), "handle": handle}
+
+
+def _handled_over_tcp(size: int, rounds: int) -> float:
+    """Return the mean seconds of a core for a push and its answer, after one that is not counted.
+
+    The server waits besides, for what the link and the worker take.
+    """
+    wire = ServerWire(torch.zeros(size), 0, workers=[_WORKER])
+    wire.answer(_WORKER, Header(0, True))
+    wire.flush()
+    pushes, began = _pushes(wire), 0.0
+    for number in range(rounds):
+        if number == 1:
+            began = time.process_time()
+        next(pushes)
+        wire.answer(_WORKER, Header(0, True))
+        wire.flush()
+    seconds = time.process_time() - began
+    wire.receive()  # the worker's farewell
+    return seconds / (rounds - 1)
 
 
 def _apply(served: ServedWeights, push: Header) -> Header:

@@ -60,6 +60,7 @@ def profile_of_measured(measured: Measured) -> ClusterProfile:
     the time that a core needs for a message from all-reduces over more workers than cores.
     """
     server_seconds, each_weight_byte = line_through(measured.pair["serve"])
+    _, each_handled_byte = line_through(measured.pair["handle"])  # received and sent
     both_ways, each_byte = line_through(measured.pair["push_pull"])
     full = {size: s for size, s in measured.pair["allreduce"].items() if size >= 4}
     allreduce = line_through(full)  # of fewer weights some messages are empty
@@ -70,6 +71,7 @@ def profile_of_measured(measured: Measured) -> ClusterProfile:
         workers_per_node=None,
         server_seconds=server_seconds,
         server_bandwidth=_rate(each_weight_byte),
+        server_copy_bandwidth=_rate(each_handled_byte / 2),
         node_cores=measured.cores,
         allreduce_link=Link(allreduce_latency, _rate(each_allreduced)),
     )
@@ -167,6 +169,7 @@ def rows(measured: Measured) -> list[tuple[str, str]]:
         ("DistributedDataParallel itself", f"{_milliseconds(ddp_seconds(measured))} a step"),
         ("server's work for a push", f"{1e6 * profile.server_seconds:.0f} us"),
         ("server's update of weights", _gigabytes(profile.server_bandwidth)),
+        ("server's messages over TCP", _gigabytes(profile.server_copy_bandwidth)),
         ("loopback, latency each way", f"{1e6 * profile.node_link.latency:.0f} us"),
         ("loopback, bandwidth each way", _gigabytes(profile.node_link.bandwidth)),
     ]
