@@ -7,7 +7,8 @@ import pytest
 from paceline import cli
 from paceline.command.predict_command import as_json, cells, notes
 from paceline.errors import SettingError
-from paceline.prediction.predict import predict
+from paceline.prediction.predict import predict, sized_workload
+from paceline.record.point import Point
 from paceline.study.compose import composed, composed_each
 from tests.command_line import results, run
 from tests.test_command_line import UNLOGGED
@@ -78,6 +79,11 @@ def test_the_trained_network_itself_has_its_own_bytes():
     (prediction,) = each(*slow, "cluster.node_link.bandwidth=30696")
     assert prediction.run.images_per_second == pytest.approx(64 / 2)
     assert prediction.rows == []
+
+
+def test_a_network_of_which_only_the_bytes_are_known_has_the_tensors_of_the_model():
+    point = Point.of(composed(["cluster=virtual", "workload=sized", "workload.num_bytes=9"], ROOT))
+    assert sum(sized_workload(point).sizes_of_tensors) == 7674
 
 
 @pytest.mark.parametrize("precision", ["32-true", "64-true"])

@@ -113,9 +113,6 @@ class VirtualCluster(AbstractCluster):
         check_topology(self.profile, workers * shards)
 
     def check_workload(self, workload: AbstractWorkload) -> None:
-        if self.server_tensor_seconds and workload.name != OWN and not workload.sizes_of_tensors:
-            message = "their sizes are needed, since cluster.server_tensor_seconds is not 0"
-            raise SettingError("workload.tensors", message)
         known = [*self.step_rates, *([OWN] if self._cores else ())]
         if self.step_seconds is None and workload.name not in known:
             known = ", ".join(sorted(known))

@@ -30,7 +30,7 @@ from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
 from paceline.timing.step_times import StepRate, StepTimes
-from paceline.timing.workload import OWN, AbstractWorkload
+from paceline.timing.workload import OWN, AbstractWorkload, SizedNetwork
 
 # Assumed for a step that was timed at one batch size only: at most this share of its time does not
 # grow with the batch
@@ -276,14 +276,20 @@ def timed_clock(
 
 
 def sized_workload(point: Point) -> AbstractWorkload:
-    """Return the point's workload; if it has no size of its own, with that of the point's model."""
-    if point.workload.name != OWN:
-        return point.workload
+    """Return the point's workload; what it does not say of its size and its tensors is that of the
+    point's model.
+    """
+    workload = point.workload
+    of_model = isinstance(workload, SizedNetwork) and not workload.tensors
+    if workload.name != OWN and not of_model:
+        return workload
     model = point.model.build()
     size = 8 if point.training.precision == "64-true" else 4  # bytes of a weight on the wire
     statistics = sum(each.numel() for each in model.buffers() if each.is_floating_point())
     tensors = [weight.numel() for weight in model.parameters()]
-    return point.workload.of_size(size * sum(tensors), size * statistics, tensors)
+    if isinstance(workload, SizedNetwork):
+        return replace(workload, tensors=tensors)
+    return workload.of_size(size * sum(tensors), size * statistics, tensors)
 
 
 def _traffic(point: Point) -> DataTraffic | None:
