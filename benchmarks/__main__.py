@@ -28,6 +28,7 @@ MODULES = (
     "virtual_engines",
     "gpu_workers",
     "planted_worlds",
+    "step_times",
     "page",
     "large_study",
 )

@@ -14,6 +14,7 @@ from paceline.prediction.calibration_files import CALIBRATED
 from paceline.prediction.predict import predict
 from paceline.record.target import Target
 from paceline.study.compose import composed
+from paceline.timing.workload import SizedNetwork
 
 CONF = Path(__file__).parents[2] / "conf"
 FILES = sorted(path.stem for path in (CONF / "cluster").glob("*.yaml"))
@@ -101,7 +102,7 @@ def test_a_virtual_cluster_can_be_modelled():
         assert cluster.profile.num_nodes(8) in (1, 2, 8), name
         if cluster.chip is not None and not cluster.step_rates:
             continue
-        workload = next(iter(cluster.step_rates), "own")
+        workload = SizedNetwork(name=next(iter(cluster.step_rates), "own"))
         assert cluster.step_times(32, 0, workload).seconds(0, 0) > 0, name
 
 

@@ -22,10 +22,10 @@ def cluster_of(**changes):
 
 
 def test_steps_are_those_measured_unless_accelerators_are_emulated():
-    assert cluster_of().mean_step_seconds(32, "own") == 2
+    assert cluster_of().mean_step_seconds(32) == 2
     assert cluster_of().profile.shared_cores.speed(4) == 2
     emulated = cluster_of(step_seconds=0.1)
-    assert emulated.mean_step_seconds(32, "own") == 0.1
+    assert emulated.mean_step_seconds(32) == 0.1
     assert emulated.profile.shared_cores is None
 
 

@@ -3,9 +3,11 @@
 import itertools
 from dataclasses import replace
 from datetime import UTC, datetime
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import torch
 
 from paceline import cli
 from paceline.errors import SettingError
@@ -166,6 +168,46 @@ def test_one_worker_is_measured_and_blocks_of_steps_fill_the_time(root, monkeypa
             measure(composed([*TINY, "workers=4", "scheme=local_sgd"], root), seconds=seconds)
     assert blocks == [20, 2]
     assert {point.workers for point in points} == {1}
+
+
+def test_on_a_gpu_all_that_fills_a_given_time_takes_less_than_a_minute(root, monkeypatch):
+    """And nothing is measured twice: other workers do not share the GPU."""
+    given, on_gpu = [], replace(MADE.worker, accelerator="cuda")
+
+    def launched(function, *arguments, **_):
+        if function is calibrate.measure_steps:
+            given.append(arguments[-1] * 4)  # three batch sizes, and DDP
+            return [on_gpu]
+        if function is calibrate.measure_exchange:
+            given.append(arguments[-1] * MADE.worker.steps[12][0] * 25 * 2)  # of each kind
+            return [MADE.added]
+        return [MADE.pair, {}]
+
+    monkeypatch.setattr(calibrate, "call_in_processes", launched)
+    monkeypatch.setattr(calibrate.Point, "device", "cuda")
+    monkeypatch.setattr(calibrate, "_crowded", lambda *_: {})
+    found = measure(composed(TINY, root))
+    assert found.together == {1: pytest.approx(0.002)}
+    assert len(given) == 2
+    assert 20 < sum(given) < 60
+
+
+def test_batches_that_do_not_fit_into_memory_are_left_out_or_refused(root, monkeypatch):
+    most = 12
+
+    def seconds(self, batch_size, seconds, **options):
+        if batch_size > most:
+            raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate")
+        return np.full(2, 0.001 * batch_size)
+
+    monkeypatch.setattr(calibrate.TimedSteps, "seconds", seconds)
+    for name in ("join", "leave", "SyncAllReduceStrategy"):
+        monkeypatch.setattr(calibrate, name, lambda *_: Mock())
+    point = Point.of(composed(TINY, root))
+    assert [*calibrate.measure_steps(point, 1.0).steps] == [3, 12]
+    most = 3
+    with pytest.raises(SettingError, match=r"^batch_size: 12 images do not fit into the GPU's mem"):
+        calibrate.measure_steps(point, 1.0)
 
 
 def test_jitter_is_sigma_and_deaf_to_a_step_that_was_held_up():

@@ -136,8 +136,10 @@ def test_the_command(tmp_path):
     code, lines, errors = run(ROOT, *asked)
     assert (code, errors) == (0, [])
     assert [entry["workers"] for entry in json.loads(file.read_text())] == [1, 2]
-    assert ["virtual", "own", "sync_allreduce", "2"] in [line.split()[:4] for line in lines]
+    assert lines[0] == "own, virtual, sync_allreduce, 32 images per worker and step"
+    assert [line.split()[:2] for line in lines if line.strip()[:1] == "2"] == [["2", "64.0"]]
     assert any(line.startswith("predicted: modelled time, nothing trained") for line in lines)
+    assert any("a step of own as cluster.step_seconds says" in line for line in lines)
     assert lines[-1].startswith("no interval: messages take no time")
 
 

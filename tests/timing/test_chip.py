@@ -49,3 +49,12 @@ def test_a_chip_has_a_peak_and_a_utilisation_in_each_precision():
             Chip(**{**known, **values})
     with pytest.raises(SettingError, match=r"^training\.precision: A100 80 GB has no 64-true"):
         Chip(**known).check_precision("64-true")
+
+
+def test_steps_shorter_than_those_by_which_the_rule_was_judged_are_outside_of_its_range():
+    """Each of ten thousand million multiply-adds and nothing else: 0.28 ms an image."""
+    rate = chip_of(CHIPS[0]).rate_of_size(10**10, 0, 4)
+    least, most = rate.batch_sizes
+    assert rate.seconds(least - 1) < 0.04 <= rate.seconds(least)
+    assert most == 512
+    assert chip_of(CHIPS[0]).rate_of_size(10**13, 0, 4).batch_sizes == (1, 512)

@@ -31,7 +31,7 @@ from paceline.timing.profile import (
     check_places,
     check_topology,
 )
-from paceline.timing.step_times import StepRate
+from paceline.timing.step_times import TRAINED, StepRate
 from paceline.timing.workload import OWN, AbstractWorkload
 
 if TYPE_CHECKING:
@@ -102,7 +102,8 @@ class VirtualCluster(AbstractCluster):
     def check(self, scheme: AbstractScheme, num_workers: int) -> None:
         super().check(scheme, num_workers)
         check_topology(self.profile, num_workers)
-        if self.step_seconds is None and not self.step_rates and self._cores is None:
+        timed = self.step_rates or self.chip or self._cores
+        if self.step_seconds is None and not timed:
             raise SettingError("cluster.step_seconds", "the virtual clock needs a value")
         if self._cores is not None and self.workers_per_node is not None:
             message = "all processes are on one machine; cluster.workers_per_node must be null"
@@ -113,18 +114,33 @@ class VirtualCluster(AbstractCluster):
         check_topology(self.profile, workers * shards)
 
     def check_workload(self, workload: AbstractWorkload) -> None:
-        known = [*self.step_rates, *([OWN] if self._cores else ())]
-        if self.step_seconds is None and workload.name not in known:
-            known = ", ".join(sorted(known))
-            message = (
-                f"the step of {workload.name} is not known for this cluster; there are: {known}; "
-                "or choose cluster.step_seconds yourself"
-            )
-            raise SettingError("workload", message)
+        timed = self._cores is not None and workload.name == OWN
+        if self.step_seconds is not None or timed or self.rate_of(workload) is not None:
+            return
+        known = {*self.step_rates, *([OWN] if self._cores else ())}
+        known |= {*self.chip.measured} if self.chip else set()
+        names = ", ".join(sorted(known)) or "none"
+        if self.chip is None:
+            others = "a cluster with a chip, such as dgx_a100, times any network"
+        else:
+            others = "this chip times any network that is counted, by paceline calibrate --count"
+        message = (
+            f"the step of {workload.name} is not known for this cluster; there are: {names}; "
+            f"{others}; or choose cluster.step_seconds yourself"
+        )
+        raise SettingError("workload", message)
 
     def rate_of(self, workload: AbstractWorkload) -> StepRate | None:
         """Return the rate that times a workload's step; None if seconds were measured or set."""
-        return self.step_rates.get(workload.name) if self.step_seconds is None else None
+        if self.step_seconds is not None:
+            return None
+        rate = self.step_rates.get(workload.name)
+        return self.chip.rate(workload) if rate is None and self.chip is not None else rate
+
+    def assumes_rate_of(self, workload: AbstractWorkload) -> bool:
+        """Return True if a workload's step is timed by its FLOPs and an assumed utilisation."""
+        known = self.step_seconds is not None or workload.name in self.step_rates
+        return self.chip is not None and not known and self.chip.assumes(workload)
 
     def covers(self, workload: AbstractWorkload, batch_size: int) -> bool:
         """Return True if `batch_size` is within the range that was measured or published."""
@@ -133,11 +149,14 @@ class VirtualCluster(AbstractCluster):
         known = self._cores.step_seconds if self._cores is not None else self.step_seconds
         return not isinstance(known, dict) or min(known) <= batch_size <= max(known)
 
-    def mean_step_seconds(self, batch_size: int, workload: str) -> float | None:
-        if self._cores is not None and workload == OWN:
+    def mean_step_seconds(
+        self, batch_size: int, workload: AbstractWorkload = TRAINED
+    ) -> float | None:
+        if self._cores is not None and workload.name == OWN:
             return self._cores.mean_step_seconds(batch_size)
         if self.step_seconds is None:
-            return self.step_rates[workload].seconds(batch_size)
+            rate = self.rate_of(workload)
+            return None if rate is None else rate.seconds(batch_size)
         return super().mean_step_seconds(batch_size, workload)
 
     def strategy(
@@ -150,7 +169,7 @@ class VirtualCluster(AbstractCluster):
     ) -> AbstractTrainingStrategy:
         from paceline.clock.virtual.virtual_strategy import VirtualStrategy  # Lightning: seconds
 
-        workload = run.workload.name if run.workload else OWN
+        workload = run.workload or TRAINED
         return VirtualStrategy(
             scheme,
             run,

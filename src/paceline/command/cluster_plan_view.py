@@ -21,7 +21,9 @@ from paceline.prediction.cluster_plan import (
     Flip,
 )
 from paceline.prediction.evidence import Change, Evidence
+from paceline.prediction.predict import StepFrom
 from paceline.prediction.prediction_interval import FACTOR
+from paceline.prediction.step_interval import STEP_FACTOR
 from paceline.report.chart.chart_style import Chart, chart, short, static_svg
 from paceline.report.number_format import bit_rate, count, plural, times
 from paceline.report.page import render
@@ -210,6 +212,8 @@ def _rests_on(plan: ClusterPlan) -> Iterator[str]:
         f"times: predicted, off by a factor of at most {FACTOR:g} in experiments, and ratios of "
         f"two by {RATIO:g} in 90 % of cases{assumed}"
     )
+    if any(each.prediction.step_from is StepFrom.FLOPS for each in shown(plan)):
+        yield f"a step {StepFrom.FLOPS}: off by a factor of at most {STEP_FACTOR:g} as well"
     if lacking := [each.prediction.lacks for each in shown(plan) if each.prediction.lacks]:
         yield f"no interval: for example, {lacking[0]}; the model lacks that"
     if any(each.prediction.extrapolated for each in shown(plan)):

@@ -36,16 +36,18 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace, root: Path) -> int:
     from paceline.cluster.supervisor import ProcessFailure
+    from paceline.prediction.network import in_precision, own_images, with_network
     from paceline.record.point import Point
     from paceline.record.point_config import kind_of
     from paceline.study.compose import composed_each
 
     _check(options)
     target, overrides = _target(options.overrides)
-    each_composed = composed_each(overrides, root)
+    each_composed = composed_each(overrides, root, [own_images, in_precision])
     configs = [each.config for each in each_composed]
     swept = {name for each in each_composed for name in each.swept}
     if kind_of(configs[0].values["cluster"]) == "virtual":
+        configs = [with_network(config) for config in configs]
         _plan_cluster(options, configs, swept, target, root)
         return 0
     points = [Point.of(config) for config in configs]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:  # torch takes seconds
     from paceline.record.point import Point
 
 
+_CHOSEN = ("workload", "cluster", "scheme", "batch_size")  # said once, where they are all alike
 _SHOWN = 0.005  # a smaller share is 0 %
 
 
@@ -81,6 +82,7 @@ def _print_retimed(options: argparse.Namespace, root: Path) -> None:
 
 def _print_predictions(options: argparse.Namespace, root: Path) -> None:
     from paceline.command.terminal import show_rows
+    from paceline.prediction.network import in_precision, own_images
     from paceline.prediction.predict import predict
     from paceline.study.compose import composed_each
 
@@ -88,12 +90,26 @@ def _print_predictions(options: argparse.Namespace, root: Path) -> None:
         raise SettingError("json", f"there is no folder {Path(options.json).parent}")
     predictions = [
         predict(each.config, options.steps, each.swept, options.draws)
-        for each in composed_each(options.overrides, root)
+        for each in composed_each(options.overrides, root, [own_images, in_precision])
     ]
-    show_rows([cells(each) for each in predictions])
+    heading, rows = table(predictions)
+    print(heading)
+    show_rows(rows)
     print("\n".join(notes(predictions)))
     if options.json:
         Path(options.json).write_text(as_json(predictions))
+
+
+def table(predictions: "Sequence[Prediction]") -> tuple[str, list[dict[str, str]]]:
+    """Return a heading with what all predictions have in common, and the columns that differ."""
+    rows = [cells(each) for each in predictions]
+    alike = {name: rows[0][name] for name in _CHOSEN if len({row[name] for row in rows}) == 1}
+    left_out = {*alike, *(name for name in ("staleness",) if all(row[name] == "-" for row in rows))}
+    said = [alike[name] for name in _CHOSEN[:3] if name in alike]
+    if "batch_size" in alike:
+        said.append(f"{alike['batch_size']} images per worker and step")
+    kept = [{name: text for name, text in row.items() if name not in left_out} for row in rows]
+    return ", ".join(said), kept
 
 
 def cells(prediction: "Prediction") -> dict[str, str]:
@@ -104,7 +120,7 @@ def cells(prediction: "Prediction") -> dict[str, str]:
     ends |= {"90 % of draws": prediction.drawn} if prediction.drawn else {}
     return {
         **_chosen(point),
-        **prediction.swept,
+        **_swept(prediction),
         "workers": f"{point.workers:,}",
         "batch_size": f"{point.batch_size:,}{'*' if prediction.extrapolated else ''}",
         "images/s": _rate(run.images_per_second),
@@ -117,15 +133,24 @@ def cells(prediction: "Prediction") -> dict[str, str]:
     }
 
 
+def _swept(prediction: "Prediction") -> dict[str, str]:
+    """Return the settings that differ, without a model that is named as the workload already."""
+    workload = prediction.point.config.names["workload"]
+    return {name: value for name, value in prediction.swept.items() if value != workload}
+
+
 def _rate(images_per_second: float) -> str:
     return f"{images_per_second:,.{0 if images_per_second >= 100 else 1}f}"
 
 
 def notes(predictions: "Sequence[Prediction]") -> list[str]:
     """Return the lines below the table."""
+    from paceline.prediction.predict import StepFrom
     from paceline.prediction.prediction_interval import FACTOR
+    from paceline.prediction.step_interval import STEP_FACTOR
 
     found = ["predicted: modelled time, nothing trained; batch_size: images of a worker and step"]
+    found += dict.fromkeys(map(_sources, predictions))
     jitters = {each.cluster.step_jitter for each in predictions if each.run.waiting >= _SHOWN}
     if named := ", ".join(f"{jitter:g}" for jitter in sorted(jitters) if jitter):
         found.append(
@@ -137,11 +162,37 @@ def notes(predictions: "Sequence[Prediction]") -> list[str]:
             f"interval: predictions of four experiments were off by a factor of at most {FACTOR}, "
             "which are too few to promise a share"
         )
+    if any(each.interval and each.step_from is StepFrom.FLOPS for each in predictions):
+        found[-1] += f"; steps from FLOPs of 90 % of the kinds of networks by at most {STEP_FACTOR}"
     for lacks in dict.fromkeys(each.lacks for each in predictions if each.lacks):
         found.append(f"no interval: {lacks}; the model lacks that")
     if any(each.extrapolated for each in predictions):
-        found.append("*: outside of the batch sizes that were measured or published")
+        found.append(
+            "*: outside of the batch sizes that were measured or published; in short steps, "
+            "launching kernels may take longer than computing"
+        )
     return found
+
+
+def _sources(prediction: "Prediction") -> str:
+    """Return where the times of a prediction are from, in one sentence."""
+    from paceline.prediction.predict import StepFrom
+    from paceline.timing.workload import CountedNetwork
+
+    workload, names = prediction.point.workload, prediction.point.config.names
+    chip, step, detail = prediction.cluster.chip, prediction.step_from, ""
+    if step is StepFrom.FLOPS and chip is not None and isinstance(workload, CountedNetwork):
+        precision = chip.run_precision
+        detail = (
+            f" ({workload.size.multiply_adds / 1e9:,.3g} G multiply-adds an image at "
+            f"{100 * chip.utilisation[precision]:.0f} % of the {chip.peak[precision] / 1e12:,.0f} "
+            f"TFLOP/s of the {chip.name} in {precision}, and traffic of its memory)"
+        )
+    elif step is StepFrom.PUBLISHED and prediction.rate is not None:
+        least, greatest = prediction.rate.batch_sizes
+        detail = f" at batch size {least}" + (f" and {greatest}" if greatest != least else "")
+    profile = f"conf/cluster/{names['cluster']}.yaml"
+    return f"times: a step of {workload.name} {step}{detail}; messages by the links of {profile}"
 
 
 def as_json(predictions: "Sequence[Prediction]") -> str:
@@ -165,6 +216,7 @@ def _entry(prediction: "Prediction") -> dict[str, object]:
         "pushes_by_staleness": {str(key): n for key, n in sorted(run.staleness.items())},
         "busiest": run.busiest[0],
         "share_busiest": run.busiest[1],
+        "step_time": prediction.step_from,
         "extrapolated_batch_size": prediction.extrapolated,
         "rows": prediction.rows,
     }

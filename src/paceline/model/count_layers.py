@@ -10,6 +10,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from paceline.errors import SettingError
 from paceline.model.network_size import Layer, NetworkSize
 
+_KEPT_IMAGES = 2  # of a batch, since BatchNorm refuses a single value
+
 
 def count_layers(network: nn.Module, image_shape: Sequence[int]) -> NetworkSize:
     """Return the sizes of a network's layers for images [C, H, W].
@@ -47,6 +49,30 @@ def count_layers(network: nn.Module, image_shape: Sequence[int]) -> NetworkSize:
     ]
     tensors = [weight.numel() for weight in network.parameters()]
     return NetworkSize([layer for layer in layers if layer.weights or layer.multiply_adds], tensors)
+
+
+def count_kept(network: nn.Module, image_shape: Sequence[int]) -> int:
+    """Return how many numbers backward keeps from the forward pass of one image [C, H, W].
+
+    `network` is on the meta device, as `count_layers` leaves it.
+    """
+    own = {each.untyped_storage()._cdata for each in (*network.parameters(), *network.buffers())}
+    found: dict[int, Tensor] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        found[tensor.untyped_storage()._cdata] = tensor  # held, so that no identity is used twice
+        return tensor.detach()
+
+    images = torch.empty(_KEPT_IMAGES, *image_shape, device="meta")
+    network.train()
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        network(images)
+    numbers = sum(
+        each.untyped_storage().nbytes() // each.element_size()
+        for key, each in found.items()
+        if key not in own
+    )
+    return numbers // _KEPT_IMAGES
 
 
 def _note(inputs: dict[str, int], name: str) -> Any:

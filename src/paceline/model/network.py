@@ -162,6 +162,8 @@ def _adapt_first_convolution(network: nn.Module, image_shape: Sequence[int]) -> 
 @torch.no_grad()
 def _initialise_like(new: nn.Conv2d, old: nn.Conv2d) -> None:
     """Initialise `new` so that its outputs have the same variance as the outputs of `old`."""
+    if old.weight.is_meta:
+        return
     inputs_ratio = old.weight[0].numel() / new.weight[0].numel()
     new.weight.normal_(std=float(old.weight.std()) * inputs_ratio**0.5)
     if old.bias is not None and new.bias is not None:

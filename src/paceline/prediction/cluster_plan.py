@@ -200,7 +200,7 @@ class Question:
         of Zou 2017, doi 10.1007/978-3-319-69179-4_2).
         """
         cluster = self.cluster
-        seconds = cluster.mean_step_seconds(batch_size, self.point.workload.name)
+        seconds = cluster.mean_step_seconds(batch_size, self.point.workload)
         assert seconds is not None
         needed = 2 * self.weight_bytes * workers / (self.link[1].bandwidth * seconds)
         return max(1, min(workers, math.ceil(needed - 1e-9)))

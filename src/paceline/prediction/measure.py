@@ -23,6 +23,7 @@ from paceline.clock.run_spec import RunSpec
 from paceline.clock.wall.ddp import SyncAllReduceStrategy
 from paceline.cluster.cluster import device
 from paceline.cluster.launcher import call_in_processes
+from paceline.errors import SettingError
 from paceline.exchange.process_group import join, leave
 from paceline.prediction.messages import (
     REPETITIONS,
@@ -43,6 +44,7 @@ from paceline.scheme.independent import Independent
 from paceline.timing.step_times import seconds_of_step
 
 SECONDS = 10.0  # time to spend on each kind of step (batch size, number of workers, DDP)
+GPU_SECONDS = 5.0  # the same on a GPU, whose steps vary less: two minutes for everything
 _TURNS = 4  # each kind is measured so often by turns, since the load of a shared host varies
 MOST_WEIGHTS = 10_000_000  # size of the largest message: 40 MB
 _CROWDED_SHARE = 4  # with more workers than cores, messages are smaller by this factor: 10 MB
@@ -61,26 +63,33 @@ _NO_SCHEME = {"_target_": f"{Independent.__module__}.{Independent.__name__}"}
 def measure(
     config: PointConfig,
     *,
-    seconds: float = SECONDS,
+    seconds: float | None = None,
     most_weights: int = MOST_WEIGHTS,
     repetitions: int = REPETITIONS,
 ) -> Measured:
-    """Measure this machine with the model and data of `config`; on two cores 3 to 4 minutes.
+    """Measure this machine with the model and data of `config`; on two cores 3 to 4 minutes, on a
+    GPU two.
 
     The scheme and the number of workers in `config` have no effect. `seconds`: time to spend on
-    steps of each batch size and of each number of workers. `most_weights`: size of the largest
-    message. Messages are measured `repetitions` times; before each is a random pause, up to the
-    duration of a step if the cluster emulates step times. Raises SettingError for a wrong setting,
+    steps of each batch size and of each number of workers; None for SECONDS, or GPU_SECONDS on a
+    GPU. `most_weights`: size of the largest message. Messages are measured `repetitions` times;
+    before each is a random pause, up to the duration of a step if the cluster emulates step times.
+    Raises SettingError for a wrong setting,
     and ProcessFailure if a process fails.
     """
     point = Point.of(config.replaced(workers=1, scheme=_NO_SCHEME))
     prepare_data(point.data)
     started, load = datetime.now(UTC), psutil.getloadavg()[0]
+    on_gpu = point.device == "cuda"
+    seconds = seconds or (GPU_SECONDS if on_gpu else SECONDS)
     worker = call_in_processes(measure_steps, point, seconds)[0]
     cores = provenance.num_cores() // point.cluster.threads_per_worker
-    counts = together_counts(max(1, cores)) if point.device == "cpu" else [1]
-    launched = call_in_processes(measure_together, point, counts, seconds, workers=max(counts))
-    together = {n: fmean(each[n] for each in launched[:n]) for n in counts}
+    if on_gpu:
+        together = {1: fmean(worker.steps[point.batch_size])}
+    else:
+        counts = together_counts(max(1, cores))
+        launched = call_in_processes(measure_together, point, counts, seconds, workers=max(counts))
+        together = {n: fmean(each[n] for each in launched[:n]) for n in counts}
     sizes = sorted({1, _FEW_WEIGHTS, worker.num_parameters, most_weights})
     pause, emulated = PAUSE, point.cluster.step_seconds
     if emulated is not None:
@@ -104,15 +113,26 @@ def measure(
 
 
 def measure_steps(point: Point, seconds: float) -> MeasuredSteps:
-    """Measure the steps of one worker; must run in a process of its own."""
+    """Measure the steps of one worker; must run in a process of its own.
+
+    Larger batches than the point's are left out if they do not fit into a GPU's memory. Raises
+    SettingError("batch_size") if the point's own does not.
+    """
     steps = TimedSteps(point)
     sizes = batch_sizes(point.batch_size, steps.num_train)
     join(_TIMEOUT, "cpu")
     found: dict[int, list[np.ndarray]] = {size: [] for size in sizes}
     by_ddp: list[np.ndarray] = []
     for _ in range(_TURNS):
-        for size in sizes:
-            found[size].append(steps.seconds(size, seconds / _TURNS))
+        for size in list(found):
+            try:
+                found[size].append(steps.seconds(size, seconds / _TURNS))
+            except torch.OutOfMemoryError:
+                if size <= point.batch_size:
+                    message = f"{size:,} images do not fit into the GPU's memory; choose fewer"
+                    raise SettingError("batch_size", message) from None
+                del found[size]
+                torch.cuda.empty_cache()
         ddp = SyncAllReduceStrategy(_TIMEOUT)
         ddp.prepare(RunSpec(num_workers=1, batch_size=point.batch_size, num_steps=_MANY))
         by_ddp.append(steps.seconds(point.batch_size, seconds / _TURNS, strategy=ddp))

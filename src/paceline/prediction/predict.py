@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,9 @@ from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.cluster.virtual import VirtualCluster
 from paceline.data.shuffle import DataTraffic
 from paceline.errors import SettingError
+from paceline.prediction.network import with_network
 from paceline.prediction.prediction_interval import FACTOR, lacking
+from paceline.prediction.step_interval import STEP_FACTOR
 from paceline.record.observed import images_per_second
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
@@ -62,6 +65,15 @@ class TimedRun:
         return sum(stale * number for stale, number in self.staleness.items()) / pushes
 
 
+class StepFrom(StrEnum):
+    """Source of the time of a step, in words for tables and notes."""
+
+    FLOPS = "from FLOPs, utilisation assumed"
+    PUBLISHED = "from published images/s"
+    MEASURED = "as measured by paceline calibrate, whatever the model"
+    SET = "as cluster.step_seconds says"
+
+
 @dataclass(frozen=True)
 class Prediction:
     """Prediction for one point.
@@ -88,8 +100,19 @@ class Prediction:
     @property
     def interval(self) -> tuple[float, float] | None:
         """Interval of 90 % for the images/s; None for a point for which the model lacks a part."""
-        rate = self.run.images_per_second
-        return None if self.lacks else (rate / FACTOR, rate * FACTOR)
+        rate, factor = self.run.images_per_second, FACTOR
+        if self.step_from is StepFrom.FLOPS:
+            factor *= STEP_FACTOR
+        return None if self.lacks else (rate / factor, rate * factor)
+
+    @property
+    def step_from(self) -> StepFrom:
+        """Source of the time of a step."""
+        if self.cluster.assumes_rate_of(self.point.workload):
+            return StepFrom.FLOPS
+        if self.rate is not None:
+            return StepFrom.PUBLISHED
+        return StepFrom.SET if self.cluster.step_seconds is not None else StepFrom.MEASURED
 
     @property
     def extrapolated(self) -> bool:
@@ -120,6 +143,7 @@ def predict(
         raise SettingError("steps", f"{steps} are too few for a rate")
     if draws < 0:
         raise SettingError("draws", f"0 or more are needed, not {draws}")
+    config = with_network(config)
     point = Point.of(config)
     workload = sized_workload(point)
     run = timed_run(point, steps, workload)
@@ -228,7 +252,7 @@ def point_clock(
     if not isinstance(cluster, VirtualCluster):
         name = point.config.names["cluster"]
         raise SettingError("cluster", f"{name} is not modelled; choose a profile, as cluster=titan")
-    step_times = cluster.step_times(point.batch_size, point.seed, point.workload.name)
+    step_times = cluster.step_times(point.batch_size, point.seed, point.workload)
     assert step_times is not None
     run = RunSpec(
         num_workers=point.workers,

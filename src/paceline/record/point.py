@@ -201,7 +201,7 @@ class Point:
         """Raise SettingError for steps during which a real process is silent for too long."""
         if self.kind == "virtual":
             return
-        seconds = self.cluster.mean_step_seconds(self.batch_size, self.workload.name) or 0.0
+        seconds = self.cluster.mean_step_seconds(self.batch_size, self.workload) or 0.0
         if self.cluster.slow_workers:
             seconds *= max(1.0, self.cluster.slow_factor)
         if seconds >= self.cluster.timeout_seconds:

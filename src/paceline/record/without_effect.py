@@ -42,7 +42,7 @@ def on_cpu(point: Point) -> str:
 def _idle(point: Point) -> Iterator[tuple[str, object, str]]:
     """Yield the name, the value and the cause of each setting without effect."""
     cluster, training = point.cluster, point.training
-    emulated = cluster.mean_step_seconds(point.batch_size, point.workload.name) is not None
+    emulated = cluster.mean_step_seconds(point.batch_size, point.workload) is not None
     for name in () if emulated else ("step_jitter", "slow_workers", "straggler_probability"):
         if value := getattr(cluster, name):
             cause = "steps are not emulated: cluster.step_seconds is null"

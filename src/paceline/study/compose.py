@@ -5,8 +5,9 @@ An override is a setting as on the command line, such as workers=2.
 
 import pickle
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -106,10 +107,16 @@ class Swept(NamedTuple):
     config: PointConfig
 
 
-def composed_each(overrides: Sequence[str], root: Path) -> list[Swept]:
+Further = Callable[[Sequence[str], PointConfig], list[str]]
+
+
+def composed_each(
+    overrides: Sequence[str], root: Path, further: Sequence[Further] = ()
+) -> list[Swept]:
     """Return a configuration for each combination of the values that overrides list.
 
-    For example, workers=1,2 seed=1,2 gives four configurations.
+    For example, workers=1,2 seed=1,2 gives four configurations. Each of `further` returns the
+    settings that follow from a combination and its configuration, in the order of `further`.
 
     Raises SettingError for unknown settings.
     """
@@ -120,6 +127,10 @@ def composed_each(overrides: Sequence[str], root: Path) -> list[Swept]:
         for job in jobs_of(axes):
             values = dict(setting.split("=", 1) for setting in job)
             config = PointConfig.of(compose_job(job).cfg)
+            for follow in further:
+                if more := follow(job, config):
+                    job = [*job, *more]
+                    config = PointConfig.of(compose_job(job).cfg)
             found.append(Swept({k: v for k, v in values.items() if k in swept}, config))
         return found
 
@@ -172,9 +183,32 @@ def composer(root: Path) -> Generator["Composer"]:
     search = f"hydra.searchpath=['file://{folder}','pkg://paceline.conf']"
     try:
         with initialize_config_dir(str((root / "conf").absolute()), version_base="1.3"):
-            yield Composer(search)
+            yield Composer(search, models_of(root))
     finally:
         config.cfg, hydra.hydra = before, hydra_before
+
+
+def models_of(root: Path) -> set[str]:
+    """Return the names of the files of conf/model, of the project and of Paceline."""
+    folders = root / "conf/model", Path(str(files("paceline"))) / "conf/model"
+    return {path.stem for folder in folders for path in folder.glob("*.yaml")}
+
+
+def with_libraries(overrides: Sequence[str], models: Collection[str]) -> list[str]:
+    """Return overrides in which `model=NAME` may also name a network of a library. `models`: names
+    of files, which come first.
+    """
+    found = list[str]()
+    for word in overrides:
+        group, _, name = word.partition("=")
+        library = None
+        if group == "model" and name not in models and re.fullmatch(r"[a-zA-Z][\w.-]*", name):
+            from paceline.model.network_by_name import library_of  # torchvision: seconds
+
+            library = library_of(name)
+        chosen = [f"model={library}", f"model.network.name={name}"]
+        found += [word] if library is None else chosen
+    return found
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -189,8 +223,8 @@ class Composer:
     of the earlier one.
     """
 
-    def __init__(self, search: str) -> None:
-        self._search = search
+    def __init__(self, search: str, models: Collection[str]) -> None:
+        self._search, self._models = search, models
         self._choices: set[str] = set()  # groups that choose a file
         self._bases: dict[tuple[str, ...], bytes] = {}  # pickled Composed
 
@@ -200,7 +234,9 @@ class Composer:
         return compose(CONFIG, [self._search, *overrides], return_hydra_config=True)
 
     def __call__(self, job: Sequence[str]) -> Composed:
-        """Compose the configuration of a point."""
+        """Compose the configuration of a point. `model` may also name a network of a library."""
+        check_groups(job)
+        job = with_libraries(job, self._models)
         overrides = parsed(job)
         base = self._bases.get(self._kind(overrides))
         if base is None:
@@ -271,8 +307,17 @@ def as_setting_error(error: Exception, setting: str) -> SettingError:
     """
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, name = error.missing_cfg_file.rpartition("/")
-        meant, known = did_you_mean(name, error.options), ", ".join(error.options)
-        return SettingError(group, f"there is no {name}{meant}; there are: {known}")
+        options, known = list(error.options), ", ".join(error.options)
+        if group == "model":
+            from paceline.model.network_by_name import hint, library_names, library_of
+
+            if library := library_of(name):
+                message = f"write {name} as model={library} model.network.name={name} here"
+                return SettingError(group, message)
+            options += library_names()
+            known += f", and the networks of torchvision and timm{hint()}"
+        message = f"there is no {name}{did_you_mean(name, options)}; there are: {known}"
+        return SettingError(group, message)
     if isinstance(error, ConfigCompositionException) and isinstance(error.__cause__, Exception):
         error = error.__cause__
     text = " ".join(str(error).split())

@@ -24,7 +24,7 @@ from paceline.record.reading import fault_of, read_result
 from paceline.record.record import Result, partial_folder
 from paceline.record.tracking.log import log, prepare_log, run_label
 from paceline.record.without_effect import on_cpu, without_effect
-from paceline.study.compose import CONFIG, as_setting_error, check_groups
+from paceline.study.compose import CONFIG, as_setting_error, check_groups, models_of, with_libraries
 from paceline.study.progress import RunWatch, StatusLine, result_line
 from paceline.study.tuning import set_rate
 
@@ -43,6 +43,7 @@ def run(overrides: Sequence[str], root: Path) -> None:
     Raises Hydra's errors, SettingError for an invalid group, and SystemExit as `job` does.
     """
     check_groups(overrides)
+    overrides = with_libraries(overrides, models_of(root))
     with hydra_of(root) as hydra:
         hydra.run(CONFIG, job, [*overrides, "hydra.mode=RUN"])
 

@@ -9,7 +9,9 @@ from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapV
 
 from paceline.random_bits import normal, uniform
 from paceline.settings import Count, NotNegative, Positive, Share, Whole, settings
-from paceline.timing.workload import OWN
+from paceline.timing.workload import AbstractWorkload, OwnNetwork
+
+TRAINED = OwnNetwork()
 
 
 def interpolated(values: Mapping[int, float], at: int) -> float:
@@ -116,15 +118,19 @@ class AbstractPacing:
     straggler_probability: Share
     straggler_factor: Positive
 
-    def mean_step_seconds(self, batch_size: int, workload: str) -> float | None:
-        """Return the mean duration of a step; None if steps are not emulated. `workload`: name of
-        the emulated network.
+    def mean_step_seconds(
+        self, batch_size: int, workload: AbstractWorkload = TRAINED
+    ) -> float | None:
+        """Return the mean duration of a step; None if steps are not emulated. `workload`: the
+        emulated network.
         """
         if self.step_seconds is None:
             return None
         return seconds_of_step(self.step_seconds, batch_size)
 
-    def step_times(self, batch_size: int, seed: int, workload: str = OWN) -> StepTimes | None:
+    def step_times(
+        self, batch_size: int, seed: int, workload: AbstractWorkload = TRAINED
+    ) -> StepTimes | None:
         """Return the durations of all steps; None if steps are not emulated."""
         seconds = self.mean_step_seconds(batch_size, workload)
         if seconds is None:

@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 from paceline.errors import SettingError
 from paceline.model.network_size import BYTES, Layer, NetworkSize, Sharding
-from paceline.settings import UNKEYED, Count, Whole, settings
+from paceline.settings import UNKEYED, Count, Neutral, Whole, settings
 from paceline.timing.split_plan import counted_network, plan_split
 from paceline.timing.split_step import SplitStep
 
@@ -150,13 +150,14 @@ class SizedNetwork(OwnNetwork):
 class CountedNetwork(AbstractWorkload):
     """Network that `paceline calibrate --count` has counted, for images of `image_shape` [C, H, W].
     BatchNorm statistics are not sent. `tensors`: numbers of weights of its tensors, in the order of
-    its parameters.
+    its parameters. `kept`: numbers that backward keeps of an image; 0 if they were not counted.
     """
 
     image_shape: list[Whole]
     num_classes: Whole
     layers: list[Layer]
     tensors: Annotated[list[Whole], UNKEYED] = field(default_factory=list[Whole])
+    kept: Annotated[Count, Neutral(0)] = 0
 
     def __post_init__(self) -> None:
         if not (self.size.weight_bytes and self.size.multiply_adds):
@@ -166,6 +167,13 @@ class CountedNetwork(AbstractWorkload):
     @cached_property
     def size(self) -> NetworkSize:
         return NetworkSize(self.layers, self.tensors)
+
+    @property
+    def activations(self) -> int:
+        """Numbers that backward keeps of an image; about the inputs of all layers, if they were not
+        counted.
+        """
+        return self.kept or sum(layer.activations for layer in self.layers)
 
     @property
     def sizes_of_tensors(self) -> Sequence[int]:

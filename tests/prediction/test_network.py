@@ -1,0 +1,103 @@
+"""Predictions for a network by its name: what times a step, which images, what does not fit."""
+
+import pytest
+
+from paceline.command.predict_command import as_json, cells, notes, table
+from paceline.errors import SettingError
+from paceline.prediction.network import in_precision, own_images
+from paceline.prediction.predict import StepFrom, predict
+from paceline.prediction.prediction_interval import FACTOR
+from paceline.prediction.step_interval import STEP_FACTOR
+from paceline.study.compose import composed_each
+from paceline.timing.chip import FLOP, PASSES, TRAFFIC, UPDATE_PASSES
+from tests.tiny import CONF
+
+ROOT = CONF.parent
+TITANS = "cluster=titan"
+A100S = (TITANS, "+cluster/base/chip@cluster.chip=a100_80gb", "cluster.step_jitter=0")
+SMALL = ("model=mobilenet_v3_small", "batch_size=128")
+
+
+def each(*overrides, steps=3):
+    asked = composed_each(overrides, ROOT, [own_images, in_precision])
+    return [predict(each.config, steps, each.swept) for each in asked]
+
+
+def refused(*overrides):
+    with pytest.raises(SettingError) as error:
+        each(*overrides)
+    return str(error.value)
+
+
+def test_a_step_follows_from_the_layers_and_the_chip():
+    """By hand, and by twice as much for float32, of which memory has twice as many bytes."""
+    (found,) = each(*A100S, *SMALL)
+    workload, chip = found.point.workload, found.cluster.chip
+    assert (workload.name, workload.image_shape) == ("mobilenet_v3_small", [3, 224, 224])
+    arithmetic = FLOP * workload.size.multiply_adds / chip.utilisation["bf16-mixed"]
+    memory = PASSES * 2 * workload.kept / TRAFFIC / chip.memory_bandwidth
+    image = arithmetic / chip.peak["bf16-mixed"] + memory
+    update = UPDATE_PASSES * workload.weight_bytes(0) / chip.memory_bandwidth
+    assert found.run.images_per_second == pytest.approx(128 / (128 * image + update))
+    (single,) = each(*A100S, *SMALL, "training.precision=32-true")
+    assert 1.9 < found.run.images_per_second / single.run.images_per_second < 3
+
+
+def test_a_prediction_says_that_its_step_is_from_flops_and_its_interval_is_wider():
+    found = each(*A100S, *SMALL, "workers=1,2")
+    rate = found[0].run.images_per_second
+    assert found[0].step_from is StepFrom.FLOPS
+    assert found[0].interval == pytest.approx(
+        (rate / FACTOR / STEP_FACTOR, rate * FACTOR * STEP_FACTOR)
+    )
+    heading, rows = table(found)
+    assert heading == "mobilenet_v3_small, titan, sync_allreduce, 128* images per worker and step"
+    assert [*rows[0]] == [
+        *("workers", "images/s", "interval", "computing", "exchanging", "waiting", "busiest")
+    ]
+    said = " ".join(notes(found))
+    assert "from FLOPs, utilisation assumed (0.0565 G multiply-adds an image at 70 %" in said
+    assert said.count("from FLOPs, utilisation assumed") == 1
+    assert '"step_time": "from FLOPs, utilisation assumed"' in as_json(found)
+
+
+def test_a_published_rate_comes_before_flops_in_its_own_precision_and_image_size():
+    rate = "{fixed: 0.0, per_image: 0.001, batch_sizes: [64, 64], rows: []}"
+    mine = (*A100S, f"+cluster.chip.step_rates={{mobilenet_v3_small: {rate}}}", *SMALL)
+    (found,) = each(*mine)
+    assert found.step_from is StepFrom.PUBLISHED
+    assert found.run.images_per_second == pytest.approx(1000)
+    for other in ("training.precision=32-true", "data.image_shape=[3,96,96]"):
+        size = ("data=image_folder",) if "data" in other else ()
+        (changed,) = each(*mine, *size, other)
+        assert changed.step_from is StepFrom.FLOPS, other
+    (of_cluster,) = each(TITANS, "model=googlenet", "data=image_folder")
+    assert of_cluster.step_from is StepFrom.PUBLISHED
+    assert cells(of_cluster)["workload"] == "googlenet"
+
+
+def test_names_are_swept_and_images_are_those_of_each():
+    found = each(*A100S, "model=mobilenet_v3_small,tf_efficientnet_b1", "batch_size=64")
+    names = [each.point.workload.name for each in found]
+    assert names == ["mobilenet_v3_small", "tf_efficientnet_b1"]
+    assert [each.point.workload.image_shape[-1] for each in found] == [224, 240]
+    assert [*table(found)[1][0]][:2] == ["workload", "workers"]
+
+
+def test_what_cannot_be_predicted_is_one_line_with_what_would_help():
+    for overrides, message in {
+        (*A100S, "model=mobilenet_v3_smal"): "model: there is no mobilenet_v3_smal, did you mean "
+        "mobilenet_v3_small?; there are: ",
+        A100S: "model: the step of this cluster follows from a network; choose one, as model=",
+        (TITANS, *SMALL): "workload: the step of mobilenet_v3_small is not known for this cluster;",
+        (*A100S, *SMALL, "batch_size=100000"): "batch_size: 100,000 images of mobilenet_v3_small ",
+        (*A100S, *SMALL, "training.precision=64-true"): "training.precision: A100 80 GB has no 64",
+        (*A100S, *SMALL, "training.precision=fast"): "training.precision: A100 80 GB has no fast;",
+        (*A100S, "model=vit_h_14", "cluster.chip.memory=5.0e+9"): "batch_size: 32 images of vit_h",
+        (*A100S, "model=nin"): "model: it cannot take 1x28x28 images",
+    }.items():
+        assert refused(*overrides).startswith(message), overrides
+    assert "about 9," in refused(*A100S, *SMALL, "batch_size=100000")
+    assert refused(*A100S, "model=vit_h_14", "cluster.chip.memory=5.0e+9").endswith(
+        "do not fit into the 5 GB of the A100 80 GB; none fit"
+    )
