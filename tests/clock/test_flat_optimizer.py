@@ -73,6 +73,18 @@ class CountsInGroup(LARS):
         return super().step(closure)
 
 
+class OfTensorsIfDecayed(torch.optim.SGD):
+    """Divides gradients by the norm of their tensor in groups with weight decay alone, as LARS of
+    timm does.
+    """
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for weight in group["params"] if group["weight_decay"] else ():
+                weight.grad /= weight.grad.norm()
+        return super().step(closure)
+
+
 class OneNorm(torch.optim.SGD):
     """Divides all gradients by their common norm."""
 
@@ -97,6 +109,9 @@ def test_what_an_optimizer_computes_with_is_found_out():
             (torch.optim.Muon(weights), "none"),  # takes no vectors, such as biases
             (torch.optim.LBFGS(weights), "none"),
         ]
+        made.append((OfTensorsIfDecayed([{"params": weights[:1]}]), "weight"))
+        more = {"params": [nn.Parameter(torch.zeros(3))], "weight_decay": 0.1}
+        made.append((OfTensorsIfDecayed([{"params": weights[:1]}, more]), "tensor"))
     assert [unit_of(each) for each, _ in made] == [unit for _, unit in made]
 
 

@@ -7,7 +7,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal, TypedDict, cast, get_args
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ _PLACED = ("capturable", "differentiable", "foreach")  # by torch, for the tenso
 
 Numbers = Sequence[float]  # of all groups, see LiveOptions
 Slot = tuple[str, int | None]  # name of an option, and the place in it if it has several numbers
-Unit = Literal["weight", "tensor", "network", "none"]
+Unit = Literal["weight", "tensor", "network", "none"]  # from the least to the most
 
 
 class Segment(TypedDict):
@@ -254,12 +254,21 @@ def _own(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unit_of(optimizer: Optimizer) -> Unit:
-    """Return what the optimizer computes with, found by trial: each "weight" by itself, so that
-    weights can be cut anywhere among servers; each "tensor" by itself, as LARS does by its norm;
-    the whole "network"; "none" if it cannot take a step by gradients alone. `optimizer` stays as it
-    is.
+    """Return what the optimizer computes with, found by trial with the options of each group: each
+    "weight" by itself, so that weights can be cut anywhere among servers; each "tensor" by itself,
+    as LARS does by its norm; the whole "network"; "none" if it cannot take a step by gradients
+    alone. `optimizer` stays as it is.
     """
-    options = {key: each for key, each in optimizer.param_groups[0].items() if key != "params"}
+    groups = [
+        {key: each for key, each in group.items() if key != "params"}
+        for group in optimizer.param_groups
+    ]
+    different = {repr(options): options for options in groups}
+    units: Sequence[Unit] = [_unit(type(optimizer), options) for options in different.values()]
+    return max(units, key=get_args(Unit).index)
+
+
+def _unit(kind: type[Optimizer], options: Mapping[str, Any]) -> Unit:
     generator = torch.Generator().manual_seed(0)
     drawn = torch.randn(4, 10, generator=generator, dtype=torch.float64)  # weights, 3 gradients
 
@@ -270,7 +279,6 @@ def unit_of(optimizer: Optimizer) -> Unit:
     def trained(*, cut: bool = True, by_one: bool = True) -> Tensor:
         weights = tensors(drawn[0]) if cut else [drawn[0].clone()]
         groups = [weights] if by_one else [[weight] for weight in weights]
-        kind = type(optimizer)
         trials = [make_optimizer(kind, [{**options, "params": group}]) for group in groups]
         for gradient in drawn[1:]:
             for weight, part in zip(weights, tensors(gradient) if cut else [gradient], strict=True):
