@@ -215,7 +215,7 @@ def _rests_on(plan: ClusterPlan) -> Iterator[str]:
     if any(each.prediction.step_from is StepFrom.FLOPS for each in shown(plan)):
         yield f"a step {StepFrom.FLOPS}: off by a factor of at most {STEP_FACTOR:g} as well"
     if lacking := [each.prediction.lacks for each in shown(plan) if each.prediction.lacks]:
-        yield f"no interval: for example, {lacking[0]}; the model lacks that"
+        yield f"no interval: {lacking[0]}"
     if any(each.prediction.extrapolated for each in shown(plan)):
         yield "*: outside of the batch sizes that were measured or published"
     if question.evidence is None:
@@ -247,7 +247,7 @@ def _distance(plan: ClusterPlan, evidence: Evidence) -> Iterator[str]:
         f"there, {stale:.0f} here. That your network behaves like theirs is an assumption"
     )
     yield (
-        f"kept: at most {points_lost(question.allowed)} of top-1 are lost, with 95 % confidence; "
+        f"kept: it loses at most {points_lost(question.allowed)} of top-1, with 95 % confidence; "
         f"{NOT_STUDIED}: beyond the studies ({studies})"
     )
 
