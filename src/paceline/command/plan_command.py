@@ -42,6 +42,8 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     from paceline.study.compose import composed_each
 
     _check(options)
+    gc.collect()
+    gc.freeze()  # else each collection visits all that was imported
     target, overrides = _target(options.overrides)
     each_composed = composed_each(overrides, root, [own_images, in_precision])
     configs = [each.config for each in each_composed]
@@ -96,8 +98,6 @@ def _plan_cluster(
             raise SettingError(name, "it is of a plan for this machine; leave it out")
     if others := swept - {"workers", "batch_size", "scheme"}:
         raise SettingError(min(others), "a plan is of one cluster and network; give one value")
-    gc.collect()
-    gc.freeze()  # else each collection visits all that was imported
     question, said = _question(options, configs, target, root)
     plan = plan_cluster(question)
     show(cluster_plan_view(plan, said))

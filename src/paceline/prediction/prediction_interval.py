@@ -62,5 +62,5 @@ def lacking(point: Point) -> str:
     if point.workers > 1 and math.isinf(link.bandwidth):
         return "messages take no time on this cluster"
     if each > MOST_SENDERS and not profile.one_machine:
-        return f"{each:g} workers send to each server, whose own work besides is not modelled"
+        return f"{each:.3g} workers send to each server, whose own work besides is not modelled"
     return ""
