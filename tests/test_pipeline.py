@@ -105,8 +105,8 @@ def with_inherited(file):
         return
     yield file
     for each in yaml.safe_load((ROOT / file).read_text()).get("defaults", []):
-        if isinstance(each, str) and each.endswith("@_here_"):
-            name = each.removesuffix("@_here_")
+        if isinstance(each, str) and "@" in each:
+            name = each.partition("@")[0]
             folder = "conf" if name.startswith("/") else Path(file).parent
             yield from with_inherited(f"{folder}/{name.lstrip('/')}.yaml")
 
