@@ -43,6 +43,7 @@ SLOW = tuple((2.5e7, size, SENDERS) for size in (30_000, 300_000, 3_000_000))
 FAST = (*((1.25e8, size, SENDERS) for size in (3_000_000, 30_000_000)), (1.25e8, 100_000_000, FEW))
 NAMES = {2.5e7: "200 Mbit/s", 1.25e8: "1 Gbit/s"}
 SECONDS, FEWEST, MOST_ROUNDS = 1.5, 2, 25  # of a case; rounds that count
+TO_SETTLE = 10  # rounds at least, in which asynchronous workers stop to push all at once
 SHORT_QUEUE = 0.001  # seconds: 125 kB at 1 Gbit/s
 
 
@@ -64,7 +65,7 @@ def rows() -> Iterator[dict[str, Any]]:
 def _of_link(cases: Any) -> Iterator[dict[str, Any]]:
     bandwidth = cases[0][0]
     asked = [
-        Case(way, senders, size, _rounds(senders * size / bandwidth))
+        Case(way, senders, size, _rounds(way, senders * size / bandwidth))
         for way in WAYS
         for _, size, counts in cases
         for senders in counts
@@ -95,8 +96,9 @@ def _of_short_queue() -> Iterator[dict[str, Any]]:
         yield row(name, found[each], theirs, "s", ratio, "shown", True)
 
 
-def _rounds(seconds: float) -> int:
-    return int(np.clip(SECONDS / seconds, FEWEST, MOST_ROUNDS))
+def _rounds(way: str, seconds: float) -> int:
+    fewest = TO_SETTLE if way == ASYNCHRONOUS else FEWEST
+    return int(np.clip(SECONDS / seconds, fewest, MOST_ROUNDS))
 
 
 def _size(num_bytes: int) -> str:
