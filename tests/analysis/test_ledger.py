@@ -233,6 +233,18 @@ def test_lost_runs_count():
     assert seen(status="failed", test_top1=math.nan).lost == 1
     without = of_table(claim, pd.DataFrame(runs[:-1]), {})
     assert without.lost == 1
+    failed = [run | {"status": "failed", "test_top1": math.nan} for run in runs[4:]]
+    assert word(of_table(claim, pd.DataFrame([*runs[:4], *failed]), {})) == UNDECIDED
+
+
+def test_one_step_that_does_not_help_is_enough():
+    claim = made_claim("greater", steps=[WHERE] * 4)
+    steps = np.array([[1.0], [2.0], [3.0], [2.5]]) + np.arange(5) / 100
+    noise = np.random.default_rng(0).standard_normal((4, 5)) / 100
+    for last, expected in ((2.5, NOT_REPLICATED), (3.0, UNDECIDED), (4.0, REPLICATED)):
+        steps[3] += last - steps[3].mean()
+        result = evaluate(claim, Observed(steps + noise))
+        assert judge(claim, result, 0, math.inf, result.p) == expected
 
 
 def test_power_is_the_share_of_worlds_that_are_found():

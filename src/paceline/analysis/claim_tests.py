@@ -232,6 +232,9 @@ def count(row: Mapping[str, str], root: Path) -> float | None:
 def evaluate(claim: Claim, seen: Observed) -> Result:
     """Test a claim on observations."""
     values, n = seen.values, seen.values.shape[-1]
+    if np.isnan(values).all(axis=-1).any():  # of a group nothing is known
+        nothing = np.full(values.shape[:-2], math.nan)
+        return Result(Estimate(*[nothing] * 3), Estimate(*[nothing] * 3), n)
     if claim.test in ("exact", "count"):
         return _exact(claim, values)
     if claim.test == "greater":

@@ -236,7 +236,8 @@ def _beside(paper: Paper, figure: Beside, published: Published, root: Path) -> l
             own = select(paper.id, runs, figure.where | selection, fixed)
             own = own[own["status"] == "finished"]
             values = 1 / own[figure.of] if figure.inverse else own[figure.of]
-            means[name] = interval(values.astype(float), POSITIVE)
+            if len(own):
+                means[name] = interval(values.astype(float), POSITIVE)
     first = published.row(figure.relative_to, paper.id)
     base = means.get(figure.relative_to)
     rows: list[Row] = []
