@@ -169,7 +169,7 @@ def test_settings_that_no_study_had_have_no_support():
 
 BAD = {
     ("cluster=titan", "workload=googlenet"): r"workers: how many accelerators are there\?",
-    ("cluster=titan", "workers=8"): "workload: the step of own is not known",
+    ("cluster=titan", "workers=8"): "model: the step of this cluster follows from a network; ",
     ("target=good",): "target: the top-1 to reach is needed",
     ("cluster=titan", "workload=googlenet", "workers=8,many"): "workers: ",
     ("target=75",): "target: the top-1 to reach is needed",

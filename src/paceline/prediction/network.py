@@ -30,8 +30,10 @@ def own_images(job: Sequence[str], config: PointConfig) -> list[str]:
     if not counts_network(config):
         return []
     if "model" not in chosen:
-        example = "the step of this cluster follows from a network; choose one, as model=resnet50"
-        raise SettingError("model", example)
+        cluster = config.values["cluster"]
+        known = [] if cluster.get("chip") else [*cluster["step_rates"]]
+        message = "the step of this cluster follows from a network; choose one, as model="
+        raise SettingError("model", message + (known or ["vit_b_16"])[0])
     if any(each.partition(".")[0] == "data" for each in chosen):
         return []
     shape = own_image_shape(name_of(config))
