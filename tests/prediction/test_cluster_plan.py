@@ -170,8 +170,15 @@ def test_settings_that_no_study_had_have_no_support():
 BAD = {
     ("cluster=titan", "workload=googlenet"): r"workers: how many accelerators are there\?",
     ("cluster=titan", "workers=8"): "model: the step of this cluster follows from a network; ",
+    ("cluster=titan", "model=vgg16", "workers=8"): "workload: the step of vgg16 is not known for",
     ("target=good",): "target: the top-1 to reach is needed",
     ("cluster=titan", "workload=googlenet", "workers=8,many"): "workers: ",
+    ("cluster=dgx_a100", "model=resnet50", "workers=8", "batch_size=90000"): (
+        "batch_size: 90,000 images of resnet50 do not fit into the 80 GB"
+    ),
+    ("cluster=dgx_a100", "model=resnet50", "workers=8", "cluster.topology=null"): (
+        "cluster.topology: how the 8 accelerators of a machine are connected is not known"
+    ),
     ("target=75",): "target: the top-1 to reach is needed",
     ("cluster=titan", "workload=googlenet", "workers=8", "cluster.overlap=true,false"): (
         "cluster.overlap: a plan is of one cluster"

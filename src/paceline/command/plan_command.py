@@ -35,21 +35,20 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
+    gc.collect()
+    gc.freeze()  # before torch: a library of it complains at the end of what is frozen
     from paceline.cluster.supervisor import ProcessFailure
-    from paceline.prediction.network import in_precision, own_images, with_network
+    from paceline.prediction.network import in_precision, own_images
     from paceline.record.point import Point
     from paceline.record.point_config import kind_of
     from paceline.study.compose import composed_each
 
     _check(options)
-    gc.collect()
-    gc.freeze()  # else each collection visits all that was imported
     target, overrides = _target(options.overrides)
     each_composed = composed_each(overrides, root, [own_images, in_precision])
     configs = [each.config for each in each_composed]
     swept = {name for each in each_composed for name in each.swept}
     if kind_of(configs[0].values["cluster"]) == "virtual":
-        configs = [with_network(config) for config in configs]
         _plan_cluster(options, configs, swept, target, root)
         return 0
     points = [Point.of(config) for config in configs]
@@ -118,10 +117,12 @@ def _question(
     from paceline.analysis.evidence_table import find_evidence
     from paceline.prediction import cluster_plan
     from paceline.prediction.evidence import evidence_for, read_evidence
+    from paceline.prediction.network import with_network
     from paceline.record.point import Point
     from paceline.timing.workload import OWN
 
-    point = max(map(Point.of, configs), key=lambda each: each.workers)
+    points = [Point.of(with_network(config)) for config in configs]
+    point = max(points, key=lambda each: each.workers)
     config, most = point.config, point.workers
     is_set = {each.partition("=")[0].lstrip("+") for each in options.overrides}
     if "workers" not in is_set:
@@ -131,7 +132,7 @@ def _question(
     counts = sorted({each.values["workers"] for each in configs})
     sizes = sorted({each.values["batch_size"] for each in configs})
     if "batch_size" not in is_set:
-        sizes = cluster_plan.covered_batches(config)
+        sizes = cluster_plan.fitting(configs[0], cluster_plan.covered_batches(config))
     names, images = config.names, cluster_plan.images_of(point)
     network = names["model"] if point.workload.name == OWN else names["workload"]
     data = "ImageNet-1k" if images == cluster_plan.IMAGENET else names["data"]

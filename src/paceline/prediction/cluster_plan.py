@@ -23,6 +23,7 @@ from paceline.cluster.virtual import VirtualCluster
 from paceline.data.image_set import AbstractImageData
 from paceline.errors import SettingError
 from paceline.prediction.evidence import BY_RULE, TUNED, Change, Evidence
+from paceline.prediction.network import with_network
 from paceline.prediction.predict import Prediction, predict, sized_workload
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
@@ -412,6 +413,22 @@ def images_of(point: Point) -> int:
 def worker_counts(most: int) -> list[int]:
     """Return the numbers of workers to compare: 1, a quarter and a half of all, and all."""
     return sorted({1, max(1, most // 4), max(1, most // 2), most})
+
+
+def fitting(config: PointConfig, sizes: Sequence[int]) -> list[int]:
+    """Return the batch sizes whose step fits into the memory of the accelerator, if it is known.
+
+    Raises SettingError("batch_size") if none fits.
+    """
+    fits = list[int]()
+    for size in sorted(sizes):
+        try:
+            with_network(config.replaced(batch_size=size))
+            fits.append(size)
+        except SettingError as error:
+            if error.setting != "batch_size" or not fits:
+                raise
+    return fits
 
 
 def covered_batches(config: PointConfig) -> list[int]:
