@@ -11,6 +11,7 @@ from paceline.prediction.cluster_plan import (
     IMAGENET,
     JITTER,
     KEPT,
+    LOWER,
     NOT_STUDIED,
     RATIO,
     REFERENCE,
@@ -32,7 +33,8 @@ from paceline.report.words import scheme_name
 _MOST_ROWS = 8
 _SHOWN = 0.05  # share below which a difference in cost is not worth a word
 _COLUMNS = ("scheme", ">workers", ">images each", ">images/s", ">time", ">accelerator h")
-_COLUMNS += (">change of top-1", "accuracy")
+_COLUMNS += (">top-1 against one worker",)
+_VERDICTS = {KEPT: "yes", UNCLEAR: "not shown", LOWER: "no", NOT_STUDIED: "not studied"}
 _UNITS = (("days", 86400.0, 5.0), ("h", 3600.0, 2.0), ("min", 60.0, 2.0), ("s", 1.0, 0.0))
 
 
@@ -41,10 +43,15 @@ def cluster_plan_view(plan: ClusterPlan, target: str) -> Iterator[RenderableType
 
     `target`: what is said of a target that was given as a top-1; "" if none was.
     """
-    yield f"{recommendation(plan)}\n{learning_rate(plan)}"
-    yield plain_table(_COLUMNS, _rows(plan))
+    yield "\n".join((recommendation(plan), *advice(plan)))
+    yield plain_table(columns(plan), _rows(plan))
     for title, sentences in sections(plan, target):
         yield "\n".join([f"{title}:", *(f"- {each}" for each in sentences)])
+
+
+def columns(plan: ClusterPlan) -> tuple[str, ...]:
+    """Return the names of the table's columns; ">" marks those that are aligned to the right."""
+    return (*_COLUMNS, f"at most {points_lost(plan.question.allowed)} lost")
 
 
 def recommendation(plan: ClusterPlan) -> str:
@@ -60,15 +67,26 @@ def recommendation(plan: ClusterPlan) -> str:
     return f"{', '.join(parts)}: {took}."
 
 
+def advice(plan: ClusterPlan) -> list[str]:
+    """Return what the choice changes of top-1, if known, and what to do about the learning rate."""
+    rate, change = learning_rate(plan), plan.chosen.change
+    if plan.chosen.workers == 1 or change is None:
+        return [rate]
+    return [f"Top-1 changes by {points(change)} points against one worker.", rate]
+
+
 def learning_rate(plan: ClusterPlan) -> str:
     """Return what to do about the learning rate, by what studies found with a rate by rule."""
     if plan.chosen.workers == 1:
         return "More workers are not shown to keep the accuracy."
-    linear = "in proportion to the images of an update (training.lr_rule=linear)"
+    linear = (
+        "Multiply a learning rate that suits one worker by how many times as many images an update "
+        "has (training.lr_rule=linear)"
+    )
     if plan.by_rule == KEPT:
-        return f"Set the learning rate {linear}."
+        return f"{linear}."
     if plan.by_rule == UNCLEAR:
-        return f"Set the learning rate {linear}, and search near it (training.rate=tuned)."
+        return f"{linear}, and search near the product (training.rate=tuned)."
     return "Search the learning rate (training.rate=tuned): no rule is shown to keep the accuracy."
 
 
@@ -93,7 +111,8 @@ def budget(plan: ClusterPlan) -> str:
     question, training = plan.question, plan.question.point.training
     if training.samples:
         return f"{count(training.samples)} images"
-    return f"{training.epochs:g} epochs of {count(question.images)} images"
+    assumed = " (ImageNet-1k is assumed)" if question.images == IMAGENET else ""
+    return f"{training.epochs:g} epochs of {count(question.images)} images{assumed}"
 
 
 def shown(plan: ClusterPlan) -> list[Candidate]:
@@ -110,7 +129,9 @@ def shown(plan: ClusterPlan) -> list[Candidate]:
 
 
 def _rows(plan: ClusterPlan) -> Iterator[list[str]]:
-    for each in sorted(shown(plan), key=lambda each: each.seconds):
+    first = [plan.chosen, *([plan.runner_up] if plan.runner_up else [])]
+    others = sorted(shown(plan), key=lambda each: each.seconds)
+    for each in dict.fromkeys([*first, *others]):
         mark = {plan.chosen: " (choice)", plan.runner_up: " (runner-up)"}.get(each, "")
         yield [
             (words(each) if each.workers > 1 else "one worker") + mark,
@@ -120,7 +141,7 @@ def _rows(plan: ClusterPlan) -> Iterator[list[str]]:
             _time(plan, each),
             _hours(each),
             points(each.change) if each.workers > 1 else "-",
-            each.verdict if each.workers > 1 else "-",
+            _VERDICTS[each.verdict] if each.workers > 1 else "-",
         ]
 
 
@@ -178,24 +199,27 @@ def _runner_up(plan: ClusterPlan, other: Candidate) -> str:
 
 
 def _changes(plan: ClusterPlan) -> Iterator[str]:
-    chosen, run = plan.chosen, plan.chosen.prediction.run
+    chosen = plan.chosen
     if chosen.workers == 1:
         yield "a larger loss that is allowed, as target=-0.03"
         return
     _, link = plan.question.link
-    yield f"exchanges and waiting take {100 * (run.exchanging + run.waiting):.0f} % of the time now"
     if plan.slower:
         now = bit_rate(link.bandwidth)
         yield f"links of at most {bit_rate(plan.slower.bandwidth)} (now {now}): {_by(plan.slower)}"
     else:
         yield "slower links alone: the answer stays, for all that keeps the accuracy is as slow"
-    for flip, what in (
-        (plan.slow_worker, f"one worker that is {SLOW:g} times as slow"),
-        (plan.jitter, f"steps that vary by {100 * JITTER:.0f} %"),
+    for flip, what, stays in (
+        (plan.slow_worker, f"one worker that is {SLOW:g} times as slow", "leave that worker out"),
+        (
+            plan.jitter,
+            f"times of steps with a standard deviation of {100 * JITTER:.0f} %",
+            "the answer stays",
+        ),
     ):
         if flip:
             slower = f"{times(flip.own.seconds / chosen.seconds)} times the time"
-            best = _by(flip) if flip.best.kind != chosen.kind else "the answer stays"
+            best = _by(flip) if flip.best.kind != chosen.kind else stays
             yield f"{what}: {slower}; {best}"
 
 
@@ -206,22 +230,30 @@ def _by(flip: Flip) -> str:
 
 def _rests_on(plan: ClusterPlan) -> Iterator[str]:
     """Yield how times and accuracies are known, and how far the question is from the studies."""
-    question = plan.question
-    assumed = " (ImageNet-1k is assumed)" if question.images == IMAGENET else ""
+    question, chosen = plan.question, plan.chosen
+    if question.evidence:
+        yield from _distance(plan, question.evidence)
+    else:
+        yield "no study supports any accuracy; studies of a project do, after paceline report STUDY"
+    chip, training = chosen.prediction.cluster.chip, chosen.prediction.point.training
+    precision = chip.run_precision if chip else training.precision
     yield (
-        f"times: predicted, off by a factor of at most {FACTOR:g} in experiments, and ratios of "
-        f"two by {RATIO:g} in 90 % of cases{assumed}"
+        f"times: predicted ({precision}), within a factor of {FACTOR:g} of what was observed in "
+        f"earlier predictions, and ratios of two within {RATIO:g}, in 90 % of cases each"
+    )
+    run, of_node = chosen.prediction.run, chosen.prediction.cluster.profile
+    nodes = of_node.num_nodes(chosen.workers)
+    yield (
+        f"exchanges and waiting take {100 * (run.exchanging + run.waiting):.0f} % of the time; not "
+        f"modelled: {'each node' if nodes > 1 else 'the machine'} reads and decodes "
+        f"{count(run.images_per_second / nodes)} images/s"
     )
     if any(each.prediction.step_from is StepFrom.FLOPS for each in shown(plan)):
         yield f"a step {StepFrom.FLOPS}: off by a factor of at most {STEP_FACTOR:g} as well"
     if lacking := [each.prediction.lacks for each in shown(plan) if each.prediction.lacks]:
         yield f"no interval: {lacking[0]}"
     if any(each.prediction.extrapolated for each in shown(plan)):
-        yield "*: outside of the batch sizes that were measured or published"
-    if question.evidence is None:
-        yield "no study supports any accuracy; studies of a project do, after paceline report STUDY"
-        return
-    yield from _distance(plan, question.evidence)
+        yield "*: the step of this batch size was neither measured nor published"
 
 
 def _distance(plan: ClusterPlan, evidence: Evidence) -> Iterator[str]:
@@ -230,25 +262,25 @@ def _distance(plan: ClusterPlan, evidence: Evidence) -> Iterator[str]:
     rounds = [row.rounds for row in evidence.observed]
     studies = ", ".join(dict.fromkeys(row.study for row in evidence.observed))
     weights, images = count(question.weight_bytes // 4), count(question.images)
+    network = f"a network of {count(known.num_weights)} weights, {known.epochs:g} epochs on "
     yield (
-        f"accuracy: of a network of {count(known.num_weights)} weights, {known.epochs:g} epochs on "
-        f"{count(known.images)} images ({known.data}), {min(workers)} to {max(workers)} workers; "
-        f"you ask for {weights} weights and {images} images"
+        f"accuracy: from {network}{count(known.images)} images of {known.data}, {min(workers)} to "
+        f"{max(workers)} workers ({studies})"
+    )
+    yield (
+        f"that yours, of {weights} weights and {images} images, behaves like it is an assumption"
     )
     here, most = question.rounds(chosen.workers, chosen.batch_size), max(rounds)
     above = ", which counts as the most there" if here > most else ""
     stale = chosen.prediction.run.mean_staleness if chosen.prediction.run.staleness else 0.0
     yield (
-        "carried over by rounds of an epoch (its images over those that all workers process at "
-        f"once): {count(min(rounds))} to {count(most)} there, {count(here)} here{above}"
+        f"they are compared by a worker's steps in an epoch, {count(min(rounds))} to {count(most)} "
+        f"there and {count(here)} here{above}, and by the staleness of gradients, up to "
+        f"{max(row.staleness for row in evidence.observed):.0f} updates there and {stale:.0f} here"
     )
     yield (
-        f"and by staleness: up to {max(row.staleness for row in evidence.observed):.0f} updates "
-        f"there, {stale:.0f} here. That your network behaves like theirs is an assumption"
-    )
-    yield (
-        f"kept: it loses at most {points_lost(question.allowed)} of top-1, with 95 % confidence; "
-        f"{NOT_STUDIED}: beyond the studies ({studies})"
+        f"at most {points_lost(question.allowed)} lost: yes, with 95 % confidence; no: more is "
+        f"lost; not shown: the interval allows both; {NOT_STUDIED}: beyond the studies"
     )
 
 
@@ -298,8 +330,8 @@ def as_page(plan: ClusterPlan, target: str, command: str) -> str:
     content: Mapping[str, Any] = {
         "title": f"Plan for {plan.question.config.names['cluster']}",
         "command": command,
-        "recommendation": [recommendation(plan), learning_rate(plan)],
-        "columns": [name.lstrip(">") for name in _COLUMNS],
+        "recommendation": [recommendation(plan), *advice(plan)],
+        "columns": [name.lstrip(">") for name in columns(plan)],
         "rows": list(_rows(plan)),
         "sections": list(sections(plan, target)),
         "figure": static_svg(drawn) if drawn else "",
