@@ -105,5 +105,5 @@ def test_the_papers_networks_are_classifiers_of_images_of_imagenets_size(name):
 
 def test_every_configuration_is_tested():
     small = {"small_cnn", "small_alexnet", "small_nin"}
-    names = {*small, "resnet18", "resnet50", "torchvision", *FOR_IMAGENET}
+    names = {*small, "resnet18", "resnet50", "torchvision", "timm", *FOR_IMAGENET}
     assert {file.stem for file in (CONF / "model").glob("*.yaml")} == names

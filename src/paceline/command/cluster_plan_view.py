@@ -1,6 +1,7 @@
 """The plan of a modelled cluster as one screen, as JSON, and as a page."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -207,8 +208,8 @@ def _changes(plan: ClusterPlan) -> Iterator[str]:
     if plan.slower:
         now = bit_rate(link.bandwidth)
         yield f"links of at most {bit_rate(plan.slower.bandwidth)} (now {now}): {_by(plan.slower)}"
-    else:
-        yield "slower links alone: the answer stays, for all that keeps the accuracy is as slow"
+    elif math.isfinite(link.bandwidth):
+        yield "slower links: the answer stays, as the others slow down too"
     for flip, what, stays in (
         (plan.slow_worker, f"one worker that is {SLOW:g} times as slow", "leave that worker out"),
         (

@@ -18,15 +18,18 @@ if TYPE_CHECKING:  # torch takes seconds
     from paceline.record.point_config import PointConfig
 
 
+_ROUNDS, _SECONDS = 7, 60.0  # of measurements on this machine
+
+
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     memory = "limit, such as 40MB or 2GB; default: what is free"
     parser.add_argument("--memory", metavar="SIZE", help=memory)
     study = "its report has the number of updates to its target, by batch size"
     parser.add_argument("--study", help=study)
     rounds = "of each measurement; the least for whole steps"
-    parser.add_argument("--rounds", type=int, default=7, help=rounds)
+    parser.add_argument("--rounds", type=int, help=f"{rounds}; default: {_ROUNDS}")
     seconds = "time for whole steps by the fastest plans"
-    parser.add_argument("--seconds", type=float, default=60.0, help=seconds)
+    parser.add_argument("--seconds", type=float, help=f"{seconds}; default: {_SECONDS:g}")
     verify = "measure the choice again beside other plans"
     parser.add_argument("--verify", action="store_true", help=verify)
     parser.add_argument("--json", metavar="FILE", help="write the plans to a file")
@@ -38,7 +41,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     gc.collect()
     gc.freeze()  # before torch: a library of it complains at the end of what is frozen
     from paceline.cluster.supervisor import ProcessFailure
-    from paceline.prediction.network import in_precision, own_images
+    from paceline.prediction.network_by_size import in_precision, own_images
     from paceline.record.point import Point
     from paceline.record.point_config import kind_of
     from paceline.study.compose import composed_each
@@ -92,8 +95,8 @@ def _plan_cluster(
     from paceline.command.terminal import show
     from paceline.prediction.cluster_plan import plan_cluster
 
-    for name in ("memory", "study", "verify"):
-        if getattr(options, name):
+    for name in ("memory", "study", "verify", "rounds", "seconds"):
+        if getattr(options, name) not in (None, False):
             raise SettingError(name, "it is of a plan for this machine; leave it out")
     if others := swept - {"workers", "batch_size", "scheme"}:
         raise SettingError(min(others), "a plan is of one cluster and network; give one value")
@@ -117,7 +120,7 @@ def _question(
     from paceline.analysis.evidence_table import find_evidence
     from paceline.prediction import cluster_plan
     from paceline.prediction.evidence import evidence_for, read_evidence
-    from paceline.prediction.network import with_network
+    from paceline.prediction.network_by_size import with_network
     from paceline.record.point import Point
     from paceline.timing.workload import OWN
 
@@ -196,9 +199,9 @@ def _check(options: argparse.Namespace) -> None:
             raise SettingError(name, f"there is no folder {Path(path).parent}")
         if path and Path(path).is_dir():
             raise SettingError(name, f"{path} is a folder; a file is needed")
-    if options.rounds < 1:
+    if options.rounds is not None and options.rounds < 1:
         raise SettingError("rounds", f"1 or more are needed, not {options.rounds}")
-    if not 0 <= options.seconds < math.inf:
+    if options.seconds is not None and not 0 <= options.seconds < math.inf:
         raise SettingError("seconds", f"0 or more are needed, not {options.seconds}")
 
 
@@ -217,14 +220,16 @@ def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
             known = ", ".join(map(str, sorted(updates))) or "none"
             message = f"{options.study} tells updates to its target only for batch_size={known}"
             raise SettingError("study", message)
-    planned = plan_batches(points, memory, updates, options.rounds)
-    compared = compare(points, planned, memory, options.rounds, options.seconds)
+    rounds = options.rounds or _ROUNDS
+    seconds = _SECONDS if options.seconds is None else options.seconds
+    planned = plan_batches(points, memory, updates, rounds)
+    compared = compare(points, planned, memory, rounds, seconds)
     show(plan_view(planned, compared, memory))
     verified = []
     if options.verify:
         show(peak_view(planned, [in_process(plan_peak, point, {}) for point in points]))
         point = points[planned.index(compared[0].planned)]
-        verified = verify(point, compared[0], memory, options.rounds, options.seconds)
+        verified = verify(point, compared[0], memory, rounds, seconds)
         show(verified_view(verified))
     if options.json:
         Path(options.json).write_text(as_json(planned, compared, verified, memory))

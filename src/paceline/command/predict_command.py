@@ -82,7 +82,7 @@ def _print_retimed(options: argparse.Namespace, root: Path) -> None:
 
 def _print_predictions(options: argparse.Namespace, root: Path) -> None:
     from paceline.command.terminal import show_rows
-    from paceline.prediction.network import in_precision, own_images
+    from paceline.prediction.network_by_size import in_precision, own_images
     from paceline.prediction.predict import predict
     from paceline.study.compose import composed_each
 
@@ -163,9 +163,12 @@ def notes(predictions: "Sequence[Prediction]") -> list[str]:
             f"{FACTOR}, with equal weight for each; only two of these were between machines"
         )
     if any(each.interval and each.step_from is StepFrom.FLOPS for each in predictions):
-        found[-1] += f"; steps from FLOPs of 90 % of the kinds of networks by at most {STEP_FACTOR}"
+        found[-1] += (
+            f"; steps from FLOPs of 90 % of the kinds of networks by at most {STEP_FACTOR} on an "
+            "RTX 3090, while the utilisation of other chips is assumed"
+        )
     for lacks in dict.fromkeys(each.lacks for each in predictions if each.lacks):
-        found.append(f"no interval: {lacks}; the model lacks that")
+        found.append(f"no interval: {lacks}")
     if any(each.extrapolated for each in predictions):
         found.append(
             "*: outside of the batch sizes that were measured or published; in short steps, "
@@ -186,7 +189,8 @@ def _sources(prediction: "Prediction") -> str:
         detail = (
             f" ({workload.size.multiply_adds / 1e9:,.3g} G multiply-adds an image at "
             f"{100 * chip.utilisation[precision]:.0f} % of the {chip.peak[precision] / 1e12:,.0f} "
-            f"TFLOP/s of the {chip.name} in {precision}, and traffic of its memory)"
+            f"TFLOP/s of the {chip.name} in {precision}"
+            f"{', without tensor cores' * (precision == '32-true')}, and traffic of its memory)"
         )
     elif step is StepFrom.PUBLISHED and prediction.rate is not None:
         least, greatest = prediction.rate.batch_sizes

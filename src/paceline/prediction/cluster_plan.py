@@ -23,7 +23,8 @@ from paceline.cluster.virtual import VirtualCluster
 from paceline.data.image_set import AbstractImageData
 from paceline.errors import SettingError
 from paceline.prediction.evidence import BY_RULE, TUNED, Change, Evidence
-from paceline.prediction.network import with_network
+from paceline.prediction.lemma import servers_needed
+from paceline.prediction.network_by_size import with_network
 from paceline.prediction.predict import Prediction, predict, sized_workload
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
@@ -196,16 +197,22 @@ class Question:
         return Candidate(prediction, seconds, change, _verdict(change, self.allowed))
 
     def servers(self, workers: int, batch_size: int) -> int:
-        """Return the fewest servers whose links can transfer all messages while workers compute.
+        """Return the fewest servers that handle all messages while workers compute.
 
-        The messages are the pushes of gradients and the answers with weights (the lemma on servers
-        of Zou 2017, doi 10.1007/978-3-319-69179-4_2).
+        The messages are the pushes of gradients and the answers with weights. Their links need the
+        time that the lemma of Zou 2017 has; between nodes a server's own work may need more.
         """
-        cluster = self.cluster
+        cluster, profile = self.cluster, self.cluster.profile
         seconds = cluster.mean_step_seconds(batch_size, self.point.workload)
         assert seconds is not None
-        needed = 2 * self.weight_bytes * workers / (self.link[1].bandwidth * seconds)
-        return max(1, min(workers, math.ceil(needed - 1e-9)))
+        size, tensors = self.weight_bytes, len(sized_workload(self.point).sizes_of_tensors)
+        needed = servers_needed(size, workers, self.link[1].bandwidth, seconds)
+        if self.link[0] == "link":
+            own = (
+                2 * profile.server_message_seconds(tensors, size) + size / profile.server_bandwidth
+            )
+            needed = max(needed, math.ceil(workers * (profile.server_seconds + own) / seconds))
+        return min(workers, needed)
 
     def change(self, prediction: Prediction, rate: str = TUNED) -> Change | None:
         """Return the expected change of top-1 against one worker; None if it is not known.
@@ -344,7 +351,7 @@ def _changed(question: Question, among: Sequence[Candidate], **cluster: Any) -> 
 
 
 def _slower_links(question: Question, among: Sequence[Candidate]) -> Flip | None:
-    """Return the largest bandwidth at which another candidate is clearly faster, to _TO."""
+    """Return the largest bandwidth at which another one of `among` is clearly faster, to _TO."""
     name, link = question.link
     values = question.config.values["cluster"][name]
     if len(among) == 1 or math.isinf(link.bandwidth):

@@ -22,7 +22,7 @@ from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.cluster.virtual import VirtualCluster
 from paceline.data.shuffle import DataTraffic
 from paceline.errors import SettingError
-from paceline.prediction.network import with_network
+from paceline.prediction.network_by_size import with_network
 from paceline.prediction.prediction_interval import FACTOR, lacking
 from paceline.prediction.step_interval import STEP_FACTOR
 from paceline.record.observed import images_per_second

@@ -28,6 +28,8 @@ SHORTEST = 0.04  # seconds of a step in the data by which the rule was judged; t
 # kernels takes such times, too, which the rule leaves out
 LARGEST_BATCH = 512  # in these data
 
+_HALF = {"16-mixed", "bf16-mixed"}
+
 
 @settings("cluster.chip")
 class Chip:
@@ -68,8 +70,11 @@ class Chip:
 
     @property
     def measured(self) -> Mapping[str, StepRate]:
-        """Measured step times in the precision in which the chip computes."""
-        return self.step_rates if self.run_precision == self.precision else {}
+        """Measured step times in the precision in which the chip computes; both mixed precisions of
+        16 bits are as fast.
+        """
+        same = {self.run_precision, self.precision}
+        return self.step_rates if len(same) == 1 or same == _HALF else {}
 
     def rate(self, workload: AbstractWorkload) -> StepRate | None:
         """Return the rate of a network's steps: the measured one, or else that of its size; None

@@ -46,7 +46,8 @@ def in_precision(job: Sequence[str], config: PointConfig) -> list[str]:
     Raises SettingError("training.precision") for one that the chip does not have.
     """
     chip = _chip(config)
-    if chip is None or not any(each.startswith("training.precision=") for each in job):
+    words = [each.lstrip("+") for each in job]
+    if chip is None or not any(each.startswith("training.precision=") for each in words):
         return []
     precision = str(config.values["training"]["precision"])
     chip.check_precision(precision)
@@ -116,7 +117,7 @@ def _check_memory(config: PointConfig, chip: Chip, size: NetworkSize, kept: int)
     batch_size = config.values["batch_size"]
     if not isinstance(batch_size, int) or batch_size <= most:
         return
-    fit = f"about {most:,} fit" if most > 0 else "none fit"
+    fit = f"at most {most:,} fit" if most > 0 else "none fit"
     message = f"{batch_size:,} images of {name_of(config)} do not fit into the "
     message += f"{chip.memory / 1e9:,.0f} GB of the {chip.name}; {fit}"
     raise SettingError("batch_size", message)
