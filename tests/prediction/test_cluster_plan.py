@@ -148,13 +148,17 @@ def test_slower_links_change_the_answer_where_the_plan_says_so():
         assert (found.chosen.kind != plan.chosen.kind) == changes
 
 
-def test_servers_are_as_many_as_their_links_need():
+def test_servers_are_as_many_as_their_messages_need():
     asked, name = question(workers=(1, 32)), "async_parameter_server"
-    assert asked.servers(32, 32) == 1  # GoogLeNet computes for 0.7 s
-    values = {**titan().values["cluster"], "step_seconds": 0.1}
+    assert asked.servers(32, 32) == 2  # GoogLeNet computes for 0.7 s
+    own = {"server_tensor_seconds": 0.0, "server_copy_bandwidth": None, "server_bandwidth": None}
+    values = {**titan().values["cluster"], "step_seconds": 0.1, **own}
     quick = question(name, workers=(32,), config=asked.config.replaced(cluster=values))
     bound = 2 * asked.weight_bytes * 32 / (asked.link[1].bandwidth * 0.1)
     assert quick.servers(32, 32) == math.ceil(bound) > 1
+    work = {"server_seconds": 0.03}
+    slow = question(name, workers=(32,), config=asked.config.replaced(cluster=values | work))
+    assert slow.servers(32, 32) == math.ceil(32 * 0.03 / 0.1) > math.ceil(bound)
     assert quick.candidate(name, 32, 32).prediction.point.scheme.servers == math.ceil(bound)
     settings = scheme_settings(name, "", {"servers": 3}, ROOT)
     assert settings["servers"] == 3

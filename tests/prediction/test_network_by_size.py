@@ -97,7 +97,7 @@ def test_what_cannot_be_predicted_is_one_line_with_what_would_help():
         (*A100S, "model=nin"): "model: it cannot take 1x28x28 images",
     }.items():
         assert refused(*overrides).startswith(message), overrides
-    assert "about 9," in refused(*A100S, *SMALL, "batch_size=100000")
+    assert "at most 9," in refused(*A100S, *SMALL, "batch_size=100000")
     assert refused(*A100S, "model=vit_h_14", "cluster.chip.memory=5.0e+9").endswith(
         "do not fit into the 5 GB of the A100 80 GB; none fit"
     )
