@@ -46,7 +46,7 @@ KINDS = {
     "greater": {"steps": [WHERE, WHERE], "of": "test_top1"},
     "ratio": {"left": WHERE, "right": WHERE, "claimed": (1.8, 2.6), "of": "seconds"},
     "slope": {"left": WHERE, "along": "workers", "claimed": (0.9, 1.1), "of": "seconds"},
-    "law_of_growth": {"left": WHERE, "along": "workers", "of": "seconds"},
+    "law_of_growth": {"left": WHERE, "along": "workers", "margin": 0.1, "of": "seconds"},
     "knee": {"left": WHERE, "along": "workers", "claimed": (4, 8), "of": "seconds"},
     "count": {"margin": 0.02},
     "exact": {"left": WHERE, "margin": 1e-12, "of": "train_loss"},
@@ -74,15 +74,17 @@ def world(claim, true, draws=DRAWS):
     shared = random.standard_normal((draws, 1, SEEDS))  # of a seed
     effect = _effect(claim, low, high, true)
     if claim.test == "law_of_growth":
-        grown = np.log(np.log2(along) if true else along)
-        base = grown[:, None]
+        bent = math.log1p(high) * np.array([1, -1, 1, -1]) if true is None else 0
+        base = (np.log(along if true is False else np.log2(along)) + bent)[:, None]
     elif claim.test == "slope":
         base = effect * np.log(along)[:, None]
     elif claim.test == "knee":
         best = math.sqrt(low * high)
         along = np.array([low / 4, low / 2, low, best, high, 2 * high])
         noise = _noise(claim, low, high) * random.standard_normal((draws, 6, SEEDS))
-        curve = np.log(along / (best if true else along[-1])) ** 2
+        curve = np.log(along / (along[-1] if true is False else best)) ** 2
+        if true is None:  # one end is as good as the knee, up to the margin
+            curve[0] = curve.min() + math.log1p(claim.margin or 0)
         base = (curve if claim.least else -curve)[:, None]
     elif claim.test == "ratio":
         base = np.array([math.log(effect), 0])[:, None]
@@ -126,8 +128,37 @@ def test_counter_worlds(claim):
     """A true claim is found in 95 % of 1,000 tables; a false one is not, at its edge in 5 %."""
     assert share_replicated(claim, world(claim, True)) >= 0.95
     assert share_replicated(claim, world(claim, False)) == 0
-    if claim.test not in ("law_of_growth", "knee"):
-        assert share_replicated(claim, world(claim, None)) <= 0.065  # 5 % and three errors
+    assert share_replicated(claim, world(claim, None)) <= 0.065  # 5 % and three errors
+
+
+def curves(claim, along, curve):
+    """Observations of a curve, with the noise of a study of five seeds."""
+    random = np.random.default_rng(0)
+    noise = 0.02 * random.standard_normal((DRAWS, len(along), SEEDS))
+    return Observed(np.exp(np.log(curve)[:, None] + noise), along)
+
+
+@pytest.mark.parametrize("power", [0, -1, 0.5, 0.6, 0.65, 0.7, 1])
+def test_powers_are_not_logarithms(power):
+    """Constant and falling times, and those that grow as a power of the number of workers."""
+    along = np.array([2.0, 4.0, 8.0, 16.0])
+    claim = made_claim("law_of_growth")
+    assert share_replicated(claim, curves(claim, along, along**power)) <= 0.05
+
+
+@pytest.mark.parametrize("power", [0, -0.03, 0.03, -1, 1])
+@pytest.mark.parametrize("margin", [0, 0.1])
+@pytest.mark.parametrize("least", [True, False])
+def test_flat_and_monotone_curves_have_no_knee(power, margin, least):
+    along = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    claim = made_claim("knee", claimed=(1, 16), margin=margin, least=least)
+    assert share_replicated(claim, curves(claim, along, along**power)) <= 0.05
+
+
+def test_a_curve_that_stays_level_has_a_knee():
+    along = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
+    claim = made_claim("knee", margin=0.1)
+    assert share_replicated(claim, curves(claim, along, np.minimum(along, 4))) >= 0.95
 
 
 def test_every_kind_of_test_has_its_counter_world():
@@ -196,7 +227,7 @@ def test_verdicts_of_intervals():
             ((-0.2, 2), UNDECIDED),
         ],
         "greater": [((0.1, 0.2), REPLICATED), ((-0.2, -0.1), NOT_REPLICATED), ((-1, 1), UNDECIDED)],
-        "law_of_growth": [((1.2, 3), REPLICATED), ((0.1, 0.5), NOT_REPLICATED)],
+        "law_of_growth": [((0.01, 0.05), REPLICATED), ((0.2, 0.5), NOT_REPLICATED)],
     }
     for test, expected in cases.items():
         claim = made_claim(test)
@@ -352,18 +383,24 @@ def test_predictions_are_never_more_than_consistent(root):
     predicted = {"kind": "predicted", "study": "predictions", "published": ["two"], "margin": 0.1}
     folder = root / "reports/predictions"
     folder.mkdir(parents=True)
-    for error, inputs, verdict, expected in (
-        (0.05, "three", "judged", CONSISTENT),
-        (-0.2, "three", "judged", INCONSISTENT),
-        (0.0, "three two", "judged", CALIBRATED),
-        (0.0, "three", "calibrated", CALIBRATED),
+    for error, ends, inputs, verdict, expected in (
+        (0.05, (1.9, 2.3), "three", "judged", CONSISTENT),
+        (-0.2, (1.2, 2.1), "three", "judged", CONSISTENT),
+        (-0.2, (1.2, 1.9), "three", "judged", INCONSISTENT),
+        (0.05, (2.05, 2.2), "three", "judged", INCONSISTENT),
+        (0.05, ("", ""), "three", "judged", UNDECIDED),
+        (0.0, (1.9, 2.3), "three two", "judged", CALIBRATED),
+        (0.0, (1.9, 2.3), "three", "calibrated", CALIBRATED),
     ):
         row = {"row": "two", "unit": "x", "published": 2, "predicted": 2 * (1 + error)}
-        row |= {"low": "", "high": "", "error": error, "inputs": inputs, "verdict": verdict}
+        row |= {"error": error, "inputs": inputs, "verdict": verdict}
+        row |= dict(zip(("low", "high"), ends, strict=True))
         write_rows(folder / "predictions.csv", list(row), [row])
         tie(folder)
         write_claims(root, predicted)
-        assert ledger(root)[0]["verdict"] == expected
+        (found,) = ledger(root)
+        assert found["verdict"] == expected
+        assert ("no interval" if ends == ("", "") else f"{ends[0]} to {ends[1]}") in found["ours"]
     write_claims(root, predicted | {"published": ["three"]})
     assert ledger(root)[0]["verdict"] == NOT_RUN
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import yaml
-from scipy.special import stdtrit
+from scipy.special import stdtr, stdtrit
 
 from paceline.analysis.claims import (
     PREDICT,
@@ -244,7 +244,9 @@ def evaluate(claim: Claim, seen: Observed) -> Result:
         plain = against_reference(family, 1)
         narrow = for_equivalence(family, 1) if claim.test == "equal" else plain
         return Result(_first(plain), _first(narrow), n)
-    found = _of_mean({"slope": slope, "law_of_growth": law, "knee": knee}[claim.test](claim, seen))
+    if claim.test == "knee":
+        return _knee(claim, seen)
+    found = _of_mean((slope if claim.test == "slope" else law)(claim, seen))
     return Result(found, found, n)
 
 
@@ -256,20 +258,34 @@ def slope(claim: Claim, seen: Observed) -> Pooled:
 
 
 def law(claim: Claim, seen: Observed) -> Pooled:
-    """Ratio of the residuals of y = c x to those of y = c log2 x, in log y, for each seed."""
-    fits = []
-    for grown in (np.log2(seen.along), seen.along):
-        rest = np.log(seen.values) - np.log(grown)[:, None]
-        fits.append((rest - rest.mean(axis=-2, keepdims=True)).std(axis=-2) + np.finfo(float).eps)
-    return pooled([fits[1] / fits[0]], POSITIVE)
+    """Largest relative residual of y = c log2 x, fitted to each seed."""
+    rest = np.log(seen.values) - np.log(np.log2(seen.along))[:, None]
+    rest -= rest.mean(axis=-2, keepdims=True)
+    return pooled([np.expm1(np.abs(rest)).max(axis=-2) + np.finfo(float).eps], POSITIVE)
 
 
-def knee(claim: Claim, seen: Observed) -> Pooled:
-    """Smallest place on the axis of each seed that is within the margin of the best place."""
-    worse = -np.log(seen.values) if not claim.least else np.log(seen.values)
-    near = worse <= worse.min(axis=-2, keepdims=True) + math.log1p(claim.margin or 0)
+def _knee(claim: Claim, seen: Observed) -> Result:
+    """Smallest place on the axis of each seed that is within the margin of the best place.
+
+    The p-value is that of a place inside the axis from which both ends are worse, by paired tests
+    for each of these places. With a margin, curves may stay level after their knee: then only the
+    first end must be worse, by more than the margin. A knee at an end is none.
+    """
+    worse = np.log(seen.values) * (1 if claim.least else -1)
+    allowed = math.log1p(claim.margin or 0)
+    near = worse <= worse.min(axis=-2, keepdims=True) + allowed
     places = np.where(near.any(axis=-2), seen.along[near.argmax(axis=-2)], math.nan)
-    return pooled([places], POSITIVE)
+    found, n = _of_mean(pooled([places], POSITIVE)), worse.shape[-1]
+    family, inner = paired(worse), np.arange(1, len(seen.along) - 1)
+    p: Array = np.zeros((*worse.shape[:-2], len(inner)))
+    for end in (0,) if allowed else (0, len(seen.along) - 1):
+        rise = family.means[..., [end]] - family.means[..., inner] - allowed
+        error = np.sqrt(family.variance_of_differences(inner, np.full(len(inner), end)))
+        p = np.maximum(p, stdtr(family.degrees, -rise / error))
+    p = np.minimum(len(inner) * p.min(axis=-1), 1)
+    first, last = seen.along[[0, -1]] * (1 + 1e-9, 1 - 1e-9)  # beyond errors of rounding
+    is_inside = (found.low > first) & (found.high < last)
+    return Result(found, found, n, np.where(is_inside, p, 1.0), has_p=True)
 
 
 def power(
@@ -280,7 +296,7 @@ def power(
 
     The first is NaN for a claim without two ends, and the second for one with both.
     """
-    if result.n is None or result.n < 2:
+    if result.n is None or result.n < 2 or claim.test == "law_of_growth":
         return math.nan, math.nan
     into = np.log if claim.test in _RATIOS else np.asarray
     degrees, (_, start, end) = result.n - 1, result.estimate.at()

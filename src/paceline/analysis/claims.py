@@ -38,6 +38,7 @@ WORKLOADS = "workloads"  # as a study: counted networks in conf/workload
 TESTS = "tests"  # as a study: of the code, which need no table
 PUBLISHED = "papers/published.csv"
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
+_WITH_MARGIN = ("equal", "count", "exact", "law_of_growth")
 _ALONG = ("slope", "law_of_growth", "knee")
 
 
@@ -53,8 +54,9 @@ class Claim:
     by settings. `steps`: selections, of which each must be above the one before. `along`: column of
     the axis of a law or of a knee. `size`: ids of the numbers that give the claimed ratio: one, or
     two to be divided. `claimed`: range of the result in which the claim holds; null is an open end.
-    `margin`: what counts as equal, relative to the published size for a ratio. `least`: True for a
-    knee where small values are better. `limit` and `because`: why the best verdict is out of reach.
+    `margin`: what counts as equal, relative to the published size for a ratio; the largest relative
+    residual of a law of growth; what may be lost at a knee. `least`: True for a knee where small
+    values are better. `limit` and `because`: why the best verdict is out of reach.
     `untestable`: why the claim cannot be tested here. `registered`: day on which the margin was
     written, if it is not that of the file.
     """
@@ -92,7 +94,7 @@ class Claim:
             "left": self.test not in ("equal", "ratio", "exact") or self._on_tables(self.left),
             "right": self.test not in ("equal", "ratio") or self._on_tables(self.right),
             "steps": self.test != "greater" or self.is_predicted or len(self.steps) > 1,
-            "margin": self.test not in ("equal", "count", "exact") or self.margin is not None,
+            "margin": self.test not in _WITH_MARGIN or self.margin is not None,
             "size with margin, or claimed": self.test not in ("ratio", *_ALONG)
             or self.is_predicted
             or self.test == "law_of_growth"

@@ -45,9 +45,9 @@ MEANINGS = {  # in the order of the page
     EXCEEDS: "the whole interval lies beyond what was claimed, on the better side",
     DIRECTION: "the sign is right; the size is not, or was not published",
     NOT_REPLICATED: "the interval excludes what was claimed, or its sign",
-    UNDECIDED: "too few runs, too wide an interval, or runs that are missing",
-    CONSISTENT: "a prediction, within the margin; no run",
-    INCONSISTENT: "a prediction, beyond the margin; no run",
+    UNDECIDED: "too few runs, too wide an interval, or none, or runs that are missing",
+    CONSISTENT: "a prediction whose interval contains the published number; no run",
+    INCONSISTENT: "a prediction whose interval excludes the published number; no run",
     CALIBRATED: "the published number is an input of the prediction, so that it is no test",
     SHOWN: "not judged: the number is from memory, or it is no claim of the paper",
     UNTESTABLE: "the reason is given",
@@ -68,7 +68,7 @@ _CAPS: dict[Limit, str] = {
 _UNITS = {
     "ratio": "times",
     "slope": "log-log slope",
-    "law_of_growth": "times worse by the other law",
+    "law_of_growth": "largest relative residual",
 }
 _UNITS |= dict.fromkeys(("count", "exact"), "largest relative difference")
 _NO_EFFECT = {"ratio": 1.0, "slope": 0.0, "greater": 0.0}
@@ -84,9 +84,9 @@ def claimed_range(claim: Claim, size: float | None) -> tuple[float, float]:
         return size * (1 - margin), size * (1 + margin)
     if claim.test == "equal":
         return -margin, margin
-    if claim.test in ("count", "exact"):
+    if claim.test in ("count", "exact", "law_of_growth"):
         return 0.0, margin
-    return (1.0 if claim.test == "law_of_growth" else margin), math.inf
+    return margin, math.inf
 
 
 def judge(claim: Claim, result: Result, low: float, high: float, p: Array | float) -> Array:
@@ -201,7 +201,8 @@ def _of_predictions(predicted: Sequence[Row]) -> Row:
     row = max(predicted, key=lambda each: abs(each["error"]))
     ends = {name: row[name] / row["published"] for name in ("low", "high")}
     texts = (
-        f"{published_number({**each, 'value': _number(each['predicted'])})}" for each in predicted
+        _interval(*(each[name] for name in ("predicted", "low", "high")), None, 1, _unit(each))
+        for each in predicted
     )
     return {"ours": "; ".join(texts), "value": 1 + row["error"], **ends}
 
@@ -250,9 +251,13 @@ def _of_prediction(claim: Claim, predicted: Sequence[Row]) -> tuple[str, str]:
     if inputs & set(claim.published) or any(row["verdict"] == CALIBRATED for row in predicted):
         return CALIBRATED, "a published number of this claim is an input of its prediction"
     worst, margin = max(abs(float(row["error"])) for row in predicted), claim.margin or 0
-    within = worst <= margin
     reason = f"at most {100 * worst:.0f} % from the paper, where {100 * margin:.0f} % are allowed"
-    return CONSISTENT if within else INCONSISTENT, "; ".join(filter(None, [reason, claim.because]))
+    reason = "; ".join(filter(None, [reason, claim.because]))
+    if any(math.isnan(row["low"] + row["high"]) for row in predicted):
+        return UNDECIDED, f"no interval; {reason}"
+    if all(row["low"] <= row["published"] <= row["high"] for row in predicted):
+        return CONSISTENT, f"inside of the prediction's interval; {reason}"
+    return INCONSISTENT, f"outside of the prediction's interval; {reason}"
 
 
 def _is_later(
@@ -278,7 +283,11 @@ def _interval(value: float, low: float, high: float, n: int | None, scale: float
 
 def published_number(row: Mapping[str, str]) -> str:
     """Return a published number with its unit, in words if it is a ratio."""
-    return f"{row['value']} {'times' if row['unit'] == 'x' else row['unit']}".strip()
+    return f"{row['value']} {_unit(row)}".strip()
+
+
+def _unit(row: Mapping[str, str]) -> str:
+    return "times" if row["unit"] == "x" else row["unit"]
 
 
 def _number(value: float) -> str:

@@ -127,7 +127,7 @@ def _power(row: Row) -> str:
         return f"{percent(row['power'], 0)} to find the claim, if it is exactly true"
     if not math.isfinite(row.get("smallest", math.nan)):
         return ""
-    is_ratio = row["test"] in ("ratio", "law_of_growth")
+    is_ratio = row["test"] == "ratio"
     text = f"a factor of {math.exp(row['smallest']):.3g}" if is_ratio else f"{row['smallest']:.3g}"
     return f"an effect of {text} would be found four times of five"
 
