@@ -376,7 +376,33 @@ def test_a_margin_that_is_written_after_the_first_run_is_later(root):
         write_study(root, started=f"{started}T00:00:00+00:00")
         assert ledger(root)[0]["margin_later"] is later
     write_study(root, started="")
-    assert ledger(root)[0]["margin_later"] is True  # it is not known, and so not better
+    (row,) = ledger(root)
+    assert (row["margin_later"], row["started"]) == (True, "")  # it is not known
+    claim = made_claim("equal", left={"workers": 1}, right={"workers": 2})
+    for unknown in ("", math.nan, None):
+        rows = frame(claim, True)
+        rows.loc[0, "started"] = unknown  # of one run of several
+        assert of_table(claim, rows, {}).started == ""
+
+
+def test_numbers_that_are_equal_for_all_seeds_are_exact():
+    level = np.repeat([[1.0], [2.0], [4.0], [8.0]], 4, axis=1)
+    along = np.array([2.0, 4.0, 8.0, 16.0])
+    for test, values, expected in (
+        ("slope", level, REPLICATED),
+        ("slope", level**2, DIRECTION),
+        ("equal", level[[0, 0]], REPLICATED),
+        ("equal", level[:2], NOT_REPLICATED),
+        ("greater", level[:2], REPLICATED),
+        ("greater", level[[0, 0]], UNDECIDED),
+        ("ratio", level[[1, 0]], REPLICATED),
+        ("knee", level, NOT_REPLICATED),
+    ):
+        claim = made_claim(test)
+        result = evaluate(claim, Observed(values, along))
+        assert result.n is None
+        assert judge(claim, result, *claimed_range(claim, None), result.p) == expected, test
+    assert evaluate(made_claim("slope"), Observed(level[:, :2], along)).n == 2
 
 
 def test_predictions_are_never_more_than_consistent(root):

@@ -7,7 +7,7 @@ independent tables, so that a test can be tried on thousands of made-up tables a
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ from paceline.record.schema import columns_of_runs
 from paceline.record.tied_files import sums_of_predictions
 
 _RATIOS = ("ratio", "knee", "law_of_growth")  # whose intervals are those of logarithms
+FEWEST = 3  # seeds or turns
 _DRAWS = 2000  # of made-up experiments, for the power of a test
 ACCURACIES = {each.name for each in NUMBERS if each.unit == "share" and "top" in each.name}
 _COUNTS: dict[str, Callable[[NetworkSize, int], float]] = {  # columns of FireCaffe's Table 1
@@ -65,7 +66,7 @@ class Observed:
     `values` [..., groups, seeds]: NaN for a run that is missing. `along` [groups]: numbers on the
     axis of a law or of a knee. `lost`: number of runs that failed or are missing, or diverged and
     so have no time. `diverged`: number of runs that diverged and count as an accuracy of 0.
-    `started`: when the oldest run started, and `commit` its code; "" if not known.
+    `started`: when the oldest run started, "" if that is not known of each; `commit`: its code.
     """
 
     values: Array
@@ -162,10 +163,9 @@ def of_table(
             known = run[claim.of] if run["status"] == "finished" else math.nan
             row[seeds.index(run["seed"])] = 0.0 if lost_it else known
             diverged += lost_it
-    if (values == values[:, :1]).all():
-        values = values[:, :1]  # a setting, such as a tuned rate, is observed once for all seeds
     lost = int(np.isnan(values).sum())
-    started = min((str(each) for group in groups for each in group["started"] if each), default="")
+    starts = [each for group in groups for each in group["started"]]
+    started = min(starts) if all(isinstance(each, str) for each in starts) else ""
     commit = next((each for group in groups for each in group.get("commit", [""])), "")
     return Observed(values, np.array(along, float), lost, diverged, started, commit)
 
@@ -230,7 +230,14 @@ def count(row: Mapping[str, str], root: Path) -> float | None:
 
 @np.errstate(divide="ignore", invalid="ignore")  # of a time of 0, whose logarithm tells nothing
 def evaluate(claim: Claim, seen: Observed) -> Result:
-    """Test a claim on observations."""
+    """Test a claim on observations. Numbers that are equal for all seeds are exact."""
+    values, n = seen.values, seen.values.shape[-1]
+    if n >= FEWEST and (values == values[..., :1]).all():
+        return replace(_evaluate(claim, seen), n=None)
+    return _evaluate(claim, seen)
+
+
+def _evaluate(claim: Claim, seen: Observed) -> Result:
     values, n = seen.values, seen.values.shape[-1]
     if np.isnan(values).all(axis=-1).any():  # of a group nothing is known
         nothing = np.full(values.shape[:-2], math.nan)
@@ -281,7 +288,7 @@ def _knee(claim: Claim, seen: Observed) -> Result:
     for end in (0,) if allowed else (0, len(seen.along) - 1):
         rise = family.means[..., [end]] - family.means[..., inner] - allowed
         error = np.sqrt(family.variance_of_differences(inner, np.full(len(inner), end)))
-        p = np.maximum(p, stdtr(family.degrees, -rise / error))
+        p = np.maximum(p, np.nan_to_num(stdtr(family.degrees, -rise / error), nan=1.0))
     p = np.minimum(len(inner) * p.min(axis=-1), 1)
     first, last = seen.along[[0, -1]] * (1 + 1e-9, 1 - 1e-9)  # beyond errors of rounding
     is_inside = (found.low > first) & (found.high < last)
@@ -339,7 +346,7 @@ def _greater(values: Array, n: int) -> Result:
     steps = values.shape[-2] - 1
     pairs = [(a, b) for a in range(steps + 1) for b in range(a + 1, steps + 1)]
     places = [pairs.index((a, a + 1)) for a in range(steps)]
-    p = holm(unadjusted(family)[..., places]).max(axis=-1)
+    p = holm(np.nan_to_num(unadjusted(family)[..., places], nan=1.0)).max(axis=-1)
     rise = np.diff(family.means, axis=-1)
     error = np.sqrt(family.variance_of_differences(np.arange(steps), np.arange(1, steps + 1)))
     half = stdtrit(max(family.degrees, 1), 1 - (1 - LEVEL) / (2 * steps)) * error

@@ -13,6 +13,7 @@ import numpy as np
 
 from paceline.analysis.claim_tests import (
     ACCURACIES,
+    FEWEST,
     Observed,
     Result,
     evaluate,
@@ -54,7 +55,6 @@ MEANINGS = {  # in the order of the page
     NOT_RUN: "the command and its cost are given",
 }
 JUDGED = (REPLICATED, EXCEEDS, DIRECTION, NOT_REPLICATED, UNDECIDED)  # by runs
-FEWEST = 3  # seeds or turns
 _CAPS: dict[Limit, str] = {
     "no size is published": DIRECTION,
     "settings are not stated": DIRECTION,
@@ -266,19 +266,21 @@ def _is_later(
     tested: tuple[Observed, Result] | None,
     predicted: Sequence[Row],
 ) -> bool:
-    """Return True unless every run started after the day on which the margin was written.
+    """Return True unless every run is known to have started after the day of the margin.
 
     A prediction has no date, so its margin counts as later. A claim without data has no margin yet.
     """
     if tested is None:
         return bool(predicted)
-    return tested[0].started[:10] <= registered.isoformat()
+    return tested[0].started[:10] <= registered.isoformat()  # "" is not known
 
 
 def _interval(value: float, low: float, high: float, n: int | None, scale: float, unit: str) -> str:
     found, start, end = (_number(scale * each) for each in (value, low, high))
     ends = "no interval" if math.isnan(low) else f"{start} to {end}"
-    return f"{found} {unit}".strip() + (f" ({ends}), n = {n}" if n else "")
+    is_exact = n is None and low == high
+    text = f"{found} {unit}".strip() + ("" if is_exact else f" ({ends})")
+    return text + (f", n = {n}" if n else "")
 
 
 def published_number(row: Mapping[str, str]) -> str:

@@ -10,12 +10,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from paceline.analysis.claim_tests import count, predictions, select, table_of
+from paceline.analysis.claim_tests import FEWEST, count, predictions, select, table_of
 from paceline.analysis.claims import Beside, Paper, Published, read_papers
 from paceline.analysis.frames import Row
 from paceline.analysis.intervals import interval
 from paceline.analysis.ledger import (
-    FEWEST,
     JUDGED,
     MEANINGS,
     OPEN,
