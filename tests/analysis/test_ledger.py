@@ -10,8 +10,15 @@ import pandas as pd
 import pytest
 import yaml
 
-from paceline.analysis.claim_tests import Observed, Result, evaluate, of_table, power
-from paceline.analysis.claims import Claim, Published, read_papers
+from paceline.analysis.claim_tests import (
+    Observed,
+    Result,
+    evaluate,
+    of_table,
+    power,
+    predictions,
+)
+from paceline.analysis.claims import TESTS, WORKLOADS, Claim, Published, read_papers
 from paceline.analysis.ledger import (
     CALIBRATED,
     CONSISTENT,
@@ -38,11 +45,22 @@ PAPERS = read_papers(ROOT)
 PUBLISHED = Published(ROOT)
 CLAIMS = [claim for paper in PAPERS for claim in paper.claims]
 DRAWS, SEEDS = 1000, 5
-ON_TABLES = ("equal", "greater", "ratio", "slope", "law_of_growth", "knee", "count", "exact")
+ON_TABLES = (
+    "equal",
+    "differ",
+    "greater",
+    "ratio",
+    "slope",
+    "law_of_growth",
+    "knee",
+    "count",
+    "exact",
+)
 TESTABLE = [claim for claim in CLAIMS if claim.test != "none" and not claim.is_predicted]
 WHERE = {"scheme": "sync_allreduce"}
 KINDS = {
     "equal": {"left": WHERE, "right": WHERE, "margin": 0.01, "of": "test_top1"},
+    "differ": {"left": WHERE, "right": WHERE, "margin": 0.005, "of": "test_top1"},
     "greater": {"steps": [WHERE, WHERE], "of": "test_top1"},
     "ratio": {"left": WHERE, "right": WHERE, "claimed": (1.8, 2.6), "of": "seconds"},
     "slope": {"left": WHERE, "along": "workers", "claimed": (0.9, 1.1), "of": "seconds"},
@@ -98,6 +116,8 @@ def world(claim, true, draws=DRAWS):
 
 def _noise(claim, low, high):
     """A spread that a study of five seeds would be planned with."""
+    if claim.test == "differ":
+        return low / 20
     width = math.log(high / low) if claim.test == "ratio" and low > 0 else high - low
     if claim.test == "knee" or not math.isfinite(width):
         return 0.02
@@ -106,6 +126,8 @@ def _noise(claim, low, high):
 
 def _effect(claim, low, high, true):
     ratio = claim.test == "ratio"
+    if claim.test == "differ" and true is not None:
+        return -3 * low if true else 0
     if true is None:  # at the end of what is claimed, where a test errs most
         return low if math.isfinite(low) and (low > 0 or not ratio) else high
     if math.isfinite(low) and math.isfinite(high):
@@ -446,10 +468,38 @@ def test_a_bad_claim_is_named(root):
         ({"limit": "cores are shared"}, "because"),
         ({"value": 2}, r"claim\.value: a\.yaml: there is no such setting"),
         ({"untestable": "no", "study": "made"}, "study or untestable"),
+        ({"test": "none"}, "a test, or untestable"),
+        ({"test": "none", "study": "tests"}, "a limit of what is not judged"),
+        (
+            {"test": "none", "study": "tests", "limit": "cores are shared", "because": "so"},
+            "a limit of what is not judged",
+        ),
+        ({"kind": "predicted"}, "published numbers with a margin"),
     ):
         write_claims(root, RATIO | changes)
         with pytest.raises(SettingError, match=told):
             ledger(root)
+
+
+TO_BE_WRITTEN = {  # studies of the papers
+    *("campos2017", "campos2017_times", "firecaffe2016", "kumar2017_ablation"),
+    *("kumar2017_placement", "yadan2013_paced", "zou2017_batches", "zou2017_servers"),
+}
+
+
+def test_what_claims_name_exists_or_is_to_be_written():
+    """Tests of the code, studies, and numbers that are predicted."""
+    predicted = predictions(ROOT)
+    for claim in CLAIMS:
+        for path in re.findall(r"pytest (\S+)", claim.command):
+            assert (ROOT / path).is_file(), claim.id
+        if claim.is_predicted:
+            assert set(claim.published) <= set(predicted), claim.id
+        elif claim.study not in ("", TESTS, WORKLOADS, *TO_BE_WRITTEN):
+            assert (ROOT / f"experiments/{claim.study}.yaml").is_file(), claim.id
+    for claim in CLAIMS:
+        if claim.study == TESTS:
+            assert claim.command.startswith(("pytest ", "paceline ")), claim.id
 
 
 def test_published_values_and_verdicts_are_in_no_claim():

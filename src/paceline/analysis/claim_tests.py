@@ -246,10 +246,13 @@ def _evaluate(claim: Claim, seen: Observed) -> Result:
         return _exact(claim, values)
     if claim.test == "greater":
         return _greater(values, n)
-    if claim.test in ("equal", "ratio"):
+    if claim.test in ("equal", "differ", "ratio"):
         family = paired(values, POSITIVE) if claim.test == "ratio" else paired(values)
         plain = against_reference(family, 1)
         narrow = for_equivalence(family, 1) if claim.test == "equal" else plain
+        if claim.test == "differ":
+            found = _size(_first(plain))
+            return Result(found, found, n)
         return Result(_first(plain), _first(narrow), n)
     if claim.test == "knee":
         return _knee(claim, seen)
@@ -327,6 +330,16 @@ def _of_mean(family: Pooled) -> Estimate:
 
 def _first(estimate: Estimate) -> Estimate:
     return Estimate(*(np.asarray(part)[..., 0] for part in estimate))
+
+
+def _size(difference: Estimate) -> Estimate:
+    """Return the size of a difference, whatever its sign."""
+    value, low, high = (np.asarray(each) for each in difference)
+    return Estimate(
+        np.abs(value),
+        np.maximum(np.maximum(low, -high), 0),
+        np.maximum(np.abs(low), np.abs(high)),
+    )
 
 
 def _exact(claim: Claim, values: Array) -> Result:

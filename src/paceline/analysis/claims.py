@@ -19,7 +19,16 @@ from paceline.settings import NotNegative, settings
 
 Kind = Literal["measured", "paced", "virtual", "predicted", "exact"]
 TestName = Literal[
-    "equal", "greater", "ratio", "slope", "law_of_growth", "knee", "count", "exact", "none"
+    "equal",
+    "differ",
+    "greater",
+    "ratio",
+    "slope",
+    "law_of_growth",
+    "knee",
+    "count",
+    "exact",
+    "none",
 ]
 Limit = Literal[  # reasons for which the best verdict is out of reach
     "no size is published",
@@ -29,6 +38,11 @@ Limit = Literal[  # reasons for which the best verdict is out of reach
     "not a claim of the paper",
     "held by a test of the code",
 ]
+NOT_JUDGED: tuple[Limit, ...] = (
+    "from memory",
+    "not a claim of the paper",
+    "held by a test of the code",
+)
 Cell = str | float | int | bool | None
 Selection = dict[str, Cell | list[Cell]]
 Text = Annotated[str, Field(min_length=1)]
@@ -38,7 +52,7 @@ WORKLOADS = "workloads"  # as a study: counted networks in conf/workload
 TESTS = "tests"  # as a study: of the code, which need no table
 PUBLISHED = "papers/published.csv"
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
-_WITH_MARGIN = ("equal", "count", "exact", "law_of_growth")
+_WITH_MARGIN = ("equal", "differ", "count", "exact", "law_of_growth")
 _ALONG = ("slope", "law_of_growth", "knee")
 
 
@@ -88,11 +102,20 @@ class Claim:
         needs = {
             "study or untestable": bool(self.study) != bool(self.untestable),
             "kind": bool(self.untestable) or self.kind is not None,
+            "a test, or untestable": bool(self.untestable)
+            or self.test != "none"
+            or self.study == TESTS
+            or self.is_predicted,
+            "a limit of what is not judged, for tests of the code": self.study != TESTS
+            or self.limit in NOT_JUDGED,
+            "published numbers with a margin": not self.is_predicted
+            or bool(self.published and self.margin is not None),
             "because, with limit": bool(self.limit) == bool(self.because),
             "of": self.test in ("none", "count") or self.is_predicted or self.of != "",
             "along": (self.test in _ALONG) == bool(self.along),
-            "left": self.test not in ("equal", "ratio", "exact") or self._on_tables(self.left),
-            "right": self.test not in ("equal", "ratio") or self._on_tables(self.right),
+            "left": self.test not in ("equal", "differ", "ratio", "exact")
+            or self._on_tables(self.left),
+            "right": self.test not in ("equal", "differ", "ratio") or self._on_tables(self.right),
             "steps": self.test != "greater" or self.is_predicted or len(self.steps) > 1,
             "margin": self.test not in _WITH_MARGIN or self.margin is not None,
             "size with margin, or claimed": self.test not in ("ratio", *_ALONG)

@@ -22,7 +22,7 @@ from paceline.analysis.claim_tests import (
     predictions,
     predictions_of,
 )
-from paceline.analysis.claims import TESTS, Claim, Limit, Paper, Published, read_papers
+from paceline.analysis.claims import NOT_JUDGED, TESTS, Claim, Limit, Paper, Published, read_papers
 from paceline.analysis.frames import Row
 from paceline.analysis.statistics.means import LEVEL, Array
 from paceline.analysis.statistics.multiple_comparisons import holm
@@ -59,11 +59,8 @@ _CAPS: dict[Limit, str] = {
     "no size is published": DIRECTION,
     "settings are not stated": DIRECTION,
     "cores are shared": UNDECIDED,
-    "from memory": SHOWN,
-    "not a claim of the paper": SHOWN,
-    "held by a test of the code": SHOWN,
 }
-
+_CAPS |= dict.fromkeys(NOT_JUDGED, SHOWN)
 
 _UNITS = {
     "ratio": "times",
@@ -172,7 +169,9 @@ def _numbers(claim: Claim, seen: Observed, found: Result, size: float | None, p:
     start, end = claimed_range(claim, size)
     true = size if claim.test == "ratio" and size is not None else (start + end) / 2
     chance, smallest = power(claim, found, start, end, true)
-    share = claim.test == "equal" or (claim.test == "greater" and claim.of in ACCURACIES)
+    share = claim.test in ("equal", "differ") or (
+        claim.test == "greater" and claim.of in ACCURACIES
+    )
     unit = "points" if share else _UNITS.get(claim.test, "")
     ours = _interval(value, low, high, found.n, 100 if share else 1, unit)
     return {
