@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from paceline.analysis.ledger import REPLICATED, ledger
+from paceline.analysis.ledger import NOT_RUN, REPLICATED, UNDECIDED, UNTESTABLE, ledger
 from paceline.cli import command
 from paceline.errors import SettingError
 from paceline.record.tied_files import SUMS, write_sums
-from paceline.report.papers_page import chance, require_same, verify_papers, write_papers
+from paceline.report.papers_page import chance, extent, require_same, verify_papers, write_papers
 from tests.made_reports import tie, write_rows
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +23,13 @@ STUDIES = ("collectives", "five_ways", "exchange", "predictions")
 def made(tmp_path_factory):
     """A copy of the claims and of the tables that test them, with their pages."""
     root = tmp_path_factory.mktemp("papers")
-    for name in ("claims", "papers", "conf/workload", *(f"reports/{each}" for each in STUDIES)):
+    for name in (
+        "claims",
+        "papers",
+        "conf/workload",
+        "experiments",
+        *(f"reports/{each}" for each in STUDIES),
+    ):
         shutil.copytree(ROOT / name, root / name)
     write_papers(root)
     return root
@@ -112,6 +118,27 @@ def test_claims_without_any_table_are_still_listed(root):
     for study in STUDIES:
         shutil.rmtree(root / "reports" / study)
     assert len(ledger(root)) == 49
+
+
+def test_what_is_judged_by_runs_and_what_waits_is_said(tmp_path):
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments/written.yaml").touch()
+    rows = [
+        {"verdict": verdict, "study": study}
+        for verdict, study in (
+            (REPLICATED, "written"),
+            (REPLICATED, "workloads"),
+            (UNDECIDED, "written"),
+            (UNDECIDED, "predictions"),
+            (NOT_RUN, "written"),
+            (NOT_RUN, "planned"),
+            (UNTESTABLE, ""),
+        )
+    ]
+    told = "1 of 7 claims are judged by runs, and 1 more have runs that do not decide them; "
+    told += "1 wait for studies that are not written yet (planned)."
+    assert extent(rows, tmp_path) == told
+    assert extent(rows[:2], tmp_path) == "1 of 2 claims are judged by runs."
 
 
 def test_tests_that_pass_by_chance_are_counted():

@@ -48,7 +48,7 @@ from paceline.record.numbers import NUMBERS
 from paceline.record.schema import columns_of_runs
 from paceline.record.tied_files import sums_of_predictions
 
-_RATIOS = ("ratio", "knee", "law_of_growth")  # whose intervals are those of logarithms
+_WITHOUT_POWER = ("differ", "knee", "law_of_growth")  # whose chance does not follow from a width
 FEWEST = 3  # seeds or turns
 _DRAWS = 2000  # of made-up experiments, for the power of a test
 ACCURACIES = {each.name for each in NUMBERS if each.unit == "share" and "top" in each.name}
@@ -304,11 +304,12 @@ def power(
     """Return the chance to find a claim that is exactly `true`, and the smallest effect that would
     be found four times of five, both with the number of runs and the spread of `result`.
 
-    The first is NaN for a claim without two ends, and the second for one with both.
+    The first is NaN for a claim without two ends, and the second for one with both; both are,
+    for tests whose chance does not follow from the width of an interval.
     """
-    if result.n is None or result.n < 2 or claim.test == "law_of_growth":
+    if result.n is None or result.n < 2 or claim.test in _WITHOUT_POWER:
         return math.nan, math.nan
-    into = np.log if claim.test in _RATIOS else np.asarray
+    into = np.log if claim.test == "ratio" else np.asarray
     degrees, (_, start, end) = result.n - 1, result.estimate.at()
     critical = stdtrit(degrees, (1 + LEVEL) / 2)
     error = float(into(end) - into(start)) / 2 / critical

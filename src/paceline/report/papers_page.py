@@ -11,13 +11,26 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from paceline.analysis.claim_tests import FEWEST, count, predictions, select, table_of
-from paceline.analysis.claims import Beside, Paper, Published, read_papers
+from paceline.analysis.claims import (
+    PREDICTIONS,
+    TESTS,
+    WORKLOADS,
+    Beside,
+    Paper,
+    Published,
+    read_papers,
+)
 from paceline.analysis.frames import Row
 from paceline.analysis.intervals import interval
 from paceline.analysis.ledger import (
+    DIRECTION,
+    EXCEEDS,
     JUDGED,
     MEANINGS,
+    NOT_REPLICATED,
+    NOT_RUN,
     OPEN,
+    REPLICATED,
     TONES,
     ledger,
     published_number,
@@ -34,6 +47,7 @@ from paceline.report.page import markdown, render
 
 COMMAND = "paceline report papers"
 LEDGER = "ledger.csv"
+NO_RUNS = ("", PREDICTIONS, TESTS, WORKLOADS)  # as studies of claims
 _NUMBERED = re.compile(r"(table|fig)(\d)")
 _COLUMNS = (
     *("paper", "doi", "claim", "says", "verdict", "why", "kind", "test", "theirs", "ours"),
@@ -60,7 +74,11 @@ def write_papers(root: Path, reports: Path | None = None) -> Path:
         write_rows(new / LEDGER, _COLUMNS, [_plain(row) for row in rows])
         (new / "ledger.json").write_text(_public(papers, rows))
         common = {"papers": papers, "rows": rows, "of_paper": of_paper, "tones": TONES}
-        common |= {"says": chance(rows), "counts": _counts(rows), "meanings": MEANINGS}
+        common |= {
+            "says": f"{extent(rows, root)} {chance(rows)}",
+            "counts": _counts(rows),
+            "meanings": MEANINGS,
+        }
         common |= {"tables": [], "figures": [], "paper": None}
         (new / "index.html").write_text(render("papers.html.j2", common))
         (new / "README.md").write_text(_readme(papers, of_paper, common))
@@ -107,6 +125,23 @@ def require_same(made: Path, found: Path) -> int:
             message = f"{path} is not what the claims result in; run: {COMMAND}"
             raise SettingError("papers", message)
     return len(ours)
+
+
+def extent(rows: Sequence[Row], root: Path) -> str:
+    """Say how many claims are judged by runs, and how many wait for which studies."""
+    decided = (REPLICATED, EXCEEDS, DIRECTION, NOT_REPLICATED)
+    of_runs = [row for row in rows if row["verdict"] in JUDGED and row["study"] not in NO_RUNS]
+    judged = sum(row["verdict"] in decided for row in of_runs)
+    known = {path.stem for path in (root / "experiments").glob("*.yaml")}
+    waiting = [row for row in rows if row["verdict"] == NOT_RUN]
+    unwritten = sorted({row["study"] for row in waiting} - known - {*NO_RUNS})
+    text = f"{judged} of {len(rows)} claims are judged by runs"
+    if open_ := len(of_runs) - judged:
+        text += f", and {open_} more have runs that do not decide them"
+    if unwritten:
+        number = sum(row["study"] in unwritten for row in waiting)
+        text += f"; {number} wait for studies that are not written yet ({', '.join(unwritten)})"
+    return text + "."
 
 
 def chance(rows: Sequence[Row]) -> str:
@@ -192,8 +227,10 @@ def _tables(paper: Paper, published: Published, known: Mapping[str, Row], root: 
             ours, error = published_number(number), signed_percent(float(predicted["error"]))
             kind = "calibrated" if predicted["verdict"] == "calibrated" else "predicted"
         elif (found := count(row, root)) is not None:
+            is_test = row["metric"] != "data_size_per_batch"  # whose rule of counting is fitted
             text = general(found) if found < 1000 else f"{found:,.0f}"
-            ours, kind = published_number({**row, "value": text}), "counted"
+            ours = published_number({**row, "value": text})
+            kind = "counted" if is_test else "calibrated"
             error = f"{100 * (found / float(row['value']) - 1):+.1f} %"
         tables.setdefault(_NUMBERED.sub(r"\1 \2", row["experiment"]).replace("_", " "), []).append(
             {
