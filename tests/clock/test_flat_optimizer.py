@@ -96,6 +96,20 @@ class OneNorm(torch.optim.SGD):
         return super().step(closure)
 
 
+class Projecting(torch.optim.SGD):
+    """Takes the part along a matrix out of gradients that are almost orthogonal to it, as AdamP
+    does.
+    """
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for weight in (each for group in self.param_groups for each in group["params"]):
+            along = (weight * weight.grad).sum() / weight.norm()
+            if weight.ndim > 1 and along.abs() < 0.04 * weight.grad.norm():
+                weight.grad -= along * weight / weight.norm()
+        return super().step(closure)
+
+
 def test_what_an_optimizer_computes_with_is_found_out():
     weights = [nn.Parameter(torch.zeros(2, 2))]
     with warnings.catch_warnings():
@@ -105,6 +119,9 @@ def test_what_an_optimizer_computes_with_is_found_out():
             (torch.optim.Adafactor(weights), "tensor"),
             (LARS(weights, 0.1), "tensor"),
             (LAMB(weights, 0.1), "tensor"),
+            (LARS(weights, 0.0), "tensor"),  # before a warm-up
+            (LAMB(weights, torch.tensor(0.0)), "tensor"),
+            (Projecting(weights), "tensor"),
             (OneNorm(weights, 0.1), "network"),
             (torch.optim.Muon(weights), "none"),  # takes no vectors, such as biases
             (torch.optim.LBFGS(weights), "none"),

@@ -270,7 +270,9 @@ def unit_of(optimizer: Optimizer) -> Unit:
 
 def _unit(kind: type[Optimizer], options: Mapping[str, Any]) -> Unit:
     generator = torch.Generator().manual_seed(0)
-    drawn = torch.randn(4, 10, generator=generator, dtype=torch.float64)  # weights, 3 gradients
+    drawn = torch.randn(7, 10, generator=generator, dtype=torch.float64)  # weights, 6 gradients
+    if _is_number(options.get("lr")):
+        options = {**options, "lr": 0.1}  # in place of 0 at the beginning of a warm-up
 
     def tensors(vector: Tensor) -> list[Tensor]:
         first, second = torch.split(vector.clone(), [6, 4])
@@ -280,7 +282,9 @@ def _unit(kind: type[Optimizer], options: Mapping[str, Any]) -> Unit:
         weights = tensors(drawn[0]) if cut else [drawn[0].clone()]
         groups = [weights] if by_one else [[weight] for weight in weights]
         trials = [make_optimizer(kind, [{**options, "params": group}]) for group in groups]
-        for gradient in drawn[1:]:
+        for turn, gradient in enumerate(drawn[1:]):
+            if turn % 2:
+                gradient = _across(gradient, torch.cat([each.flatten() for each in weights]))
             for weight, part in zip(weights, tensors(gradient) if cut else [gradient], strict=True):
                 weight.grad = part.clone()
             for trial in trials:
@@ -301,3 +305,11 @@ def _unit(kind: type[Optimizer], options: Mapping[str, Any]) -> Unit:
         return "weight" if same(cut=False) else "tensor"
     except Exception:  # for a vector
         return "tensor"
+
+
+def _across(gradient: Tensor, weights: Tensor) -> Tensor:
+    """Return a gradient almost orthogonal to each row of the weights of a trial; some optimizers
+    project their steps in this case alone, as AdamP does.
+    """
+    rows = zip(torch.split(gradient, [3, 3, 4]), torch.split(weights, [3, 3, 4]), strict=True)
+    return torch.cat([part - 0.999 * (part @ row) / (row @ row) * row for part, row in rows])
