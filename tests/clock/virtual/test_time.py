@@ -22,6 +22,7 @@ from paceline.scheme.mixed import Mixed
 from paceline.scheme.post_local_sgd import PostLocalSGD
 from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Mean, PairMean
 from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.scheme.sync_gossip import SyncGossip
 from paceline.scheme.sync_parameter_server import SyncParameterServer
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
@@ -427,6 +428,18 @@ def test_a_mean_in_pairs_goes_there_and_back_beside_the_steps_and_costs_no_time(
         sent = len(asked) * NUM_BYTES
         assert (worker.bytes_sent, worker.bytes_received) == (sent, sent)
     assert (passive.averages, active.averages) == (asked, asking)
+
+
+def test_neighbours_wait_until_the_slowest_of_them_sends_and_then_communicate():
+    """A message takes 0.5 s."""
+    profile = machine(link=Link(0.25, NUM_BYTES * 4))
+    times = StepTimes(slow_workers=1, slow_factor=4)
+    strategy, _ = train(SyncGossip("ring"), 4, 8, step_times=times, profile=profile)
+    slow, neighbour, far = strategy.clock.workers[:3]
+    assert [phase for _, phase, *_ in slow.timeline] == ["compute"] * 2
+    assert neighbour.timeline[1:3] == [(1, "wait", 1, 4), (1, "communicate", 4, 4.5)]
+    assert far.timeline[1] == (2, "communicate", 1, 1.5)
+    assert far.timeline[3:] == [(2, "wait", 2.5, 5.5), (2, "communicate", 5.5, 6)]
 
 
 def test_means_in_pairs_between_nodes_pass_the_links_of_the_nodes():

@@ -146,22 +146,26 @@ class VirtualNeighbourLink:
         """Send `value` to `receivers`; wait for those of `senders`; return the mean."""
         pool, kernel, step = self._parts.pool, self._parts.kernel, worker.num_steps
         total, begun = pool.copy(value), kernel.now
+        last_sent = begun
         for receiver in receivers:
             kernel.start(self._send(worker, self._workers[receiver], pool.copy(value)))
         for sender in senders:
-            theirs = yield self._arrival(sender, worker.index, step)
+            theirs, sent = yield self._arrival(sender, worker.index, step)
+            last_sent = max(last_sent, sent)
             del self._sent[sender, worker.index, step]
             total = pool.add(total, theirs)
-        worker.spend("communicate", begun, kernel.now)
+        worker.spend("wait", begun, last_sent)
+        worker.spend("communicate", last_sent, kernel.now)
         total.vector.div_(1 + len(senders))
         return worker.take_answer(total, pool)
 
     def _send(self, sender: VirtualWorker, receiver: VirtualWorker, value: Buffer) -> Process[None]:
         size, step = self._parts.sizes.weights(value.vector.nbytes), sender.num_steps
+        kernel, sent = self._parts.kernel, self._parts.kernel.now
         sender.bytes_sent += size
         receiver.bytes_received += size
         yield from self._parts.network.pass_on(sender.index, receiver.index, size)
-        self._parts.kernel.happen(self._arrival(sender.index, receiver.index, step), value)
+        kernel.happen(self._arrival(sender.index, receiver.index, step), (value, sent))
 
     def _arrival(self, sender: int, receiver: int, step: int) -> Event:
         return self._sent.setdefault((sender, receiver, step), Event())
