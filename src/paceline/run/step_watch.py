@@ -31,7 +31,8 @@ class StepWatch(Callback):
       their norm does, or that took several gradients, so that it is not the same for the gradients
       of several workers and for their mean;
     - `divided`: whose gradient is the sum of several backward passes;
-    - `unstepped`: in which the optimizer took no step;
+    - `unstepped`: in which the optimizer took no step, and no trained weight changed: hooks of
+      an optimizer around another one may not be called;
     - `skipped`: that had no loss;
     - `moved`: in which trained weights changed by anything but a step of the optimizer;
     - `set_late`: after which the options of the optimizer changed;
@@ -46,7 +47,8 @@ class StepWatch(Callback):
         self.by_hand = self.skipped = self.divided = self.unstepped = False
         self._gradients, self._stepped, self._passes = 0, False, Counter[int]()  # in a batch
         self._told, self._length, self._shared = told, length, shared
-        self._weights: list[tuple[Tensor, Tensor]] = []
+        self._weights: list[tuple[Tensor, Tensor]] = []  # after the last step
+        self._begun: list[tuple[Tensor, Tensor]] = []  # before the batch
         self._options: Any = None
         self._first_options: Any = None
         self._early: LightningModule | None = None
@@ -73,7 +75,7 @@ class StepWatch(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        self._gradients, self._stepped = 0, False
+        self._gradients, self._stepped, self._begun = 0, False, self._held()
         self._passes.clear()
         if batch_idx > 0 and not trainer.lr_scheduler_configs:
             self.set_late |= _options(trainer) != self._options
@@ -105,7 +107,7 @@ class StepWatch(Callback):
         self._first_options = self._first_options or options
         self.by_hand |= not trainer.lr_scheduler_configs and options != self._first_options
         self.moved |= any(not same(before, now) for now, before in self._weights)
-        held = [(each, each.detach().clone()) for each in self._parameters]
+        held = self._held()
         self.bent |= _bends(pl_module, optimizer)
         for weight, before in held:  # hooks of gradients have been called
             self.moved |= not same(before, weight)
@@ -117,15 +119,18 @@ class StepWatch(Callback):
         self.skipped |= pl_module.automatic_optimization and outputs == {}
         self.divided |= max(self._passes.values(), default=0) > self._gradients
         self.bent |= self._gradients > 1
+        self._stepped |= any(not same(before, now) for now, before in self._begun)
         self.unstepped |= not self._stepped
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.last = {name: each.clone() for name, each in pl_module.state_dict().items()}
 
     def _note(self, trainer: Trainer) -> None:
-        self._stepped = True
-        self._weights = [(each, each.detach().clone()) for each in self._parameters]
-        self._options = _options(trainer)
+        self._stepped, self._weights, self._options = True, self._held(), _options(trainer)
+
+    def _held(self) -> list[tuple[Tensor, Tensor]]:
+        """Return the trained weights, each with a copy."""
+        return [(each, each.detach().clone()) for each in self._parameters]
 
 
 def trained_weights(trainer: Trainer) -> set[int]:
