@@ -553,30 +553,6 @@ class SkippingNan(Net):
         return loss
 
 
-class SkippingSmallBatches(Net):
-    def training_step(self, batch, batch_idx):
-        if len(batch[1]) > 1:
-            return super().training_step(batch, batch_idx)
-
-
-class SkippingBySharedStep(Net):
-    def training_step(self, batch, batch_idx):
-        loss = self.shared_step(batch)
-        self.log("loss", loss)
-        return loss
-
-    def shared_step(self, batch):
-        points, labels = batch
-        match = labels < 2
-        return cross_entropy(self(points[match]), labels[match]) if match.any() else None
-
-
-class SkippingInASubclass(SkippingNan):
-    def training_step(self, batch, batch_idx):
-        with torch.autograd.set_detect_anomaly(False):
-            return super().training_step(batch, batch_idx)
-
-
 def but_in_the_middle(module, loss):
     return None if 12 <= module.global_step < 18 else loss
 
@@ -649,6 +625,33 @@ class AllWaysReturn(Net):
 class Sharing(AllWaysReturn):
     def training_step(self, batch, batch_idx):
         return self.shared_step(batch, "train")
+
+
+class Around(torch.optim.Optimizer):
+    """Steps by another optimizer and never becomes one itself, as Lookahead of timm does."""
+
+    def __init__(self, inner):
+        self._inner, self.param_groups, self.state = inner, inner.param_groups, inner.state
+        self.defaults = inner.defaults
+        self._optimizer_step_pre_hooks = collections.OrderedDict()
+        self._optimizer_step_post_hooks = collections.OrderedDict()
+
+    def step(self, closure=None):
+        loss = closure()
+        for weight in (each for group in self.param_groups for each in group["params"]):
+            weight.data -= 0.1 * weight.grad
+        return loss
+
+    def zero_grad(self, set_to_none=True):
+        self._inner.zero_grad(set_to_none)
+
+    def state_dict(self):
+        return self._inner.state_dict()
+
+
+class SteppingAround(Net):
+    def configure_optimizers(self):
+        return Around(super().configure_optimizers())
 
 
 class SteppingEverySecondBatch(Net):

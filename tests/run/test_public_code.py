@@ -87,9 +87,6 @@ REFUSED = {
     "OwnWithLossOfTeacher": MOVES,
     "AveragingAtTheEndOfEpochs": r"teacher\.0\.weight changes after the last step",
     "SkippingNan": NONE,
-    "SkippingSmallBatches": NONE,
-    "SkippingBySharedStep": NONE,
-    "SkippingInASubclass": NONE,
     "SkippingAlways": "training_step returns None, which skips a step",
     "WarmupAfterStep": "sets options of its optimizer after a step",
     "SteppingItself": "steps its StepLR",
@@ -118,7 +115,7 @@ ON_REAL_WORKERS = [
     "Seeding",
     "SteppingItself",
     "ShortCycle",
-    "SkippingBySharedStep",
+    "SkippingNan",
     "SkippingAlways",
     "SteppingEverySecondBatch",
 ]
@@ -228,6 +225,15 @@ def test_a_rate_that_hooks_set_is_not_called_constant(tmp_path):
         (found,) = reports.training
         assert (found.optimizer, found.scheduler) == ("SGD", scheduler), model
         assert found.lr == pytest.approx(rate), model
+
+
+def test_an_optimizer_without_hooks_takes_its_steps(tmp_path):
+    found = []
+    for model in ("Net", "SteppingAround"):
+        settings = point(model, "wall", training__epochs=1) | {"workers": 1, "batch_size": 8}
+        found.append(run_tiny(settings, tmp_path)[1])
+    for name, weight in found[0].items():
+        torch.testing.assert_close(found[1][name], weight, rtol=1e-9, atol=0)
 
 
 @pytest.mark.slow

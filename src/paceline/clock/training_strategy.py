@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
-from pytorch_lightning import Trainer
+from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.callbacks import (
     GradientAccumulationScheduler,
     StochasticWeightAveraging,
@@ -153,7 +153,7 @@ class AbstractTrainingStrategy(Strategy, ABC):
             known = ", ".join(SERVED_PRECISIONS)
             message = f"{trainer.precision} cannot be honoured by {by}; there are: {known}"
             raise SettingError("training.precision", message)
-        check_automatic(trainer, by)
+        check_automatic(trainer.lightning_module, by)
         check_one_optimizer(self.optimizers, by)
         if trainer.accumulate_grad_batches != 1:
             message = f"each batch is a step to {by}; use a larger batch_size"
@@ -227,9 +227,9 @@ class RemoteOptimizer(Optimizer):
         return loss
 
 
-def check_automatic(trainer: Trainer, by: str) -> None:
+def check_automatic(module: LightningModule, by: str) -> None:
     """Raise SettingError("model") for manual optimization, in which steps are the module's own."""
-    if not trainer.lightning_module.automatic_optimization:
+    if not module.automatic_optimization:
         raise SettingError("model", f"manual optimization cannot be driven by {by}")
 
 

@@ -12,7 +12,7 @@ from torch.nn import Module, SyncBatchNorm
 from torch.nn.parameter import is_lazy
 
 from paceline.clock.snapshot import weights_digest
-from paceline.clock.training_strategy import NO_SKIPPING, AbstractTrainingStrategy
+from paceline.clock.training_strategy import NO_SKIPPING, AbstractTrainingStrategy, check_automatic
 from paceline.clock.wall.ddp import AbstractSynchronousStrategy, SyncAllReduceStrategy
 from paceline.errors import SettingError, first_line
 from paceline.model.classifier import Classifier
@@ -142,8 +142,8 @@ def meet_strategy(
     together = isinstance(strategy, SyncAllReduceStrategy)
     training = point.training
     on_gpu = training.precision == "16-mixed"  # which a CPU does not have
-    where = "" if strategy.skips_steps else where_none(module)
-    if where and module.automatic_optimization:
+    check_automatic(module, "a run")
+    if where := "" if strategy.skips_steps else where_none(module):
         raise SettingError("model", f"its training_step may return None ({where}), {NO_SKIPPING}")
     found = rehearse_training(
         module,

@@ -45,7 +45,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
 
     def setup(self, trainer: Trainer) -> None:
         super().setup(trainer)
-        check_automatic(trainer, "all-reduce")
+        check_automatic(trainer.lightning_module, "all-reduce")
         if len(self.optimizers) != 1 or isinstance(self.optimizers[0], torch.optim.LBFGS):
             names = ", ".join(type(each).__name__ for each in self.optimizers) or "none"
             message = f"all-reduce applies one optimizer with one gradient a step, not {names}"
