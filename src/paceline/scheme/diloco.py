@@ -9,8 +9,9 @@
 w are the weights after the last meeting, r is the `outer_lr`, m the `outer_momentum`. Each worker
 keeps the momentum of its own optimizer, with w and v beside it. The paper has AdamW as the workers'
 optimizer, r = 0.7, m = 0.9, Nesterov's momentum, and a period of 500. Without Nesterov this is
-SlowMo (Wang et al. 2019, arXiv:1910.00643), where the rate does not change between two meetings,
-and the block momentum of BMUF (Chen & Huo 2016, ICASSP); with it, BMUF's Nesterov block momentum.
+SlowMo (Wang et al. 2019, arXiv:1910.00643), where the rate is constant over the run and workers
+keep their momentum, and the block momentum of BMUF (Chen & Huo 2016, ICASSP); with it, BMUF's
+Nesterov block momentum.
 
 Law: with an outer rate of 1 and no outer momentum this is local_sgd; so with a period of 1 as well
 it is sync_allreduce, under the condition that local_sgd names.
