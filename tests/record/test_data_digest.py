@@ -99,6 +99,19 @@ def test_other_files_change_nothing(tmp_path):
     assert digest(root="splits") != before
 
 
+def test_a_word_of_a_list_is_no_file_of_the_working_directory():
+    for name in ("cat", "7", "a.txt"):
+        Path(name).write_text("before")
+    Path("lists").mkdir()
+    Path("lists/table.csv").write_text('path,label\n"a.txt b.txt",cat\na.txt,7\n')
+    before = digest(table="lists/table.csv")
+    for name in ("cat", "7", "a.txt"):
+        Path(name).write_text("after")
+    assert digest(table="lists/table.csv") == before
+    Path("lists/a.txt").write_text("beside the list")
+    assert digest(table="lists/table.csv") != before
+
+
 def test_what_names_no_file_has_no_digest(tmp_path):
     for named in (
         {},

@@ -1,12 +1,15 @@
 """Digest of the content of a point's data, by which a record is known to be of other data."""
 
+import contextlib
+import csv
 import glob
 import hashlib
+import io
 import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,7 +19,8 @@ from paceline.record.target import Target
 
 _LISTS = frozenset((".csv", ".json", ".jsonl", ".lst", ".tsv", ".txt", ".yaml", ".yml"))
 _MOST_LISTED = 2**26  # bytes of a list: a million images
-_CELL = re.compile(r"""[^\s,;|"'][^,;|"'\t\r\n]*""")  # of a list of any of these formats
+_JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
+_YAML_MARKS = re.compile(r"(?:^|\s)-\s|:\s|[\[\]{},]")  # between the texts of a line
 _BRACES = re.compile(r"\{[^{}]*\}")  # as in shards/{0000..0012}.tar, of which `glob` knows nothing
 _DECODED = re.compile(r"prepared/\w+-[0-9a-f]{12}\b.*")  # files that Paceline writes into a root
 
@@ -33,9 +37,10 @@ def data_digest(data: Target) -> str | None:
 
     For a class of Paceline it follows from `fingerprint`. For any other class it is of the files
     that its settings name, by a path or by a pattern with `*` or `{0..9}`, of the files in folders
-    that they name, and of those that a file of text among them lists, relative to its folder or to
-    the working directory. Returns None if there are no such files, or if they cannot be read. It is
-    computed once, until `look_again`.
+    that they name, and of those that a file of text among them lists, relative to its folder, to a
+    folder that the settings name, or, if folders are in the name, to the working directory. Returns
+    None if there are no such files, or if they cannot be read. It is computed once, until
+    `look_again`.
     """
     settings = repr(data.values)
     if settings not in _known:
@@ -68,7 +73,8 @@ def is_of_other_data(result: Mapping[str, Any] | None, data: Target) -> bool:
 
 def _content(data: Target) -> object:
     if not data.is_ours:
-        files = dict(_named_files("data", data.values))
+        roots = [*_folders(data.values)]
+        files = dict(_named_files("data", data.values, roots))
         return content_digest(files) if files else None
     from paceline.data.prepared import AbstractPreparedImageData  # torch takes seconds
 
@@ -76,22 +82,34 @@ def _content(data: Target) -> object:
     return built.fingerprint() if isinstance(built, AbstractPreparedImageData) else None
 
 
-def _named_files(setting: str, value: Any) -> Iterator[tuple[str, str | Path]]:
+def _folders(value: Any) -> Iterator[Path]:
+    """Yield the folders that settings name."""
+    if isinstance(value, Mapping | list):
+        inner = value.values() if isinstance(value, Mapping) else value
+        for each in cast("Iterable[Any]", inner):
+            yield from _folders(each)
+    elif isinstance(value, str) and os.path.isdir(path := os.path.expanduser(value)):  # noqa: PTH111, PTH112
+        yield Path(path)
+
+
+def _named_files(
+    setting: str, value: Any, roots: Sequence[Path]
+) -> Iterator[tuple[str, str | Path]]:
     """Yield each file that a setting names, with a name that begins with the setting's.
 
     Folders in which the working directory is are left out, since runs are recorded there.
     """
     if isinstance(value, Mapping):
         for name, inner in cast("Mapping[str, Any]", value).items():
-            yield from _named_files(f"{setting}.{name}", inner)
+            yield from _named_files(f"{setting}.{name}", inner, roots)
     elif isinstance(value, list):
         for number, inner in enumerate(cast("list[Any]", value)):
-            yield from _named_files(f"{setting}.{number}", inner)
+            yield from _named_files(f"{setting}.{number}", inner, roots)
     elif isinstance(value, str):
         path = Path(os.path.expanduser(value))  # noqa: PTH111 (no error for ~nobody)
         if os.path.isfile(path):  # noqa: PTH113 (False for any text that is no path)
             yield setting, path
-            yield from _listed_files(setting, path)
+            yield from _listed_files(setting, path, roots)
         elif os.path.isdir(path) and not Path.cwd().is_relative_to(path.resolve()):  # noqa: PTH112
             for file in files_below(path):
                 name = file[len(str(path)) + 1 :]
@@ -104,15 +122,40 @@ def _named_files(setting: str, value: Any) -> Iterator[tuple[str, str | Path]]:
                     yield f"{setting}:{file}", file
 
 
-def _listed_files(setting: str, path: Path) -> Iterator[tuple[str, Path]]:
+def _listed_files(setting: str, path: Path, roots: Sequence[Path]) -> Iterator[tuple[str, Path]]:
     """Yield the files that a list of files names, such as a CSV of images and their labels."""
     if path.suffix.lower() not in _LISTS or path.stat().st_size > _MOST_LISTED:
         return
-    cells = set(_CELL.findall(path.read_text(errors="replace")))
-    words = {word for cell in cells for word in (cell.rstrip(), *cell.split())}
-    for word in words:
-        if any(map(str.isalpha, word)):
-            for folder in (path.parent, Path()):
-                if os.path.isfile(file := folder / word):  # noqa: PTH113
-                    yield f"{setting}:{word}", file
-                    break
+    for cell in {each.strip() for each in _cells(path)}:
+        if not cell or _is_number(cell):
+            continue
+        here = [Path()] if "/" in cell else []
+        for folder in (path.parent, *roots, *here):
+            if os.path.isfile(file := folder / cell):  # noqa: PTH113
+                yield f"{setting}:{cell}", file
+                break
+
+
+def _cells(path: Path) -> Iterator[str]:
+    """Yield the texts of a list, of which a line of plain text has words."""
+    kind, text = path.suffix.lower(), path.read_text(errors="replace")
+    if kind in (".csv", ".tsv"):
+        first = text.partition("\n")[0]
+        mark = "\t" if kind == ".tsv" else max(",;|\t", key=first.count)
+        with contextlib.suppress(csv.Error):
+            for row in csv.reader(io.StringIO(text), delimiter=mark, skipinitialspace=True):
+                yield from row
+    elif kind in (".json", ".jsonl"):
+        yield from (each[1:-1].replace("\\/", "/") for each in _JSON_TEXT.findall(text))
+    else:
+        for line in text.splitlines():
+            parts = _YAML_MARKS.split(line) if kind in (".yaml", ".yml") else [line, *line.split()]
+            yield from (part.strip().strip("\"'") for part in parts)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
