@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -84,9 +84,11 @@ def _content(data: Target) -> object:
 
 def _folders(value: Any) -> Iterator[Path]:
     """Yield the folders that settings name."""
-    if isinstance(value, Mapping | list):
-        inner = value.values() if isinstance(value, Mapping) else value
-        for each in cast("Iterable[Any]", inner):
+    if isinstance(value, Mapping):
+        for each in cast("Mapping[str, Any]", value).values():
+            yield from _folders(each)
+    elif isinstance(value, list):
+        for each in cast("list[Any]", value):
             yield from _folders(each)
     elif isinstance(value, str) and os.path.isdir(path := os.path.expanduser(value)):  # noqa: PTH111, PTH112
         yield Path(path)
