@@ -200,7 +200,7 @@ def _of_predictions(predicted: Sequence[Row]) -> Row:
     row = max(predicted, key=lambda each: abs(each["error"]))
     ends = {name: row[name] / row["published"] for name in ("low", "high")}
     texts = (
-        _interval(*(each[name] for name in ("predicted", "low", "high")), None, 1, _unit(each))
+        _interval(each["predicted"], each["low"], each["high"], None, 1, _unit(each))
         for each in predicted
     )
     return {"ours": "; ".join(texts), "value": 1 + row["error"], **ends}
