@@ -8,9 +8,6 @@ import pytest
 
 from benchmarks import step_times
 from benchmarks.step_times import TRAFFICS, UTILISATIONS, Timed
-from paceline.prediction.prediction_interval import factor
-from paceline.prediction.step_interval import STEP_FACTOR
-from paceline.timing.chip import TRAFFIC
 
 
 def planted(utilisation, traffic, factors):
@@ -41,14 +38,3 @@ def test_published_rates_have_a_chip_with_a_peak_in_their_precision():
         assert row["precision"] in step_times.chip_of(row["chip"]).peak, row
         assert float(row["images_per_second"]) > 0, row
         assert row["source"], row
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # timm's, of names that have changed
-def test_the_shares_and_the_factor_are_those_of_the_published_rates():
-    networks = [each for each in step_times.timed() if each.chip == step_times.FITTED_TO]
-    errors = step_times.errors_by_shares(networks)
-    u, t = step_times.best_shares(errors, [each.kind for each in networks])
-    fitted = step_times.chip_of(step_times.FITTED_TO).utilisation["16-mixed"]
-    assert (UTILISATIONS[u], TRAFFICS[t]) == (fitted, TRAFFIC)
-    assert math.ceil(100 * factor(step_times.left_out_errors(networks))) / 100 == STEP_FACTOR
