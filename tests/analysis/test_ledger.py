@@ -4,6 +4,7 @@ import math
 import re
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -18,7 +19,7 @@ from paceline.analysis.claim_tests import (
     power,
     predictions,
 )
-from paceline.analysis.claims import TESTS, WORKLOADS, Claim, Published, read_papers
+from paceline.analysis.claims import TESTS, WORKLOADS, Claim, Published, TestName, read_papers
 from paceline.analysis.ledger import (
     CALIBRATED,
     CONSISTENT,
@@ -45,17 +46,7 @@ PAPERS = read_papers(ROOT)
 PUBLISHED = Published(ROOT)
 CLAIMS = [claim for paper in PAPERS for claim in paper.claims]
 DRAWS, SEEDS = 1000, 5
-ON_TABLES = (
-    "equal",
-    "differ",
-    "greater",
-    "ratio",
-    "slope",
-    "law_of_growth",
-    "knee",
-    "count",
-    "exact",
-)
+ON_TABLES = tuple(name for name in get_args(TestName) if name != "none")
 TESTABLE = [claim for claim in CLAIMS if claim.test != "none" and not claim.is_predicted]
 WHERE = {"scheme": "sync_allreduce"}
 KINDS = {

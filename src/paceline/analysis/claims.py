@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import yaml
 from pydantic import Field
@@ -30,19 +30,10 @@ TestName = Literal[
     "exact",
     "none",
 ]
-Limit = Literal[  # reasons for which the best verdict is out of reach
-    "no size is published",
-    "settings are not stated",
-    "cores are shared",
-    "from memory",
-    "not a claim of the paper",
-    "held by a test of the code",
-]
-NOT_JUDGED: tuple[Limit, ...] = (
-    "from memory",
-    "not a claim of the paper",
-    "held by a test of the code",
-)
+NotJudged = Literal["from memory", "not a claim of the paper", "held by a test of the code"]
+NOT_JUDGED: tuple[NotJudged, ...] = get_args(NotJudged)
+# Reasons for which the best verdict is out of reach
+Limit = Literal["no size is published", "settings are not stated", "cores are shared"] | NotJudged
 Cell = str | float | int | bool | None
 Selection = dict[str, Cell | list[Cell]]
 Text = Annotated[str, Field(min_length=1)]

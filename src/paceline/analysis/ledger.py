@@ -54,7 +54,8 @@ MEANINGS = {  # in the order of the page
     UNTESTABLE: "the reason is given",
     NOT_RUN: "the command and its cost are given",
 }
-JUDGED = (REPLICATED, EXCEEDS, DIRECTION, NOT_REPLICATED, UNDECIDED)  # by runs
+DECIDED = (REPLICATED, EXCEEDS, DIRECTION, NOT_REPLICATED)  # by runs
+JUDGED = (*DECIDED, UNDECIDED)
 _CAPS: dict[Limit, str] = {
     "no size is published": DIRECTION,
     "settings are not stated": DIRECTION,
@@ -106,11 +107,13 @@ def judge(claim: Claim, result: Result, low: float, high: float, p: Array | floa
 
 def ledger(root: Path) -> list[Row]:
     """Return a row for each claim of claims/*.yaml, in the order of the files."""
-    published = Published(root)
-    return [row for paper in read_papers(root) for row in _of_paper(paper, root, published)]
+    published, known = Published(root), predictions(root)
+    return [row for paper in read_papers(root) for row in _of_paper(paper, root, published, known)]
 
 
-def _of_paper(paper: Paper, root: Path, published: Published) -> list[Row]:
+def _of_paper(
+    paper: Paper, root: Path, published: Published, known: Mapping[str, Row]
+) -> list[Row]:
     tested: dict[str, tuple[Observed, Result]] = {}
     for claim in paper.claims:
         seen = observed(claim, root, published)
@@ -120,7 +123,7 @@ def _of_paper(paper: Paper, root: Path, published: Published) -> list[Row]:
     together = holm(np.array([float(tested[name][1].p) for name in signs])) if signs else ()
     p = dict(zip(signs, together, strict=True))
     return [
-        _row(paper, claim, root, published, tested.get(claim.id), p.get(claim.id, 0.0))
+        _row(paper, claim, root, published, known, tested.get(claim.id), p.get(claim.id, 0.0))
         for claim in paper.claims
     ]
 
@@ -130,11 +133,12 @@ def _row(
     claim: Claim,
     root: Path,
     published: Published,
+    known: Mapping[str, Row],
     tested: tuple[Observed, Result] | None,
     p: float,
 ) -> Row:
     rows = [published.row(name, claim.id) for name in claim.published]
-    predicted = predictions_of(claim, predictions(root))
+    predicted = predictions_of(claim, known)
     numbers = [published_number(row) for row in rows]
     row: Row = {
         "paper": paper.id,

@@ -29,7 +29,7 @@ from paceline.prediction.predict import Prediction, predict, sized_workload
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.timing.profile import Link
-from paceline.timing.workload import CountedNetwork
+from paceline.timing.workload import AbstractWorkload, CountedNetwork
 
 REFERENCE, ASYNCHRONOUS = "sync_allreduce", "async_parameter_server"
 RATIO = 1.25  # within which 90 % of predicted ratios of two schemes were; a test derives it anew
@@ -130,8 +130,13 @@ class Question:
         return self.point.cluster
 
     @cached_property
+    def workload(self) -> AbstractWorkload:
+        """The network with its sizes."""
+        return sized_workload(self.point)
+
+    @property
     def weight_bytes(self) -> int:
-        return sized_workload(self.point).message_bytes(1, 1)
+        return self.workload.message_bytes(1, 1)
 
     @property
     def samples(self) -> float:
@@ -205,7 +210,7 @@ class Question:
         cluster, profile = self.cluster, self.cluster.profile
         seconds = cluster.mean_step_seconds(batch_size, self.point.workload)
         assert seconds is not None
-        size, tensors = self.weight_bytes, len(sized_workload(self.point).sizes_of_tensors)
+        size, tensors = self.weight_bytes, len(self.workload.sizes_of_tensors)
         needed = servers_needed(size, workers, self.link[1].bandwidth, seconds)
         if self.link[0] == "link":
             own = (

@@ -23,14 +23,11 @@ from paceline.analysis.claims import (
 from paceline.analysis.frames import Row
 from paceline.analysis.intervals import interval
 from paceline.analysis.ledger import (
-    DIRECTION,
-    EXCEEDS,
+    DECIDED,
     JUDGED,
     MEANINGS,
-    NOT_REPLICATED,
     NOT_RUN,
     OPEN,
-    REPLICATED,
     TONES,
     ledger,
     published_number,
@@ -129,9 +126,8 @@ def require_same(made: Path, found: Path) -> int:
 
 def extent(rows: Sequence[Row], root: Path) -> str:
     """Say how many claims are judged by runs, and how many wait for which studies."""
-    decided = (REPLICATED, EXCEEDS, DIRECTION, NOT_REPLICATED)
     of_runs = [row for row in rows if row["verdict"] in JUDGED and row["study"] not in NO_RUNS]
-    judged = sum(row["verdict"] in decided for row in of_runs)
+    judged = sum(row["verdict"] in DECIDED for row in of_runs)
     known = {path.stem for path in (root / "experiments").glob("*.yaml")}
     waiting = [row for row in rows if row["verdict"] == NOT_RUN]
     unwritten = sorted({row["study"] for row in waiting} - known - {*NO_RUNS})
