@@ -28,6 +28,7 @@ MODULES = (
     "virtual_engines",
     "gpu_workers",
     "planted_worlds",
+    "repeated_searches",
     "step_times",
     "page",
     "large_study",

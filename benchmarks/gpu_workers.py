@@ -225,7 +225,7 @@ def _worker(name: str) -> dict[str, Callable[[], object]]:
 
 def _server(name: str) -> dict[str, Callable[[], object]]:
     device = torch.device("cuda", 0) if name == IPC else torch.device("cpu")
-    wire = ServerWire(torch.zeros(SIZE, device=device), 0, workers=[WORKER])
+    wire = ServerWire(torch.zeros(SIZE, device=device), 0, [WORKER], at_once=True)
     wire.answer(WORKER, Header(0, True))
     wire.flush()
 
