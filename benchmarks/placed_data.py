@@ -4,9 +4,13 @@ Four processes train ResNet-18 for an epoch of a folder of JPEGs. Each stage cha
 the stage before; all take turns in one run. The files have the mean size of ImageNet's, 500 x 375,
 and are resized to 64 x 64, so that decoding them weighs as much beside a small network as it does
 in the paper beside a large one on a fast GPU. The first step is left out of the time.
+
+`python -m benchmarks.placed_data FOLDER` only writes such files into a folder, for the study
+kumar2017_ablation.
 """
 
 import itertools
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -179,3 +183,7 @@ def _shuffles(turns: int, num_bytes: int) -> tuple[list[float], int]:
         sent = exchange.carry_out(parts)
         seconds.append(time.perf_counter() - started)
     return seconds, sent
+
+
+if __name__ == "__main__":
+    write_images(Path(sys.argv[1]), IMAGES)
