@@ -15,6 +15,7 @@ import numpy as np
 import yaml
 from scipy.special import stdtr, stdtrit
 
+from paceline.analysis.cautions import LATE
 from paceline.analysis.claims import (
     PREDICT,
     PREDICTIONS,
@@ -64,9 +65,10 @@ class Observed:
     """Numbers that a claim is tested on.
 
     `values` [..., groups, seeds]: NaN for a run that is missing. `along` [groups]: numbers on the
-    axis of a law or of a knee. `lost`: number of runs that failed or are missing, or diverged and
-    so have no time. `diverged`: number of runs that diverged and count as an accuracy of 0.
-    `started`: when the oldest run started, "" if that is not known of each; `commit`: its code.
+    axis of a law or of a knee. `lost`: number of runs that failed or are missing, that diverged and
+    so have no time, or that did not hold the pace of their steps. `diverged`: number of runs that
+    diverged and count as an accuracy of 0. `started`: when the oldest run started, "" if that is
+    not known of each; `commit`: its code.
     """
 
     values: Array
@@ -160,7 +162,7 @@ def of_table(
     for row, group in zip(values, groups, strict=True):
         for _, run in group.iterrows():
             lost_it = run["status"] == "diverged" and claim.of in ACCURACIES
-            known = run[claim.of] if run["status"] == "finished" else math.nan
+            known = run[claim.of] if run["status"] == "finished" and _held(run) else math.nan
             row[seeds.index(run["seed"])] = 0.0 if lost_it else known
             diverged += lost_it
     lost = int(np.isnan(values).sum())
@@ -168,6 +170,12 @@ def of_table(
     started = min(starts) if all(isinstance(each, str) for each in starts) else ""
     commit = next((each for group in groups for each in group.get("commit", [""])), "")
     return Observed(values, np.array(along, float), lost, diverged, started, commit)
+
+
+def _held(run: Mapping[Any, Any]) -> bool:
+    """Return False for a paced run that exceeded its emulated steps in more than a share LATE."""
+    late, samples = run.get("late_steps", 0), run.get("samples", math.inf)
+    return not late * run.get("batch_size", 1) > LATE * samples
 
 
 def _groups(

@@ -233,7 +233,7 @@ def _verdict(
     assert tested is not None
     seen, found = tested
     if seen.lost:
-        return UNDECIDED, f"runs that failed or are missing: {seen.lost}"
+        return UNDECIDED, f"runs that failed, are missing or did not hold their pace: {seen.lost}"
     if found.n is not None and found.n < FEWEST:
         return UNDECIDED, f"runs a side: {found.n}; a test needs {FEWEST}"
     word = str(judge(claim, found, *claimed_range(claim, size), p))
