@@ -2,7 +2,9 @@
 
 import math
 import re
+import subprocess
 from dataclasses import fields, replace
+from datetime import datetime
 from pathlib import Path
 from typing import get_args
 
@@ -319,14 +321,13 @@ def root(tmp_path):
 
 def write_claims(root, *claims, **paper):
     own = {"paper": "A paper", "short": "Paper", "rows": "A", "doi": "10/x", "theirs": "theirs"}
-    own |= {"ours": "ours", "registered": "2026-01-02", **paper}
+    own |= {"ours": "ours", "registered": datetime.fromisoformat("2026-01-02T12:00:00Z"), **paper}
     listed = [
         {"id": f"c{number}", "says": "It holds.", "in_the_way": "Nothing."} | each
         for number, each in enumerate(claims)
     ]
     (root / "claims").mkdir(exist_ok=True)
-    text = yaml.safe_dump(own | {"claims": listed})
-    (root / "claims/a.yaml").write_text(text.replace("'2026-01-02'", "2026-01-02"))
+    (root / "claims/a.yaml").write_text(yaml.safe_dump(own | {"claims": listed}))
 
 
 def write_study(root, factor=2.0, seeds=4, started="2026-01-03T00:00:00+00:00", missing=()):
@@ -387,8 +388,12 @@ def test_a_study_of_which_runs_are_missing_was_not_run_yet(root):
 
 def test_a_margin_that_is_written_after_the_first_run_is_later(root):
     write_claims(root, RATIO)
-    for started, later in (("2026-01-03", False), ("2026-01-02", True), ("2026-01-01", True)):
-        write_study(root, started=f"{started}T00:00:00+00:00")
+    for started, later in (
+        ("12:00:01+00:00", False),
+        ("12:00:00+00:00", True),
+        ("12:30:00+01:00", True),
+    ):
+        write_study(root, started=f"2026-01-02T{started}")
         assert ledger(root)[0]["margin_later"] is later
     write_study(root, started="")
     (row,) = ledger(root)
@@ -398,6 +403,31 @@ def test_a_margin_that_is_written_after_the_first_run_is_later(root):
         rows = frame(claim, True)
         rows.loc[0, "started"] = unknown  # of one run of several
         assert of_table(claim, rows, {}).started == ""
+
+
+def test_claims_are_tested_as_when_they_were_registered():
+    """By the history of this repository, where there is one."""
+    of_test = {"study", "test", "of", "left", "right", "steps", "along", "claimed", "margin"}
+    of_test |= {"least", "limit", "size", "published"}
+
+    def git(*arguments):
+        found = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+        return found.stdout.strip()
+
+    for paper in PAPERS:
+        path = f"claims/{paper.id}.yaml"
+        now = {each["id"]: each for each in yaml.safe_load((ROOT / path).read_text())["claims"]}
+        for at in {claim.registered or paper.registered for claim in paper.claims}:
+            commit = git("rev-list", "-1", f"--before={at.isoformat()}", "HEAD", "--", path)
+            if not commit:
+                pytest.skip("the history does not go back so far")
+            then = yaml.safe_load(git("show", f"{commit}:{path}"))["claims"]
+            known = {each["id"]: each for each in then}
+            for claim in paper.claims:
+                if (claim.registered or paper.registered) == at:
+                    before, after = known.get(claim.id, {}), now[claim.id]
+                    changed = {name for name in of_test if before.get(name) != after.get(name)}
+                    assert not changed, f"{claim.id}: registered needs the time of its new commit"
 
 
 def test_numbers_that_are_equal_for_all_seeds_are_exact():

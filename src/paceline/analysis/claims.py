@@ -7,12 +7,11 @@ values. It also names the study with the runs that test it, and the selections o
 import csv
 from collections.abc import Mapping
 from dataclasses import field
-from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 import yaml
-from pydantic import Field
+from pydantic import AwareDatetime, Field
 
 from paceline.errors import SettingError
 from paceline.settings import NotNegative, settings
@@ -62,8 +61,8 @@ class Claim:
     `margin`: what counts as equal, relative to the published size for a ratio; the largest relative
     residual of a law of growth; what may be lost at a knee. `least`: True for a knee where small
     values are better. `limit` and `because`: why the best verdict is out of reach.
-    `untestable`: why the claim cannot be tested here. `registered`: day on which the margin was
-    written, if it is not that of the file.
+    `untestable`: why the claim cannot be tested here. `registered`: time of the commit since
+    which the test is as it is, if it is not that of the file.
     """
 
     id: Text
@@ -87,7 +86,7 @@ class Claim:
     limit: Limit | None = None
     because: str = ""
     untestable: str = ""
-    registered: date | None = None
+    registered: AwareDatetime | None = None
 
     def __post_init__(self) -> None:
         needs = {
@@ -171,7 +170,7 @@ class Paper:
     doi: Text
     theirs: Text
     ours: Text
-    registered: date
+    registered: AwareDatetime
     claims: Annotated[list[Claim], Field(min_length=1)]
     figures: list[Beside] = field(default_factory=list)
 

@@ -6,7 +6,7 @@ limits the test. The best verdict of a prediction is that it is consistent with 
 
 import math
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -265,17 +265,18 @@ def _of_prediction(claim: Claim, predicted: Sequence[Row]) -> tuple[str, str]:
 
 def _is_later(
     claim: Claim,
-    registered: date,
+    registered: datetime,
     tested: tuple[Observed, Result] | None,
     predicted: Sequence[Row],
 ) -> bool:
-    """Return True unless every run is known to have started after the day of the margin.
+    """Return True unless every run is known to have started after the commit of the margin.
 
     A prediction has no date, so its margin counts as later. A claim without data has no margin yet.
     """
     if tested is None:
         return bool(predicted)
-    return tested[0].started[:10] <= registered.isoformat()  # "" is not known
+    started = tested[0].started  # "" if it is not known
+    return not started or datetime.fromisoformat(started) <= registered
 
 
 def _interval(value: float, low: float, high: float, n: int | None, scale: float, unit: str) -> str:
