@@ -6,10 +6,12 @@ import pytest
 
 from paceline.analysis.analyse import analyse
 from paceline.record.rows import TUNING
+from paceline.report.chart.accuracy_charts import tuning_chart
 from paceline.report.findings import read_findings
 from paceline.report.how_it_was_run import how_it_was_run
 from paceline.report.page import report
 from paceline.report.page_tables import tuning
+from paceline.report.words import scheme_name
 from tests.made_reports import make_run, tie, write_reports, write_rows
 
 COLUMNS = "key scheme workers lr top1 status chosen"
@@ -49,6 +51,13 @@ def test_every_rate_tried_is_there_and_the_chosen_one_is_marked(tuned):
         ["sync_allreduce", "4", "0.05", "0.9", "–", "failed", ""],  # noqa: RUF001
         ["sync_allreduce", "4", "0.00078125", "0.9", "10.00 %", "diverged", "yes"],
     ]
+
+
+def test_a_study_of_one_scheme_names_it_in_its_curve_of_trials(tuned):
+    """tuning.csv has a column of the axes only."""
+    columns = COLUMNS.replace("scheme workers", "batch_size")
+    chart = tuning_chart(read_findings(tuned([(key, *rest) for key, _, *rest in TRIED], columns)))
+    assert {row["scheme"] for row in chart.rows} == {scheme_name("sync_allreduce")}
 
 
 def test_the_page_shows_it_behind_the_results(tuned):

@@ -191,6 +191,8 @@ def _scale_row(row: Frame, scheme: str, one: float | None, metric: str) -> Row:
 def tuning_chart(findings: StudyFindings) -> Chart | None:
     """Return the chart of the best accuracy by number of trials, with a panel per setting."""
     curve = findings.concluded["tuning_curve"]
+    if "scheme" not in curve:  # all configurations have the same
+        curve = curve.assign(scheme=findings.tables.runs["scheme"].iloc[0])
     axes = [name for name in tuning_axes(findings.tables) if name in curve]
     varying = [name for name in axes if curve[name].nunique(dropna=False) > 1]
     settings = [n for n in varying if n != "scheme" and not n.startswith("scheme.")] or ["workers"]
