@@ -1,7 +1,8 @@
 """Defines the error that a wrong setting of the user's raises, and helps to word messages."""
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -20,6 +21,24 @@ class SettingError(Exception):
         return printable(f"{self.setting}: {' '.join(self.message.split())}")
 
 
+@contextmanager
+def refused(
+    setting: str, what: str, *, named: bool = False, passing: tuple[type[Exception], ...] = ()
+) -> Generator[None]:
+    """Turn an error of code from outside, inside the context, into a SettingError: its message is
+    `what` and the error's first line, with the error's class if `named`. A SettingError and errors
+    of the classes `passing` stay as they are.
+    """
+    try:
+        yield
+    except (SettingError, *passing):
+        raise
+    except Exception as error:  # code from outside may raise anything
+        name = f"{type(error).__name__}: " if named else ""
+        raise SettingError(setting, f"{what}: {name}{first_line(error)}") from error
+
+
+OF_MACHINE = (OSError, MemoryError)  # errors that say nothing of a setting
 _OF_ENVIRONMENT = {  # of the machine, its disks, its limits or its network
     *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG),
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ESTALE, errno.ENODEV),

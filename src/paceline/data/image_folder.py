@@ -3,9 +3,9 @@
 import os
 import re
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -16,7 +16,7 @@ import numpy as np
 from paceline.data.content import content_digest, files_below
 from paceline.data.prepared import AbstractPreparedImageData
 from paceline.data.source import Part, Source, whole
-from paceline.errors import SettingError, first_line
+from paceline.errors import SettingError, refused
 
 _MODES = {1: "L", 3: "RGB"}  # Pillow's names, by channels
 _WIDE = "I"  # beginning of Pillow's names for whole grey values of 16 or 32 bits
@@ -135,14 +135,9 @@ def _range(paths: Sequence[str]) -> Range | None:
     return low, high
 
 
-@contextmanager
-def _reading(path: str) -> Generator[None]:
+def _reading(path: str) -> AbstractContextManager[None]:
     """Turn any error inside, which reads an image, into SettingError("data.root")."""
-    try:
-        yield
-    except Exception as error:  # a decoder of Pillow raises whatever it stumbles over
-        message = f"{path} cannot be decoded: {first_line(error)}"
-        raise SettingError("data.root", message) from error
+    return refused("data.root", f"{path} cannot be decoded")
 
 
 class DecodedFiles:

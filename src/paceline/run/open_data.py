@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch.utils.data import DataLoader, Sampler, Subset
+from torch.utils.data import DataLoader, Subset
 
 from paceline.data.augmentation import AbstractAugmentation
 from paceline.data.batches import (
@@ -27,7 +27,7 @@ from paceline.data.image_set import AbstractImageData, ImageSet, Splits
 from paceline.data.order import AbstractOrder
 from paceline.data.shuffle import RowFormat, Share
 from paceline.data.source import curve_images
-from paceline.errors import SettingError, first_line
+from paceline.errors import OF_MACHINE, SettingError, first_line, refused
 from paceline.exchange.node import this_node
 from paceline.exchange.process_group import draw_number, run_store
 from paceline.run.lightning_contract import check_hooks
@@ -204,20 +204,15 @@ def _open_module(module: Any, reading: Reading) -> tuple["ModuleItems", Reading,
 
 def _call(module: Any, method: str, call: Callable[[], Any]) -> Any:
     """Call a method of a user's DataModule; errors except the machine's name it."""
-    try:
+    with refused("data", f"{type(module).__name__}.{method}", named=True, passing=OF_MACHINE):
         return call()
-    except (SettingError, OSError, MemoryError):
-        raise
-    except Exception as error:  # code from outside may raise anything
-        message = f"{type(module).__name__}.{method}: {type(error).__name__}: {first_line(error)}"
-        raise SettingError("data", message) from error
 
 
 def _evaluated(module: Any, part: str, method: str) -> DataLoader:
     """Return the loader of all samples of the validation or test set."""
     try:
         return evaluation_loader(getattr(module, method)())
-    except (OSError, MemoryError):
+    except OF_MACHINE:
         raise
     except Exception as error:  # code from outside may raise anything
         said = error.message if isinstance(error, SettingError) else first_line(error)
@@ -321,19 +316,5 @@ class ModuleBatches(AbstractBatches):
         batches = range(first, len(self))
         if self._share is not None:
             return (self[n] for n in batches)
-        numbers = _Numbers(self._order, self._worker, batches)
+        numbers = (self._order.indices(self._worker, n).tolist() for n in batches)
         return iter(like(self._loader, self._loader.dataset, batch_sampler=numbers))
-
-
-class _Numbers(Sampler):
-    """Numbers of the samples in each batch of one worker."""
-
-    def __init__(self, order: AbstractOrder, worker: int, batches: range) -> None:
-        self._order, self._worker, self._batches = order, worker, batches
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for n in self._batches:
-            yield self._order.indices(self._worker, n).tolist()

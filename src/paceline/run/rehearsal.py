@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from paceline.clock.training_strategy import random_state, set_random_state
-from paceline.errors import SettingError, first_line
+from paceline.errors import SettingError, refused
 from paceline.model.score import Score, evaluation_mode, score
 from paceline.run.placed_data import Pass, PlacedData
 
@@ -32,7 +32,7 @@ def rehearse_scores(module: Any, data: PlacedData) -> None:
 
 
 def _pairs(part: str, begin: Pass) -> Iterator[tuple[Tensor, Tensor]]:
-    try:
+    with refused("data", f"pairs (images, labels [N]) of the {part} set are needed"):
         batches = 0
         for images, labels in begin():
             batches += 1
@@ -46,11 +46,6 @@ def _pairs(part: str, begin: Pass) -> Iterator[tuple[Tensor, Tensor]]:
             yield images, labels
         if not batches:
             raise ValueError("it has no images")
-    except SettingError:
-        raise
-    except Exception as error:  # code from outside may raise anything
-        message = f"pairs (images, labels [N]) of the {part} set are needed: {first_line(error)}"
-        raise SettingError("data", message) from error
 
 
 def scored(module: Any, images: Tensor, labels: Tensor) -> Score:
@@ -58,15 +53,11 @@ def scored(module: Any, images: Tensor, labels: Tensor) -> Score:
     given = images.to(next(module.parameters()).dtype)
     if not len(labels) or int(labels.min()) < 0:
         raise SettingError("data", f"labels must be class numbers from 0 on, not {labels.tolist()}")
-    try:
+    with refused("model", _NEEDED):
         with torch.no_grad(), evaluation_mode(module):
             logits = module(given)
         _check_logits(logits, images, labels)
         return score(module, [(given, labels)], "cpu")
-    except SettingError:
-        raise
-    except Exception as error:  # code from outside may raise anything
-        raise SettingError("model", f"{_NEEDED}: {first_line(error)}") from error
 
 
 def _check_logits(logits: Any, images: Tensor, labels: Tensor) -> None:

@@ -19,7 +19,7 @@ from pytorch_lightning.utilities.model_helpers import is_overridden
 from torchmetrics import Metric
 
 from paceline.clock.training_strategy import random_state, seed_generators, set_random_state
-from paceline.errors import SettingError, first_line
+from paceline.errors import SettingError, refused
 from paceline.run.module_state import differ, numbers_of, same
 from paceline.run.placed_data import PlacedData
 from paceline.run.process_group_watch import refuse_strangers
@@ -67,12 +67,9 @@ def rehearse_training(
     names. Random numbers go on as they were. Raises SettingError("model") for whatever a step, a
     hook or a checkpoint raises.
     """
-    try:
+    with refused("model", f"{type(module).__name__} cannot be copied"):
         trained = copy.deepcopy(module)
         without_gpu(trained)
-    except Exception as error:  # code from outside may raise anything
-        message = f"{type(module).__name__} cannot be copied: {first_line(error)}"
-        raise SettingError("model", message) from error
     for metric in (each for each in trained.modules() if isinstance(each, Metric)):
         metric.distributed_available_fn = lambda: False  # metrics are those of this process
     before = random_state()
@@ -96,20 +93,15 @@ def rehearse_training(
     if told.num_workers > 1:
         _watch_gathering(trainer, gathers)
     state = numbers_of(trained)
-    try:
-        with refuse_strangers(meets):
-            trainer.fit(trained, _Batches(batches))
-            with tempfile.TemporaryDirectory() as folder:
-                trainer.save_checkpoint(path := Path(folder) / "rehearsal.ckpt")
-                if resumes:
-                    _check_checkpoint(path)
-            _check_end(trained, watch)
-            _check_start_hooks(trained, data)
-    except SettingError:
-        raise
-    except Exception as error:  # code from outside may raise anything
-        message = f"it fails in a rehearsal of a few steps: {type(error).__name__}: "
-        raise SettingError("model", message + first_line(error)) from error
+    fails = refused("model", "it fails in a rehearsal of a few steps", named=True)
+    with fails, refuse_strangers(meets):
+        trainer.fit(trained, _Batches(batches))
+        with tempfile.TemporaryDirectory() as folder:
+            trainer.save_checkpoint(path := Path(folder) / "rehearsal.ckpt")
+            if resumes:
+                _check_checkpoint(path)
+        _check_end(trained, watch)
+        _check_start_hooks(trained, data)
     if told.num_workers > 1 and torch.initial_seed() != _SEED + worker:
         message = "it seeds the generator of torch in training, equally in all workers: leave that "
         raise SettingError("model", message + "to the setting `seed`")
@@ -178,22 +170,17 @@ def _check_schedulers(
             message = f"it steps its {name}, which would count the steps of one worker; return it "
             raise SettingError("model", message + "with an interval, and do not step it")
         left = 0 if config.reduce_on_plateau else length[config.interval] - done[config.interval]
-        try:
+        end = f"{length['step']} steps in {length['epoch']} epochs"
+        with refused("model", f"its {name} fails before the end of a run of {end}"):
             for _ in range(min(left // config.frequency, _MOST_STEPS)):
                 scheduler.step()
-        except Exception as error:  # code from outside may raise anything
-            message = f"its {name} fails before the end of a run of "
-            message += f"{length['step']} steps in {length['epoch']} epochs: {first_line(error)}"
-            raise SettingError("model", message) from error
 
 
 def _check_checkpoint(path: Path) -> None:
-    try:
+    message = "a run could not go on from its checkpoint, which must have tensors, numbers and "
+    message += "texts only: save_hyperparameters(ignore=...) leaves out others"
+    with refused("model", message):
         torch.load(path, weights_only=True)
-    except Exception as error:  # of whatever a checkpoint has
-        message = "a run could not go on from its checkpoint, which must have tensors, numbers and "
-        message += f"texts only: save_hyperparameters(ignore=...) leaves out others: {error}"
-        raise SettingError("model", message.partition("\n")[0]) from error
 
 
 def _check_end(module: LightningModule, watch: StepWatch) -> None:

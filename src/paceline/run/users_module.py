@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from functools import partial
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from paceline.clock.snapshot import weights_digest
 from paceline.clock.training_strategy import NO_SKIPPING, AbstractTrainingStrategy, check_automatic
 from paceline.clock.wall.ddp import AbstractSynchronousStrategy, SyncAllReduceStrategy
-from paceline.errors import SettingError, first_line
+from paceline.errors import OF_MACHINE, SettingError, refused
 from paceline.model.classifier import Classifier
 from paceline.record.point import Point
 from paceline.run.lightning_contract import HOOKS, check_hooks
@@ -96,15 +96,16 @@ def complete(
         assert isinstance(trainer, RunTrainer)
         trainer.told, module.trainer = told, trainer
         for hook in own:
-            _or_refuse(f"{name}.{hook}", partial(getattr(module, hook), **hooks[hook]))
+            with _or_refused(f"{name}.{hook}"):
+                getattr(module, hook)(**hooks[hook])
             setattr(module, hook, None)  # which Lightning skips
         module.trainer = None
     if any(map(is_lazy, module.parameters())):
         first = images()
         seed_equally(seed)
         module.eval()
-        with torch.no_grad():
-            _or_refuse(f"{name}, whose layers are lazy,", lambda: module(first.float()))
+        with torch.no_grad(), _or_refused(f"{name}, whose layers are lazy,"):
+            module(first.float())
         module.train()
     if not any(True for _ in module.parameters()) or any(map(is_lazy, module.parameters())):
         message = f"{name} has no weights after __init__, setup, configure_model and forward"
@@ -115,14 +116,8 @@ def complete(
         raise SettingError("model", message + "real ones, with scheme=sync_allreduce")
 
 
-def _or_refuse(what: str, call: Callable[[], Any]) -> None:
-    try:
-        call()
-    except (SettingError, OSError, MemoryError):
-        raise
-    except Exception as error:  # code from outside may raise anything
-        message = f"{what} fails before training: {type(error).__name__}: {first_line(error)}"
-        raise SettingError("model", message) from error
+def _or_refused(what: str) -> AbstractContextManager[None]:
+    return refused("model", f"{what} fails before training", named=True, passing=OF_MACHINE)
 
 
 def meet_strategy(
