@@ -7,6 +7,8 @@ import torch
 
 from paceline.clock.links import AbstractLinks, RuleDriver, at_once, complete
 from paceline.clock.run_spec import RunSpec
+from paceline.clock.virtual.virtual_links import VirtualLinks
+from paceline.clock.wall.wall_links import OwnWeightsLinks
 from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Mean, Message, PairMean, Push
 
 GRADIENT, WEIGHTS = torch.tensor([1.0]), torch.tensor([2.0])
@@ -29,8 +31,7 @@ class Recorder:
         self.verbs = []
 
 
-NAMES = {name for name in vars(AbstractLinks) if not name.startswith("_")} - {"carry_out"}
-VERBS = {verb: recorded(verb) for verb in NAMES}
+VERBS = {kind.verb: recorded(kind.verb) for kind in Message.__subclasses__()}
 RecordedLinks = type("RecordedLinks", (Recorder, AbstractLinks), VERBS)
 
 
@@ -72,7 +73,9 @@ def test_every_kind_of_message_has_a_verb(kind):
     links = RecordedLinks()
     message = kind(*[WEIGHTS for _ in fields(kind)])
     complete(links.carry_out(message))
-    assert len(links.verbs) == 1
+    assert links.verbs == [(kind.verb, *[WEIGHTS for _ in fields(kind)])]
+    assert hasattr(OwnWeightsLinks, kind.verb)
+    assert hasattr(VirtualLinks, kind.verb)
 
 
 def test_what_has_no_verb_is_said():

@@ -2,29 +2,14 @@
 the links that send the rule's messages.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from torch import Tensor
 
 from paceline.clock.run_spec import RunSpec
-from paceline.scheme.rule import (
-    AbstractScheme,
-    Adopt,
-    Apply,
-    Keep,
-    Kept,
-    Mean,
-    Message,
-    NeighbourMean,
-    PairMean,
-    Push,
-    Step,
-    WorkerView,
-    next_message,
-)
+from paceline.scheme.rule import AbstractScheme, Message, Step, WorkerView, next_message
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -32,70 +17,21 @@ Result = TypeVar("Result")
 Process = Generator[Any, Any, Result]
 
 
-class AbstractLinks(ABC):
-    """One worker's weights, and its links to the others; each clock implements the methods that its
-    schemes need. A method returns a process: on the virtual clock it yields each event that it
-    awaits, on the wall clock it blocks and never yields. The result of the process is valid until
-    the scheme's rule for this step ends.
+class AbstractLinks:
+    """One worker's weights, and its links to the others. Each clock has a method for each message
+    that its schemes need, with the values of the message as its arguments. A method returns a
+    process: on the virtual clock it yields each event that it awaits, on the wall clock it blocks
+    and never yields. The result of the process is valid until the scheme's rule for this step ends.
     """
 
     def carry_out(self, message: Message) -> Process[Any]:
-        """Return the process that carries out a message; its result is the answer that the rule
-        gets.
+        """Return the process that carries out a message, by the method that its `verb` names; its
+        result is the answer that the rule gets.
         """
-        match message:
-            case Mean(value):
-                return self.mean(value)
-            case NeighbourMean(value, receivers, senders):
-                return self.neighbour_mean(value, receivers, senders)
-            case Push(value):
-                return self.push(value)
-            case PairMean(partner):
-                return self.pair(partner)
-            case Apply(gradient):
-                return self.apply(gradient)
-            case Adopt(weights):
-                return self.adopt(weights)
-            case Keep(vectors):
-                return self.keep(vectors)
-            case Kept():
-                return self.kept()
-            case _:
-                raise TypeError(f"links have no verb for {type(message).__name__}")
-
-    def mean(self, value: Tensor) -> Process[Tensor]:
-        """Return the mean of the values of all workers."""
-        raise NotImplementedError
-
-    def neighbour_mean(
-        self, value: Tensor, receivers: Sequence[int], senders: Sequence[int]
-    ) -> Process[Tensor]:
-        """Send `value` to some workers; return the mean of it and of what `senders` send."""
-        raise NotImplementedError
-
-    def push(self, value: Tensor) -> Process[Tensor]:
-        """Send `value` to the servers and return the weights in their answers."""
-        raise NotImplementedError
-
-    def pair(self, partner: int) -> Process[None]:
-        """Form the mean with a partner, as PairMean says."""
-        raise NotImplementedError
-
-    def apply(self, gradient: Tensor) -> Process[Tensor]:
-        """Apply `gradient` by the worker's own optimizer and return the weights after that."""
-        raise NotImplementedError
-
-    def keep(self, vectors: Sequence[Tensor]) -> Process[None]:
-        """Keep copies of `vectors` instead of those that were kept before."""
-        raise NotImplementedError
-
-    def kept(self) -> Process[Sequence[Tensor]]:
-        """Return the vectors that were kept last."""
-        raise NotImplementedError
-
-    @abstractmethod
-    def adopt(self, weights: Tensor) -> Process[None]:
-        """Replace this worker's weights by a copy of `weights`."""
+        method = getattr(self, message.verb, None)
+        if method is None:
+            raise TypeError(f"links have no verb for {type(message).__name__}")
+        return method(*vars(message).values())
 
 
 def at_once(verb: Callable[Arguments, Result]) -> Callable[Arguments, Process[Result]]:

@@ -44,10 +44,12 @@ class WorkerView:
 
 
 class Message:
-    """A communication of a worker, or a change of its weights, that a rule yields. `in_step`: True
-    if workers wait in it for each other, all or some, so that all take equally many steps.
+    """A communication of a worker, or a change of its weights, that a rule yields. `verb`: name of
+    the method of a worker's links that carries it out. `in_step`: True if workers wait in it for
+    each other, all or some, so that all take equally many steps.
     """
 
+    verb: ClassVar[str] = ""
     in_step: ClassVar[bool] = False
 
 
@@ -55,7 +57,7 @@ class Message:
 class Mean(Message):
     """Send `value` to all workers; the answer is the mean of all their values."""
 
-    in_step = True
+    verb, in_step = "mean", True
 
     value: Tensor
 
@@ -66,7 +68,7 @@ class NeighbourMean(Message):
     the `senders`, whose message in the same step must name this worker as one of its receivers.
     """
 
-    in_step = True
+    verb, in_step = "neighbour_mean", True
 
     value: Tensor
     receivers: tuple[int, ...]
@@ -77,6 +79,8 @@ class NeighbourMean(Message):
 class Push(Message):
     """Send `value` to the servers; the answer is the weights that they release to this worker."""
 
+    verb = "push"
+
     value: Tensor
 
 
@@ -84,12 +88,16 @@ class Push(Message):
 class Apply(Message):
     """Apply this gradient by the worker's own optimizer; the answer is its weights after that."""
 
+    verb = "apply"
+
     gradient: Tensor
 
 
 @dataclass(frozen=True)
 class Adopt(Message):
-    """Replace the worker's weights by `weights`; there is no answer."""
+    """Replace the worker's weights by a copy of `weights`; there is no answer."""
+
+    verb = "adopt"
 
     weights: Tensor
 
@@ -102,6 +110,8 @@ class PairMean(Message):
     its old weights.
     """
 
+    verb = "pair"
+
     partner: int
 
 
@@ -109,12 +119,16 @@ class PairMean(Message):
 class Keep(Message):
     """Keep copies of `vectors` [num_weights each] for this worker's later steps; no answer."""
 
+    verb = "keep"
+
     vectors: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
 class Kept(Message):
     """The answer is the `number` vectors that this worker kept last, a list."""
+
+    verb = "kept"
 
     number: int
 

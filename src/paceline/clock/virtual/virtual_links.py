@@ -220,7 +220,7 @@ class VirtualLinks(AbstractLinks):
             self.pool.release(buffer)
 
     @at_once
-    def kept(self) -> Sequence[Tensor]:
+    def kept(self, number: int) -> Sequence[Tensor]:
         return [buffer.vector for buffer in self.worker.kept]
 
     @at_once

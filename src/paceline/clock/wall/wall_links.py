@@ -345,7 +345,7 @@ class OwnWeightsLinks(AbstractLinks):
         self._kept = [vector.clone() for vector in vectors]
 
     @at_once
-    def kept(self) -> Sequence[Tensor]:
+    def kept(self, number: int) -> Sequence[Tensor]:
         return self._kept
 
     @at_once
