@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pytorch_lightning import Trainer
@@ -43,6 +43,18 @@ class RunTrainer(Trainer):
         """Batches of all workers before this one."""
         return self.batches()
 
+    def __getattribute__(self, name: str) -> Any:
+        if name in _ANSWERS or name in REFUSED:
+            told: Told | None = self.told
+            if told is not None and not called_inside():
+                if name in _ANSWERS:
+                    return _ANSWERS[name](told)
+                if told.num_workers > 1 or name not in ("num_devices", "num_nodes", "world_size"):
+                    message = f"trainer.{name} has no meaning in a run: {REFUSED[name]}"
+                    raise SettingError("model", message)
+                return 1
+        return super().__getattribute__(name)
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "should_stop" and value and not called_inside():
             message = "it sets trainer.should_stop, and a run has the length of its budget"
@@ -56,50 +68,10 @@ def called_inside() -> bool:
     return name.partition(".")[0] in _INSIDE
 
 
-def _told(name: str, answer: Callable[[Told], Any]) -> property:
-    """Return a property that gives code of a user another answer than Lightning's."""
-    inherited = getattr(Trainer, name, None)
-
-    def get(self: RunTrainer) -> Any:
-        if self.told is not None and not called_inside():
-            return answer(self.told)
-        of_lightning = inherited.fget if isinstance(inherited, property) else None
-        return of_lightning(self) if of_lightning else self.__dict__[name]
-
-    def put(self: RunTrainer, value: Any) -> None:
-        self.__dict__[name] = value
-
-    return property(get, put)
-
-
-def _refuse(name: str, why: str) -> Callable[[Told], Any]:
-    def answer(told: Told) -> Any:
-        if told.num_workers == 1 and name in ("num_devices", "num_nodes", "world_size"):
-            return 1
-        raise SettingError("model", f"trainer.{name} has no meaning in a run: {why}")
-
-    return answer
-
-
-def _method(name: str, why: str) -> Callable[..., Any]:
-    def call(self: RunTrainer, *arguments: Any, **options: Any) -> Any:
-        if self.told is not None and not called_inside():
-            _refuse(name, why)(self.told)
-        return getattr(super(RunTrainer, self), name)(*arguments, **options)
-
-    return call
-
-
-_ANSWERS: dict[str, Callable[[Told], Any]] = {
+_ANSWERS: Mapping[str, Callable[[Told], Any]] = {
     "datamodule": lambda told: told.datamodule,
     "estimated_stepping_batches": lambda told: told.num_steps,
     "max_epochs": lambda told: told.num_epochs,
     "max_steps": lambda told: told.num_steps,
     "num_training_batches": lambda told: math.ceil(told.num_steps / told.num_epochs),
 }
-for _name, _answer in _ANSWERS.items():
-    setattr(RunTrainer, _name, _told(_name, _answer))
-for _name, _why in REFUSED.items():
-    _is_method = callable(getattr(Trainer, _name, None))
-    _replaced = _method(_name, _why) if _is_method else _told(_name, _refuse(_name, _why))
-    setattr(RunTrainer, _name, _replaced)
