@@ -81,17 +81,7 @@ def check_hooks(module: Any, setting: str) -> None:
         raise SettingError(setting, message + "batch_idx) in place of dataloader_iter")
 
 
-# Attributes of a Trainer that a module finds with the number of the run over all workers.
-ANSWERED = (
-    "current_epoch",
-    "datamodule",
-    "estimated_stepping_batches",
-    "global_step",
-    "max_epochs",
-    "max_steps",
-    "num_training_batches",
-)
-# Those that differ between clocks, and how to do without.
+# Attributes of a Trainer that differ between clocks, and how to do without.
 REFUSED = {
     **dict.fromkeys(
         ("device_ids", "num_devices", "num_nodes", "world_size"),
@@ -113,17 +103,3 @@ REFUSED = {
     ),
     **dict.fromkeys(("fit", "predict", "test", "validate"), "a run has one fit"),
 }
-# Those that are as in any Trainer with one pass of fit and no evaluation.
-_AS_EVER = """
-    accelerator accumulate_grad_batches barebones callback_metrics callbacks check_val_every_n_epoch
-    checkpoint_callback checkpoint_callbacks ckpt_path default_root_dir distributed_sampler_kwargs
-    early_stopping_callback early_stopping_callbacks enable_autolog_hparams enable_validation
-    evaluating fast_dev_run global_rank gradient_clip_algorithm gradient_clip_val init_module
-    interrupted is_global_zero lightning_module limit_predict_batches limit_test_batches
-    limit_train_batches limit_val_batches local_rank log_dir log_every_n_steps logged_metrics logger
-    loggers lr_scheduler_configs min_epochs min_steps model node_rank
-    num_sanity_val_steps optimizers overfit_batches precision precision_plugin predicting print
-    profiler progress_bar_callback progress_bar_metrics received_sigterm
-    reload_dataloaders_every_n_epochs sanity_checking save_checkpoint scaler should_stop state
-    strategy testing training val_check_batch val_check_interval validating"""
-AS_EVER = frozenset(_AS_EVER.split())
