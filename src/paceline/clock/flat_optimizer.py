@@ -227,18 +227,12 @@ class FlatTorch(AbstractFlatOptimizer):
         # load_state_dict would share tensors, and round those of another dtype
         for tensor, own in zip(self._tensors, state["of_segments"], strict=True):
             self._optimizer.state[tensor] = {
-                name: each.to(tensor.device) if _has_place(each) else each
+                # an optimizer may keep a single number for all weights on the CPU
+                name: each.to(tensor.device) if isinstance(each, Tensor) and each.ndim else each
                 for name, each in copy.deepcopy(own).items()
             }
         for group, own in zip(self._optimizer.param_groups, state["of_groups"], strict=True):
             group.update(copy.deepcopy(own))
-
-
-def _has_place(value: Any) -> bool:
-    """Return True for a tensor that belongs where its weights are, and not for a single number for
-    all of them, which an optimizer may keep on the CPU.
-    """
-    return isinstance(value, Tensor) and value.ndim > 0
 
 
 def make_optimizer(kind: type[Optimizer], groups: Sequence[dict[str, Any]]) -> Optimizer:

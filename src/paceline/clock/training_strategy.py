@@ -2,9 +2,9 @@
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from pytorch_lightning.callbacks import (
 from pytorch_lightning.strategies import Strategy
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torchmetrics import Metric
 
 from paceline.clock.flat_optimizer import unit_of
 from paceline.clock.reports import SERVED_PRECISIONS, StrategyReport
@@ -38,12 +39,18 @@ class SizedBatches(Protocol):
     def beginning_at(self, first: int) -> Iterator[Any]: ...
 
 
-# train(worker, num_batches, begin): a worker's first batches; begin() where all have met for one.
-# batch(worker, n): one of them.
-DrawAll = Callable[[int, int, Callable[[], None]], SizedBatches]
-DrawOne = Callable[[int, int], Any]
-# together(batches, device): several of them by worker and number, stacked, on a device; or None.
-DrawTogether = Callable[[Sequence[tuple[int, int]], torch.device], Any]
+class TrainingData(Protocol):
+    """Batches of a run. `train`: the first ones of a worker, with a call of `begin` where all
+    workers have met for one. `batch`: one of a worker. `together`: several by worker and number,
+    stacked, on a device; or None.
+    """
+
+    def train(
+        self, worker: int, num_batches: int, begin: Callable[[], None], /
+    ) -> SizedBatches: ...
+    def batch(self, worker: int, n: int, /) -> Any: ...
+    def together(self, numbers: Sequence[tuple[int, int]], device: torch.device, /) -> Any: ...
+
 
 NO_SKIPPING = (
     "which skips a step, and only a single real worker with scheme=sync_allreduce can skip one: "
@@ -103,9 +110,7 @@ class AbstractTrainingStrategy(Strategy, ABC):
         return {"strategy": self, "devices": 1, "plugins": [LightningEnvironment()]}
 
     @abstractmethod
-    def training_batches(
-        self, train: DrawAll, batch: DrawOne, together: DrawTogether | None = None
-    ) -> SizedBatches:
+    def training_batches(self, data: TrainingData) -> SizedBatches:
         """Return the batches on which this process trains."""
 
     def steps_of_batch(self, loss: Tensor) -> Sequence[tuple[int, Tensor]]:
@@ -168,6 +173,18 @@ class AbstractTrainingStrategy(Strategy, ABC):
         dtypes = {weight.dtype for group in groups for weight in group["params"]}
         if len(dtypes) != 1:
             raise SettingError("model", f"weights of one dtype are needed, not of {len(dtypes)}")
+
+
+def loss_of(output: Any) -> Tensor:
+    """Return the loss in what a training step has returned."""
+    return cast("Any", output)["loss"] if isinstance(output, Mapping) else output
+
+
+def keep_metrics_apart(module: nn.Module) -> None:
+    """Let metrics be those of this process, which meets no other for them."""
+    for each in module.modules():
+        if isinstance(each, Metric):
+            each.distributed_available_fn = lambda: False
 
 
 def random_state() -> dict[str, Any]:

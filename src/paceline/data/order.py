@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    IterableDataset,
+    RandomSampler,
+    SequentialSampler,
+)
 
 from paceline.data.placement import Placement
 from paceline.errors import SettingError
@@ -43,10 +49,10 @@ class SampleStream:
 
     def permutation(self, epoch: int) -> Tensor:
         """Return the order of an epoch: int64 [num_samples]."""
-        return self._permutations.get(epoch, lambda: self._ordered(epoch))
-
-    def _ordered(self, epoch: int) -> Tensor:
-        return torch.from_numpy(random_permutation(self.num_samples, "order", self.seed, epoch))
+        key = ("order", self.seed, epoch)
+        return self._permutations.get(
+            epoch, lambda: torch.from_numpy(random_permutation(self.num_samples, *key))
+        )
 
 
 def part_of_passes(
@@ -179,7 +185,10 @@ class PartitionedOrder(AbstractOrder):
         more = np.arange(self.members) < rest % self.members
         dealt = self.num_samples // self._round * self.batch_size
         self.sizes: list[int] = (dealt + rest // self.members + more).tolist()
-        self._by_class = None if labels is None else self._cut(np.argsort(labels, kind="stable"))
+        self._by_class: Shares | None = None
+        if labels is not None:
+            by_class = np.argsort(labels, kind="stable")
+            self._by_class = np.split(by_class, np.cumsum(self.sizes)[:-1])
         self._shares, self._passes = Recent(2 * self.copies), Recent(2 * self.num_workers)
 
     @property
@@ -221,9 +230,6 @@ class PartitionedOrder(AbstractOrder):
         rest = np.array_split(order[whole * self._round :], self.members)
         return [np.append(rounds[:, member], rest[member]) for member in range(self.members)]
 
-    def _cut(self, samples: np.ndarray) -> Shares:
-        return np.split(samples, np.cumsum(self.sizes)[:-1])
-
     def _pass(self, worker: int, period: int, number: int) -> Tensor:
         return self._passes.get(
             (worker, period, number), lambda: self._drawn(worker, period, number)
@@ -262,6 +268,11 @@ def check_share(workers: int, batch_size: int, share: int, num_samples: int) -> 
     if batch_size > share:
         message = f"{batch_size} is more than a worker's share of {share} images "
         raise SettingError("batch_size", f"{message}({num_samples} over workers={workers})")
+
+
+def is_map_style(loader: Any) -> bool:
+    """Return True for a DataLoader whose samples have numbers."""
+    return isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset)
 
 
 def check_sampler(loader: Any) -> None:

@@ -17,7 +17,7 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
-from paceline.data.order import check_sampler
+from paceline.data.order import check_sampler, is_map_style
 from paceline.errors import SettingError
 from paceline.exchange.process_group import draw_number, run_store, worker_index
 
@@ -30,10 +30,6 @@ _OF_LOADER_WORKERS = (
 )
 _REHEARSED = 64  # samples
 _DEPTH, _MOST = 8, 100_000  # of objects within a data set, and elements of each that are compared
-
-
-def is_map_style(loader: Any) -> bool:
-    return isinstance(loader, DataLoader) and not isinstance(loader.dataset, IterableDataset)
 
 
 def check_training_loader(loader: Any, *, in_process: bool) -> None:

@@ -4,7 +4,7 @@ import bisect
 import itertools
 import time
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from pytorch_lightning import Callback, LightningModule, Trainer
 
 from paceline.clock.reports import TrainingClock
 from paceline.clock.snapshot import Snapshot, fill, statistics_of
-from paceline.clock.training_strategy import SizedBatches
+from paceline.clock.training_strategy import SizedBatches, loss_of
 from paceline.errors import SettingError
 from paceline.exchange.liveness import rest, work
 from paceline.model.score import Score, score
@@ -57,7 +57,7 @@ class Observer(Callback):
         if outputs == {}:  # of a step that was skipped
             self.step_ends.append(seconds)
             return
-        steps = self._steps(_loss(outputs))
+        steps = self._steps(loss_of(outputs).detach())
         self.step_ends.extend([seconds] * len(steps))
         for index, group in itertools.groupby(steps, key=lambda step: self._index(step[0])):
             losses = [loss for _, loss in group]
@@ -103,10 +103,6 @@ class Observer(Callback):
         with self._live.open("a") as file:
             file.write(f"{samples},{seconds:.3f},{share:.4f},{loss:.6g},{rate}\n")
         self._live_seconds, self._live_samples = seconds, samples
-
-
-def _loss(outputs: Any) -> torch.Tensor:
-    return (outputs["loss"] if isinstance(outputs, Mapping) else outputs).detach()
 
 
 class TimedBatches:

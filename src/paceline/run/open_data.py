@@ -24,7 +24,7 @@ from paceline.data.batches import (
     image_rows,
 )
 from paceline.data.image_set import AbstractImageData, ImageSet, Splits
-from paceline.data.order import AbstractOrder
+from paceline.data.order import AbstractOrder, is_map_style
 from paceline.data.shuffle import RowFormat, Share
 from paceline.data.source import curve_images
 from paceline.errors import OF_MACHINE, SettingError, first_line, refused
@@ -35,7 +35,6 @@ from paceline.run.loaders import (
     check_same_data,
     check_training_loader,
     evaluation_loader,
-    is_map_style,
     like,
     rehearsed,
     rehearsed_loader,

@@ -16,13 +16,17 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.utilities.distributed import _all_gather_ddp_if_available
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.utilities.model_helpers import is_overridden
-from torchmetrics import Metric
 
-from paceline.clock.training_strategy import random_state, seed_generators, set_random_state
+from paceline.clock.training_strategy import (
+    keep_metrics_apart,
+    random_state,
+    seed_generators,
+    set_random_state,
+)
 from paceline.errors import SettingError, refused
 from paceline.run.module_state import differ, numbers_of, same
 from paceline.run.placed_data import PlacedData
-from paceline.run.process_group_watch import refuse_strangers
+from paceline.run.process_watch import refuse_strangers
 from paceline.run.quiet import quiet_trainer
 from paceline.run.rehearsal import scored, without_gpu
 from paceline.run.run_trainer import RunTrainer, Told, called_inside
@@ -70,8 +74,7 @@ def rehearse_training(
     with refused("model", f"{type(module).__name__} cannot be copied"):
         trained = copy.deepcopy(module)
         without_gpu(trained)
-    for metric in (each for each in trained.modules() if isinstance(each, Metric)):
-        metric.distributed_available_fn = lambda: False  # metrics are those of this process
+    keep_metrics_apart(trained)
     before = random_state()
     seed_generators(_SEED + worker)  # numbers of its own
     batches = [data.batch(worker, n) for n in range(max(1, min(_BATCHES, told.num_steps // 2)))]

@@ -2,7 +2,7 @@
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from paceline.clock.training_strategy import random_state, set_random_state
+from paceline.clock.training_strategy import loss_of, random_state, set_random_state
 from paceline.errors import SettingError
 from paceline.run.module_state import same
 from paceline.run.run_trainer import Told
@@ -198,7 +198,6 @@ def _remembers(
     for module in (early, now):
         module.trainer, module._current_fx_name = trainer, "training_step"  # as where it logs
         set_random_state(before)
-        output = module.training_step(copy.deepcopy(batch), batch_idx)
-        losses.append(output["loss"] if isinstance(output, Mapping) else output)
+        losses.append(loss_of(module.training_step(copy.deepcopy(batch), batch_idx)))
     set_random_state(before)
     return not torch.allclose(*losses, rtol=1e-5, equal_nan=True)

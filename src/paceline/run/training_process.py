@@ -47,8 +47,7 @@ from paceline.run.checkpoints import CheckpointFiles, Checkpoints, ServerCheckpo
 from paceline.run.observer import Evaluation, Observer, TimedBatches
 from paceline.run.open_data import open_data
 from paceline.run.placed_data import reading_of
-from paceline.run.process_group_watch import refuse_strangers
-from paceline.run.process_settings import check_settings, settings_kept
+from paceline.run.process_watch import check_settings, refuse_strangers, settings_kept
 from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.rehearsal import rehearse_scores
 from paceline.run.run_trainer import RunTrainer, Told
@@ -115,7 +114,7 @@ class TrainingProcess:
     """Trains one worker of `point`, a part of a split worker, or all workers on a virtual clock.
 
     `folder`: folder of the partial record. `settings`: those of this process, see
-    `process_settings`, which the user's code must not change.
+    `process_watch`, which the user's code must not change.
     """
 
     def __init__(self, point: Point, folder: Path, settings: Mapping[str, Any]) -> None:
@@ -170,7 +169,7 @@ class TrainingProcess:
             live=self._folder / "progress.csv" if is_first else None,
             training_seconds=strategy.seconds,
         )
-        drawn = strategy.training_batches(data.train, data.batch, data.together)
+        drawn = strategy.training_batches(data)
         batches = TimedBatches(drawn, clock, waits=self._split is not None)
         files = CheckpointFiles(self._folder, f"worker_{self._worker}", sum(point.num_processes))
         strategy.part = files.before

@@ -3,16 +3,15 @@ feed of a node.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, cast
-
-from torch.utils.data import DataLoader, IterableDataset
+from typing import Any
 
 from paceline.clock.links import Process
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.kernel import Event, Kernel
 from paceline.clock.virtual.virtual_worker import VirtualWorker
-from paceline.data.order import PartitionedOrder, SampleStream, check_sampler
+from paceline.data.batches import AbstractBatches
+from paceline.data.order import PartitionedOrder, SampleStream, check_sampler, is_map_style
 from paceline.data.shuffle import DataTraffic
 from paceline.errors import SettingError
 from paceline.timing.profile import Exchanged, scatter_seconds, shuffle_seconds
@@ -26,7 +25,7 @@ def draw_from(loader: Any, run: RunSpec) -> tuple[Callable[[int, int], Any], int
     because they read in advance, before it is known which worker computes next; and for samplers
     that choose.
     """
-    if not _is_map_style(loader):
+    if not is_map_style(loader):
         name = type(loader).__name__
         message = f"the virtual clock draws from a DataLoader over map-style data, not from {name}"
         raise SettingError("data", message)
@@ -43,29 +42,18 @@ def draw_from(loader: Any, run: RunSpec) -> tuple[Callable[[int, int], Any], int
     return draw, max(1, stream.num_samples // size)
 
 
-def _is_map_style(loader: object) -> bool:
-    return isinstance(loader, DataLoader) and not isinstance(
-        cast("Any", loader).dataset, IterableDataset
-    )
-
-
-class VirtualBatches:
+class VirtualBatches(AbstractBatches):
     """Iterates over the batches of the workers that compute next, one at a time. `next_batch()`
     raises StopIteration when no worker may take another step.
     """
 
     def __init__(self, next_batch: Callable[[], Any], length: int) -> None:
-        self._next_batch, self._length = next_batch, length
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.beginning_at(0)
+        super().__init__(length)
+        self._next_batch = next_batch
 
     def beginning_at(self, first: int) -> Iterator[Any]:
         """Iterate over the batches after so many, which the clock has taken already."""
-        for _ in range(first, self._length):
+        for _ in range(first, len(self)):
             try:
                 yield self._next_batch()
             except StopIteration:

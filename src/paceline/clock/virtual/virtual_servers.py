@@ -37,7 +37,8 @@ class VirtualServers:
                 spec,
                 weights[first:last],
                 gradient=partial(self._gradient, first, last),
-                statistics=self._statistics if spec.server == 0 else _no_statistics,
+                # statistics are sent to server 0 only
+                statistics=self._statistics if spec.server == 0 else lambda _: torch.empty(0),
                 seconds=lambda: kernel.now,
                 numbers=self._numbers,
             )
@@ -146,8 +147,3 @@ class VirtualServers:
         message = self._workers[worker].message
         assert message is not None
         return message[first:last]
-
-
-def _no_statistics(worker: int) -> Tensor:
-    """Return an empty vector: statistics are sent to server 0 only."""
-    return torch.empty(0)

@@ -25,11 +25,9 @@ from paceline.clock.schedules import LiveOptions, Schedules
 from paceline.clock.snapshot import Snapshot, counters_of, flatten, statistics_of
 from paceline.clock.training_strategy import (
     AbstractTrainingStrategy,
-    DrawAll,
-    DrawOne,
-    DrawTogether,
     RemoteOptimizer,
     SizedBatches,
+    TrainingData,
     random_state,
     set_random_state,
 )
@@ -96,7 +94,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self.scheme, self.run = scheme, run
         self._step_times = step_times or StepTimes(seed=run.seed)
         self._profile, self._recycled = profile or FREE, recycled
-        self._draw: DrawOne | None = None
+        self._draw: Callable[[int, int], Any] | None = None
         self._current_worker: VirtualWorker | None = None
         self._stepped: VirtualWorker | None = None  # last
         self._gradient: Buffer | None = None  # of the step under way
@@ -106,12 +104,14 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._asked_engine: EngineName = engine
         self._batch_steps = batch_steps
         self._engine: AbstractEngine | None = None
-        self._together: DrawTogether | None = None
+        self._together: Callable[[Sequence[tuple[int, int]], torch.device], Any] | None = None
         self._wave: Wave | None = None  # under way
         self._completed: list[tuple[int, Tensor]] = []  # see steps_of_batch
         self._batch_ends: dict[int, Callable[[], Any]] = {}  # by worker, see _defer_batch_ends
 
-    def batches(self, draw: DrawOne, batch_size: int, length: int) -> VirtualBatches:
+    def batches(
+        self, draw: Callable[[int, int], Any], batch_size: int, length: int
+    ) -> VirtualBatches:
         """Return at most `length` batches for `fit`; `draw(worker, n)`: n-th batch of a worker."""
         self._draw, self.run = draw, replace(self.run, batch_size=batch_size)
         return VirtualBatches(self._next_batch, length)
@@ -150,13 +150,11 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         """Name of the engine that computes the gradients, once training has begun."""
         return self._engine.name if self._engine else "one_by_one"
 
-    def training_batches(
-        self, train: DrawAll, batch: DrawOne, together: DrawTogether | None = None
-    ) -> SizedBatches:
+    def training_batches(self, data: TrainingData) -> SizedBatches:
         assert self.run.num_steps is not None
-        self._together = together
+        self._together = data.together
         length = Accounting(self.scheme, self.run.num_workers).most_batches(self.run.num_steps)
-        return self.batches(batch, self.run.batch_size, length)
+        return self.batches(data.batch, self.run.batch_size, length)
 
     def steps_of_batch(self, loss: Tensor) -> Sequence[tuple[int, Tensor]]:
         return self._completed if self._engine else super().steps_of_batch(loss)

@@ -13,9 +13,9 @@ of dropout layers, which are given with its batch.
 
 import gc
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from pytorch_lightning import LightningModule
@@ -26,6 +26,7 @@ from torch.nn.modules import batchnorm
 from torch.utils import _pytree
 
 from paceline.clock.flat_weights import gather_gradients, zero_gradients
+from paceline.clock.training_strategy import loss_of
 from paceline.clock.virtual.dropout_streams import DropoutStreams, given
 from paceline.clock.virtual.stacked_convolution import ByMatrices
 from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
@@ -152,11 +153,6 @@ class Trained:
         self.end_gradient(gradient)
         self.limit(gradient.vector[None])
         return loss.detach()
-
-
-def loss_of(output: Any) -> Tensor:
-    """Return the loss in what a training step has returned."""
-    return cast("Any", output)["loss"] if isinstance(output, Mapping) else output
 
 
 class AbstractEngine(ABC):

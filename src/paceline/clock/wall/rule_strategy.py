@@ -18,7 +18,6 @@ from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.trainer.states import TrainerFn
 from torch import nn
 from torch.optim import Optimizer
-from torchmetrics import Metric
 
 from paceline.clock.flat_weights import FlatWeights, held_weights
 from paceline.clock.links import AbstractLinks, RuleDriver, complete
@@ -27,7 +26,7 @@ from paceline.clock.run_spec import RunSpec
 from paceline.clock.schedules import LiveOptions, Schedules
 from paceline.clock.snapshot import Snapshot, statistics_of
 from paceline.clock.split.split_worker import SplitWorker
-from paceline.clock.training_strategy import RemoteOptimizer
+from paceline.clock.training_strategy import RemoteOptimizer, keep_metrics_apart
 from paceline.clock.wall.pair_link import Beside
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.errors import SettingError
@@ -74,7 +73,7 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     def setup(self, trainer: Trainer) -> None:
         """Move weights and gradients into one vector each, and connect to the other processes."""
         super().setup(trainer)
-        _keep_metrics_apart(self.trained_module())
+        keep_metrics_apart(self.trained_module())
         if trainer.state.fn != TrainerFn.FITTING:
             return
         self.check_honoured(trainer, self.applied_by, again=hasattr(self, "_driver"))
@@ -203,13 +202,6 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
             if process is not None:
                 self._beside.begin(partial(complete, process))
         self.begin_anew()
-
-
-def _keep_metrics_apart(module: nn.Module) -> None:
-    """Let metrics be those of this worker, since workers and servers do not meet for them."""
-    for each in module.modules():
-        if isinstance(each, Metric):
-            each.distributed_available_fn = lambda: False
 
 
 def most_steps(accounting: Accounting, run: RunSpec) -> int:

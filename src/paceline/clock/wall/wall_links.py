@@ -11,7 +11,7 @@ from torch import Tensor
 
 from paceline.clock.flat_optimizer import flat_optimizer
 from paceline.clock.flat_weights import FlatWeights
-from paceline.clock.links import AbstractLinks, at_once
+from paceline.clock.links import AbstractLinks, at_once, complete
 from paceline.clock.run_spec import RunSpec, StepNumbers, VectorSpec, server_specs
 from paceline.clock.snapshot import Snapshot, flatten, join_shards, receive_snapshots
 from paceline.clock.wall.pair_link import AbstractPairLink
@@ -304,7 +304,7 @@ class OwnWeightsLinks(AbstractLinks):
 
     def begin(self, first: Tensor) -> None:
         """Adopt the first weights, which are the same for all workers."""
-        self._hold(first)
+        complete(self.adopt(first))
         if self._pair is not None:
             self._pair.begin()
 
@@ -350,9 +350,6 @@ class OwnWeightsLinks(AbstractLinks):
 
     @at_once
     def adopt(self, weights: Tensor) -> None:
-        self._hold(weights)
-
-    def _hold(self, weights: Tensor) -> None:
         self.weights.copy_(weights)
         self._flat.adopt(self.weights)
 

@@ -16,10 +16,8 @@ from paceline.clock.snapshot import Snapshot, weights_digest
 from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.training_strategy import (
     AbstractTrainingStrategy,
-    DrawAll,
-    DrawOne,
-    DrawTogether,
     SizedBatches,
+    TrainingData,
     random_state,
     set_random_state,
 )
@@ -188,10 +186,8 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
             set_random_state(self._random_before)
             self._random_before = None
 
-    def training_batches(
-        self, train: DrawAll, batch: DrawOne, together: DrawTogether | None = None
-    ) -> SizedBatches:
-        return train(worker_index(), self.num_batches, self.begin_anew)
+    def training_batches(self, data: TrainingData) -> SizedBatches:
+        return data.train(worker_index(), self.num_batches, self.begin_anew)
 
     def batches_drawn(self) -> Iterable[tuple[int, int]]:
         return ((worker_index(), n) for n in range(self.num_steps))
