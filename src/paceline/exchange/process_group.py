@@ -59,7 +59,10 @@ def join(timeout_seconds: float, accelerator: str) -> None:
         where = _file_store(timeout) if STORE in os.environ else {}
         dist.init_process_group(backend, timeout=timeout, **where)
     if _joined is None:
-        _joined = Joined(_run_secret(), timeout_seconds)
+        if SECRET not in os.environ:
+            message = f"no {SECRET}: only Paceline's own launchers start processes of a run"
+            raise RuntimeError(message)
+        _joined = Joined(bytes.fromhex(os.environ[SECRET]), timeout_seconds)
 
 
 def has_nccl() -> bool:
@@ -171,13 +174,6 @@ def _file_store(timeout: datetime.timedelta) -> dict[str, Any]:
     store = dist.FileStore(os.environ[STORE], processes)  # type: ignore[reportPrivateImportUsage]
     store.set_timeout(timeout)
     return {"store": store, "rank": rank, "world_size": processes}
-
-
-def _run_secret() -> bytes:
-    """Return the run's secret, which the launcher puts into the environment of its processes."""
-    if SECRET not in os.environ:
-        raise RuntimeError(f"no {SECRET}: only Paceline's own launchers start processes of a run")
-    return bytes.fromhex(os.environ[SECRET])
 
 
 def count_workers(workers: int, *, is_worker: bool) -> int:

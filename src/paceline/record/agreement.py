@@ -48,7 +48,9 @@ def disagreement(result: _Result, config: PointConfig, texts: Mapping[str, str])
         fault = next(checks[name](list(csv.DictReader(text.splitlines())), result), None)
         if fault is not None:
             return f"{name}.csv: {fault}"
-    if not _equal(result.get("updates_per_second"), _updates_per_second(result)):
+    updates, seconds = result.get("updates"), result.get("seconds")
+    rate = None if updates is None or not seconds else updates / seconds
+    if not _equal(result.get("updates_per_second"), rate):
         return "result.json: updates_per_second are not those of updates and seconds"
     return None
 
@@ -128,11 +130,6 @@ def _places(rows: _Rows, name: str, count: int, *once: str) -> Iterator[str]:
         if once and place in seen:
             yield f"row {number}, {name}: {row[name]} occurs twice"
         seen.add(place)
-
-
-def _updates_per_second(result: _Result) -> float | None:
-    updates, seconds = result.get("updates"), result.get("seconds")
-    return None if updates is None or not seconds else updates / seconds
 
 
 def _equal(recorded: float | None, found: float | None, tolerance: float = _SAME) -> bool:

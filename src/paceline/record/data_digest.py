@@ -73,8 +73,11 @@ def is_of_other_data(result: Mapping[str, Any] | None, data: Target) -> bool:
 
 def _content(data: Target) -> object:
     if not data.is_ours:
-        roots = [*_folders(data.values)]
-        files = dict(_named_files("data", data.values, roots))
+        texts = [(name, os.path.expanduser(text)) for name, text in _texts("data", data.values)]  # noqa: PTH111
+        roots = [Path(text) for _, text in texts if os.path.isdir(text)]  # noqa: PTH112
+        files = {
+            name: file for setting, text in texts for name, file in _files(setting, text, roots)
+        }
         return content_digest(files) if files else None
     from paceline.data.prepared import AbstractPreparedImageData  # torch takes seconds
 
@@ -82,46 +85,36 @@ def _content(data: Target) -> object:
     return built.fingerprint() if isinstance(built, AbstractPreparedImageData) else None
 
 
-def _folders(value: Any) -> Iterator[Path]:
-    """Yield the folders that settings name."""
-    if isinstance(value, Mapping):
-        for each in cast("Mapping[str, Any]", value).values():
-            yield from _folders(each)
-    elif isinstance(value, list):
-        for each in cast("list[Any]", value):
-            yield from _folders(each)
-    elif isinstance(value, str) and os.path.isdir(path := os.path.expanduser(value)):  # noqa: PTH111, PTH112
-        yield Path(path)
+def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield each text among settings, with its dotted name."""
+    if isinstance(value, str):
+        yield name, value
+    elif isinstance(value, Mapping | list):
+        inside: Any = cast("Any", value)
+        pairs = inside.items() if isinstance(value, Mapping) else enumerate(inside)
+        for inner, each in pairs:
+            yield from _texts(f"{name}.{inner}", each)
 
 
-def _named_files(
-    setting: str, value: Any, roots: Sequence[Path]
-) -> Iterator[tuple[str, str | Path]]:
-    """Yield each file that a setting names, with a name that begins with the setting's.
+def _files(setting: str, text: str, roots: Sequence[Path]) -> Iterator[tuple[str, str | Path]]:
+    """Yield each file that the text of a setting names, with a name that begins with the setting's.
 
     Folders in which the working directory is are left out, since runs are recorded there.
     """
-    if isinstance(value, Mapping):
-        for name, inner in cast("Mapping[str, Any]", value).items():
-            yield from _named_files(f"{setting}.{name}", inner, roots)
-    elif isinstance(value, list):
-        for number, inner in enumerate(cast("list[Any]", value)):
-            yield from _named_files(f"{setting}.{number}", inner, roots)
-    elif isinstance(value, str):
-        path = Path(os.path.expanduser(value))  # noqa: PTH111 (no error for ~nobody)
-        if os.path.isfile(path):  # noqa: PTH113 (False for any text that is no path)
-            yield setting, path
-            yield from _listed_files(setting, path, roots)
-        elif os.path.isdir(path) and not Path.cwd().is_relative_to(path.resolve()):  # noqa: PTH112
-            for file in files_below(path):
-                name = file[len(str(path)) + 1 :]
-                is_whole = os.path.isfile(file)  # noqa: PTH113 (not a broken link)
-                if is_whole and not _DECODED.fullmatch(name):
-                    yield f"{setting}/{name}", file
-        elif glob.has_magic(pattern := _BRACES.sub("*", str(path))):
-            for file in glob.iglob(pattern, recursive=True):  # noqa: PTH207 (which needs no folder)
-                if os.path.isfile(file):  # noqa: PTH113
-                    yield f"{setting}:{file}", file
+    path = Path(text)
+    if os.path.isfile(path):  # noqa: PTH113 (False for any text that is no path)
+        yield setting, path
+        yield from _listed_files(setting, path, roots)
+    elif os.path.isdir(path) and not Path.cwd().is_relative_to(path.resolve()):  # noqa: PTH112
+        for file in files_below(path):
+            name = file[len(str(path)) + 1 :]
+            is_whole = os.path.isfile(file)  # noqa: PTH113 (not a broken link)
+            if is_whole and not _DECODED.fullmatch(name):
+                yield f"{setting}/{name}", file
+    elif glob.has_magic(pattern := _BRACES.sub("*", str(path))):
+        for file in glob.iglob(pattern, recursive=True):  # noqa: PTH207 (which needs no folder)
+            if os.path.isfile(file):  # noqa: PTH113
+                yield f"{setting}:{file}", file
 
 
 def _listed_files(setting: str, path: Path, roots: Sequence[Path]) -> Iterator[tuple[str, Path]]:

@@ -73,7 +73,7 @@ def key_of(values: Mapping[str, Any]) -> str:
     Equal numbers have equal digests, however they are written: 1 and 1.0, or 0 and -0.0.
     """
     plain = _in_one_form(json.loads(json.dumps(deciding(values))))
-    content = _without(plain, PointSettings, _changes_nothing)
+    content = _without(plain, PointSettings, lambda m, v: isinstance(m, Neutral) and m.value == v)
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
@@ -141,10 +141,6 @@ def _without(
             value = _without(cast("Mapping[str, Any]", value), inner, is_left_out)
         kept[name] = value
     return kept
-
-
-def _changes_nothing(mark: Any, value: Any) -> bool:
-    return isinstance(mark, Neutral) and mark.value == value
 
 
 def _marks(hint: Any) -> tuple[Any, ...]:

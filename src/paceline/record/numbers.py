@@ -100,10 +100,6 @@ def _data_wait_share(o: Observed) -> Value:
     return sum(row.seconds_data for row in rows) / total if total else None
 
 
-def _steps_spread(o: Observed) -> Value:
-    return int(np.ptp([worker.steps for worker in o.workers]))
-
-
 def _most(name: str) -> Callable[[Observed], Value]:
     """Return a function that finds the largest value among all processes of a run."""
     return lambda o: max(getattr(each, name) for each in (*o.training, *o.shards, *o.servers))
@@ -182,7 +178,7 @@ NUMBERS = [  # listed in the order of result.json
     Number("evaluated", "text", _of_first("evaluated")),
     Number("engine", "text", lambda o: o.first.strategy.engine),
     Number("certificate", "text", lambda o: o.certificate.words),
-    Number("steps_spread", "", _steps_spread),
+    Number("steps_spread", "", lambda o: int(np.ptp([worker.steps for worker in o.workers]))),
     Number("held_answers", "", lambda o: sum(server.held for server in o.servers)),
     Number("checkpoints", "", _of_first("checkpoints")),
     Number("resumes", "", _of_first("resumes")),

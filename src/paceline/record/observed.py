@@ -302,10 +302,6 @@ def images_per_second(
     if len(timed) < 2 or timed[-1] <= timed[0]:
         return None
     window = timed[[0, -1]]
-    steps = sum(np.diff(np.interp(window, *_progress(each)))[0] for each in step_ends)
+    ended = ((np.append(0.0, each), np.arange(len(each) + 1.0)) for each in step_ends)
+    steps = sum(np.diff(np.interp(window, times, counts))[0] for times, counts in ended)
     return float(steps) * batch_size / float(timed[-1] - timed[0])
-
-
-def _progress(step_ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the times 0 and `step_ends`, and the number of steps ended by each of them."""
-    return np.concatenate([[0.0], step_ends]), np.arange(len(step_ends) + 1.0)

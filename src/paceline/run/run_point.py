@@ -4,8 +4,6 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +14,7 @@ from paceline.cluster.shaped_nodes import RECORD as FAULT
 from paceline.cluster.supervisor import LostWorker, ProcessFailure, Task
 from paceline.data.image_set import AbstractImageData
 from paceline.data.order import check_share
-from paceline.errors import SettingError, printable, said_of_environment
+from paceline.errors import OF_MACHINE, SettingError, printable, said_of_environment
 from paceline.record import provenance
 from paceline.record.checkpoint import begin, has_checkpoint, latest
 from paceline.record.data_digest import data_digest, look_again, tell_if_unfollowed
@@ -184,8 +182,11 @@ def _run(point: Point, folder: Path, task: Task, *, again: bool) -> list[Any]:
     begun = -1
     while True:
         try:
-            with _environment():
-                return point.cluster.run(task)
+            return point.cluster.run(task)
+        except OF_MACHINE as error:  # of the launcher's own process
+            named = f"{type(error).__name__}: {error}"
+            reason = said_of_environment(error) or " ".join(named.split())
+            raise ProcessFailure(reason, environment=True) from error
         except ProcessFailure as failure:
             found = latest(folder)
             killed = ": killed by" in str(failure)
@@ -194,16 +195,6 @@ def _run(point: Point, folder: Path, task: Task, *, again: bool) -> list[Any]:
             begun = found.samples
             message = f"{point.config.key}: {failure}; resumed at {begun:,} images"
             print(message, file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _environment() -> Generator[None]:
-    """Raise ProcessFailure in place of an error of the machine in the launcher's own process."""
-    try:
-        yield
-    except (OSError, MemoryError) as error:
-        reason = said_of_environment(error) or " ".join(f"{type(error).__name__}: {error}".split())
-        raise ProcessFailure(reason, environment=True) from error
 
 
 def _fault(folder: Path) -> Result:
