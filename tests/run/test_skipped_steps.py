@@ -3,7 +3,7 @@
 import pytest
 from pytorch_lightning import LightningModule
 
-from paceline.run.users_module import where_none
+from paceline.run.checked_module import where_none
 
 
 class ByMode(LightningModule):

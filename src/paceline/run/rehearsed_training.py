@@ -24,13 +24,12 @@ from paceline.clock.training_strategy import (
     set_random_state,
 )
 from paceline.errors import SettingError, refused
-from paceline.run.module_state import differ, numbers_of, same
 from paceline.run.placed_data import PlacedData
 from paceline.run.process_watch import refuse_strangers
 from paceline.run.quiet import quiet_trainer
 from paceline.run.rehearsal import scored, without_gpu
 from paceline.run.run_trainer import RunTrainer, Told, called_inside
-from paceline.run.step_watch import StepWatch, trained_weights
+from paceline.run.step_watch import StepWatch, differ, numbers_of, same, trained_weights
 
 _BATCHES = 2  # of an epoch, of which there are two
 _MOST_STEPS = 100_000  # of a scheduler

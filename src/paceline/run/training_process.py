@@ -42,7 +42,7 @@ from paceline.record.observed import SnapshotScore, TrainingReport
 from paceline.record.point import Point
 from paceline.run.asked import leave_signals_to_launcher
 from paceline.run.budget import budget_of, split_step_of
-from paceline.run.checked_module import HeededSettings
+from paceline.run.checked_module import HeededSettings, WatchedWeights, require_memory
 from paceline.run.checkpoints import CheckpointFiles, Checkpoints, ServerCheckpoints
 from paceline.run.observer import Evaluation, Observer, TimedBatches
 from paceline.run.open_data import open_data
@@ -51,9 +51,7 @@ from paceline.run.process_watch import check_settings, refuse_strangers, setting
 from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.rehearsal import rehearse_scores
 from paceline.run.run_trainer import RunTrainer, Told
-from paceline.run.shared_gpu import require_memory
 from paceline.run.users_module import (
-    WatchedWeights,
     complete,
     forget_seed,
     forms_group,

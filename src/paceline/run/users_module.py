@@ -1,35 +1,28 @@
-"""Completes a user's LightningModule, tries it, and watches its weights."""
+"""Completes a user's LightningModule, and tries it."""
 
-import ast
-import inspect
 import os
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import torch
-from pytorch_lightning import Callback, LightningModule, Trainer, seed_everything
+from pytorch_lightning import LightningModule, seed_everything
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch.nn import Module, SyncBatchNorm
 from torch.nn.parameter import is_lazy
 
-from paceline.clock.snapshot import weights_digest
 from paceline.clock.training_strategy import NO_SKIPPING, AbstractTrainingStrategy, check_automatic
 from paceline.clock.wall.ddp import AbstractSynchronousStrategy, SyncAllReduceStrategy
 from paceline.errors import OF_MACHINE, SettingError, refused
 from paceline.model.classifier import Classifier
 from paceline.record.point import Point
+from paceline.run.checked_module import where_none
 from paceline.run.lightning_contract import HOOKS, check_hooks
 from paceline.run.placed_data import PlacedData
 from paceline.run.quiet import quiet_trainer
 from paceline.run.rehearsed_training import rehearse_training
 from paceline.run.run_trainer import RunTrainer, Told
-from paceline.run.step_watch import trained_weights
 from paceline.scheme.accounting import Accounting
-
-_INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 def seed_equally(seed: int) -> None:
@@ -202,61 +195,3 @@ def meet_strategy(
     if found.steps.without_gradient and isinstance(strategy, SyncAllReduceStrategy):
         strategy.expect_unused_weights()
     return found.steps.by_hand
-
-
-def where_none(module: object) -> str:
-    """Return the file and the line of a `return` of None in the training_step of a user's module;
-    "" if its source has none. A step may still return None by other functions, or by its end.
-    """
-    function: Any = inspect.unwrap(type(module).training_step)  # type: ignore[attr-defined]
-    try:
-        (tree,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-    except (OSError, SyntaxError, TypeError, ValueError):
-        return ""
-    returns = [each for each in _own(tree) if isinstance(each, ast.Return)]
-    line = next((each.lineno for each in returns if _is_none(each.value)), 0)
-    code = function.__code__
-    return f"{Path(code.co_filename).name}, line {code.co_firstlineno + line - 1}" if line else ""
-
-
-def _own(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield all nodes of a function, without those of functions inside it."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, _INNER):
-            yield child
-            yield from _own(child)
-
-
-def _is_none(value: ast.expr | None) -> bool:
-    if isinstance(value, ast.IfExp):
-        return _is_none(value.body) or _is_none(value.orelse)
-    return value is None or (isinstance(value, ast.Constant) and value.value is None)
-
-
-class WatchedWeights(Callback):
-    """Watches the weights of a user's module that several workers train."""
-
-    def __init__(self, module: LightningModule) -> None:
-        self._module = module
-        self._before = {name: weights_digest([each]) for name, each in module.named_parameters()}
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._trained = trained_weights(trainer)
-
-    def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
-        """Raise SettingError("model") if other weights are trained than at the beginning."""
-        if trained_weights(trainer) != self._trained:
-            message = "it begins or ends to train weights during the run: let all of them require "
-            message += "gradients, in one optimizer, and detach what is frozen"
-            raise SettingError("model", message)
-
-    def check(self, trainer: Trainer, strategy: AbstractTrainingStrategy) -> None:
-        """Raise RuntimeError if weights changed of which snapshots have no copy."""
-        if isinstance(strategy, AbstractSynchronousStrategy):
-            return  # whose snapshots have all weights
-        held = trained_weights(trainer)
-        for name, weight in self._module.named_parameters():
-            known = id(weight) in held or name in strategy.moving
-            if not known and weights_digest([weight]) != self._before[name]:
-                message = f"{name} changed, which no optimizer holds, and not within the first "
-                raise RuntimeError(message + "steps: snapshots have no copy of it")

@@ -16,19 +16,14 @@ Law: with one worker this is plain SGD; replaying the recorded order of pushes g
 Each server holds a part of the weights, with its optimizer state, and counts its own versions.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from paceline.scheme.audit import ServedLog, not_at_once
-from paceline.scheme.rule import AbstractServedScheme, Claim, GroupSize, Overlap, Sharding
+from paceline.scheme.rule import AbstractServedScheme, GroupSize, Overlap, Sharding, Vector
 from paceline.scheme.serving import AbstractServing, AtOnce
 from paceline.settings import NotNegative, Whole, settings
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @settings("scheme")
@@ -50,7 +45,7 @@ class AsyncParameterServer(AbstractServedScheme):
     def serving(self, num_workers: int) -> AbstractServing:
         return AtOnce()
 
-    def served(self, pushed: Tensor, weights: Tensor, read: Tensor) -> Tensor:
+    def served(self, pushed: Vector, weights: Vector, read: Vector) -> Vector:
         if self.damping == "delay_compensation":
             return pushed + self.compensation * pushed * pushed * (weights - read)
         return pushed
@@ -60,8 +55,3 @@ class AsyncParameterServer(AbstractServedScheme):
 
     def not_served(self, log: ServedLog) -> str:
         return not_at_once(log)
-
-    def claim(self, num_workers: int) -> Claim:
-        if num_workers == self.group_size > 1:
-            return "synchronous"
-        return "partly asynchronous" if self.group_size > 1 else "asynchronous"

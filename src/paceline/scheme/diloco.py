@@ -17,10 +17,6 @@ Law: with an outer rate of 1 and no outer momentum this is local_sgd; so with a 
 it is sync_allreduce, under the condition that local_sgd names.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
 from paceline.errors import SettingError
@@ -34,12 +30,10 @@ from paceline.scheme.rule import (
     Kept,
     Mean,
     Step,
+    Vector,
     WorkerView,
 )
 from paceline.settings import Flag, Positive, Share, Whole, settings
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @settings("scheme")
@@ -73,7 +67,7 @@ class DiLoCo(AbstractScheme):
         yield Keep((after, moving))
         yield Adopt(after)
 
-    def end(self, weights: Tensor, steps: int) -> Step:
+    def end(self, weights: Vector, steps: int) -> Step:
         return LocalSGD(self.period).end(weights, steps)
 
     def claim(self, num_workers: int) -> Claim:

@@ -11,19 +11,21 @@ weights before the exchange. A worker makes a last exchange after its last step.
 Law: with elasticity 0 this is the same as the scheme independent, and the center does not move.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 
 from paceline.errors import SettingError
-from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Push, Sharding, Step, WorkerView
+from paceline.scheme.rule import (
+    AbstractScheme,
+    Adopt,
+    Apply,
+    Push,
+    Sharding,
+    Step,
+    Vector,
+    WorkerView,
+)
 from paceline.scheme.serving import AbstractServing, AtOnce
 from paceline.settings import Share, Whole, settings
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @settings("scheme")
@@ -49,10 +51,10 @@ class ElasticAveraging(AbstractScheme):
             yield from self._exchange(worker.weights)
         yield Apply(worker.gradient)
 
-    def end(self, weights: Tensor, steps: int) -> Step:
+    def end(self, weights: Vector, steps: int) -> Step:
         yield from self._exchange(weights)
 
-    def _exchange(self, weights: Tensor) -> Step:
+    def _exchange(self, weights: Vector) -> Step:
         own, share = weights.clone(), self.elasticity
         after = yield Push(weights)
         # In place: to allocate a large vector takes longer than to compute it.
@@ -62,6 +64,6 @@ class ElasticAveraging(AbstractScheme):
     def serving(self, num_workers: int) -> AbstractServing:
         return AtOnce()
 
-    def served(self, pushed: Tensor, weights: Tensor, read: Tensor) -> Tensor:
+    def served(self, pushed: Vector, weights: Vector, read: Vector) -> Vector:
         """Return the gradient that moves the center c to c' in a step with learning rate 1."""
         return (weights - pushed).mul_(self.elasticity)

@@ -9,15 +9,8 @@ Law: with period 1 this is the same as sync_allreduce, for every optimizer whose
 the gradients, as those of SGD are, also with momentum; not for one such as Adam.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
-from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Claim, Mean, Step, WorkerView
+from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Claim, Mean, Step, Vector, WorkerView
 from paceline.settings import Whole, settings
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @settings("scheme")
@@ -31,7 +24,7 @@ class LocalSGD(AbstractScheme):
         if (worker.num_steps + 1) % self.period == 0:
             yield from _meet(weights)
 
-    def end(self, weights: Tensor, steps: int) -> Step:
+    def end(self, weights: Vector, steps: int) -> Step:
         if steps % self.period:
             yield from _meet(weights)
 
@@ -39,6 +32,6 @@ class LocalSGD(AbstractScheme):
         return "equal at the end"
 
 
-def _meet(weights: Tensor) -> Step:
+def _meet(weights: Vector) -> Step:
     mean = yield Mean(weights)
     yield Adopt(mean)

@@ -8,17 +8,11 @@ Law: with `switch_at=1` this is the same as sync_allreduce, with `switch_at=0` t
 local_sgd.
 """
 
-from __future__ import annotations
-
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from paceline.scheme.local_sgd import LocalSGD
-from paceline.scheme.rule import AbstractScheme, Apply, Claim, Mean, Step, WorkerView
+from paceline.scheme.rule import AbstractScheme, Apply, Claim, Mean, Step, Vector, WorkerView
 from paceline.settings import Share, Whole, settings
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @settings("scheme")
@@ -40,7 +34,7 @@ class PostLocalSGD(AbstractScheme):
         else:
             yield from self._later.step(worker)
 
-    def end(self, weights: Tensor, steps: int) -> Step:
+    def end(self, weights: Vector, steps: int) -> Step:
         yield from self._later.end(weights, steps)
 
     def claim(self, num_workers: int) -> Claim:

@@ -14,14 +14,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from paceline.scheme.audit import RunLog, ServedLog, not_in_groups
 from paceline.scheme.serving import AbstractServing
 from paceline.settings import Flag, Neutral, Whole
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # torch takes seconds
     from torch import Tensor
+
+Vector: TypeAlias = "Tensor"
 
 
 @dataclass(frozen=True)
@@ -235,6 +237,11 @@ class AbstractServedScheme(AbstractScheme):
     def step(self, worker: WorkerView) -> Step:
         weights = yield Push(worker.gradient)
         yield Adopt(weights)
+
+    def claim(self, num_workers: int) -> Claim:
+        if num_workers == self.group_size > 1:
+            return "synchronous"
+        return "partly asynchronous" if self.group_size > 1 else "asynchronous"
 
     def broken(self, log: RunLog) -> str:
         for number, served in enumerate(log.servers):

@@ -161,17 +161,14 @@ class SplitWorker:
             for name, weight in self.trained.network.named_parameters()
         }
 
-    def _weights(self, *, sliced: bool) -> list[Tensor]:
-        weights = self.trained.network.named_parameters()
-        return [weight for name, weight in weights if (name in self._plan.slices) == sliced]
-
     def _convert(self, precision: Precision) -> None:
         self.whole = cast("Classifier", precision.convert_module(self.whole))
         self.whole.to(self._like.device)
 
     def _scatter(self, parts: list[Tensor] | None) -> bool:
         """Receive this process's part: a flag, which is returned, and weights."""
-        weights = [*self._weights(sliced=False), *self._weights(sliced=True)]
+        named = self.trained.network.named_parameters()
+        weights = [weight for _, weight in sorted(named, key=lambda w: w[0] in self._plan.slices)]
         own = self._like.new_empty(1 + sum(weight.numel() for weight in weights))
         dist.scatter(own, parts, group_src=0, group=self._own)
         self._count(own.nbytes, to_first=False)

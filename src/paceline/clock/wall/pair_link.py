@@ -6,6 +6,7 @@ import queue
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,39 +28,36 @@ class Beside:
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._idle = threading.Event()
-        self._idle.set()
-        self._error: Exception | None = None
+        self._last: Future[None] = Future()
+        self._last.set_result(None)
 
     def is_idle(self) -> bool:
         self.check()
-        return self._idle.is_set()
+        return self._last.done()
 
     def begin(self, call: Callable[[], None]) -> None:
         """Make `call` in the thread; no other may be under way."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._make_all, daemon=True)
             self._thread.start()
-        self._idle.clear()
+        self._last = Future()
         self._calls.put(call)
 
     def wait(self) -> None:
         """Wait for the call under way."""
-        self._idle.wait()
-        self.check()
+        self._last.result()
 
     def check(self) -> None:
-        if self._error is not None:
-            raise self._error
+        if self._last.done():
+            self._last.result()
 
     def _make_all(self) -> None:
         while True:
             call = self._calls.get()
             try:
-                call()
+                self._last.set_result(call())
             except Exception as error:
-                self._error = error
-            self._idle.set()
+                self._last.set_exception(error)
 
 
 class AbstractPairLink(ABC):
