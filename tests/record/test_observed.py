@@ -38,7 +38,7 @@ def scored(samples, **changes):
         "loss": 1.5,
         "top1": 0.75,
         "top5": 1.0,
-        "at_chance": False,
+        "num_classes": 10,
         "averaged_top1": None,
         "num_images": 500,
         "right": b"",
@@ -364,7 +364,7 @@ def test_one_worker_is_neither_synchronous_nor_asynchronous():
         ((server(0, [(0, 0)], diverged=True),), {}, "weights are no longer finite"),
         (
             (),
-            {"scores": [scored(16, at_chance=True, top1=0.1)]},
+            {"scores": [scored(16, top1=0.1)]},
             "accuracy at chance: top-1 is 0.100",
         ),
     ],
@@ -385,5 +385,5 @@ def test_a_run_that_measures_throughput_only_finishes_without_a_score():
 
 
 def test_a_bad_beginning_is_no_divergence():
-    found = result(observed(second={"scores": [scored(8, at_chance=True)]}))
+    found = result(observed(second={"scores": [scored(8, top1=0.1)]}))
     assert found["status"] == "finished"

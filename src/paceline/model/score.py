@@ -3,8 +3,9 @@
 import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,12 +13,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 
-class Score(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Score:
     """Quality of a network on `num_images` images.
 
-    `loss`: mean cross-entropy [nats]. `top1`: share of images whose label has the highest logit.
-    `top5`: share of images whose label is among the five highest logits. `right`: a bit for each
-    image, 1 if its label has the highest logit (numpy.packbits).
+    `loss`: mean cross-entropy [nats], which may be infinite or NaN. `top1`: share of images whose
+    label has the highest logit. `top5`: share of images whose label is among the five highest
+    logits. `right`: a bit for each image, 1 if its label has the highest logit (numpy.packbits).
     """
 
     loss: float
@@ -68,9 +70,10 @@ def score(
             top5.update(logits, labels)
             right.append(logits.argmax(dim=1) == labels)
     of_all = torch.cat(right).cpu().numpy()
-    means = [float(metric.compute()) for metric in (loss, top1, top5)]
     return Score(
-        *means,
+        loss=float(loss.compute()),
+        top1=float(top1.compute()),
+        top5=float(top5.compute()),
         num_images=len(of_all),
         num_classes=num_classes,
         right=np.packbits(of_all).tobytes(),

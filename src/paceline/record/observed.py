@@ -11,33 +11,26 @@ from paceline.clock.reports import ServerReport, StrategyReport, WorkerReport
 from paceline.cluster.supervisor import LostWorker
 from paceline.data.order import AbstractOrder
 from paceline.data.placement import DataMoved
+from paceline.model.score import Score
 from paceline.record.certificate import Certificate, certificate
 from paceline.scheme.rule import AbstractScheme
 
 
-@dataclass
-class SnapshotScore:
-    """Scores of one snapshot of the weights.
+@dataclass(frozen=True, kw_only=True)
+class SnapshotScore(Score):
+    """Score of one snapshot of the weights.
 
     `samples`, `updates`: numbers of samples and updates that led to these weights. `seconds`: time
-    of the snapshot on the training clock. `real_seconds`: its time on a real clock. `loss` may be
-    infinite or NaN. `top1` and `top5` are shares of the images. `at_chance`: True if `top1` is no
-    better than guessing. `averaged_top1`: top-1 of the moving average of the weights; None if the
-    run has no moving average. `num_images`: number of scored images. `right`: packed bits, one for
-    each image, 1 if the first guess was right.
+    of the snapshot on the training clock. `real_seconds`: its time on a real clock.
+    `averaged_top1`: top-1 of the moving average of the weights; None if the run has no moving
+    average.
     """
 
     samples: int
     updates: int
     seconds: float
     real_seconds: float
-    loss: float
-    top1: float
-    top5: float
-    at_chance: bool
     averaged_top1: float | None
-    num_images: int
-    right: bytes
 
 
 @dataclass

@@ -24,12 +24,14 @@ from paceline.clock.training_strategy import (
     set_random_state,
 )
 from paceline.errors import SettingError, refused
+from paceline.record.point import Point
 from paceline.run.placed_data import PlacedData
 from paceline.run.process_watch import refuse_strangers
 from paceline.run.quiet import quiet_trainer
 from paceline.run.rehearsal import scored, without_gpu
 from paceline.run.run_trainer import RunTrainer, Told, called_inside
 from paceline.run.step_watch import StepWatch, differ, numbers_of, same, trained_weights
+from paceline.scheme.accounting import Accounting
 
 _BATCHES = 2  # of an epoch, of which there are two
 _MOST_STEPS = 100_000  # of a scheduler
@@ -48,28 +50,32 @@ class Found(NamedTuple):
     steps: StepWatch
 
 
+def forms_group(point: Point) -> bool:
+    """Return True if the workers of a point form a process group by themselves and take the same
+    steps, so that their modules may call torch.distributed.
+    """
+    if point.workers == 1:
+        return True
+    equal = Accounting(point.scheme, point.workers).equal_steps
+    return point.kind != "virtual" and not point.scheme.servers and equal
+
+
 def rehearse_training(
     module: LightningModule,
     data: PlacedData,
     told: Told,
+    point: Point,
     *,
     worker: int,
-    shared: bool,
-    meets: bool,
     gathers: bool,
-    resumes: bool,
-    options: Mapping[str, Any],
 ) -> Found:
     """Let a copy of `module` take a few steps in the first epoch of the run, and in its last one;
     return what was found.
 
-    `shared`: True if several workers share one module. `meets`: True if a module may call
-    torch.distributed, since its workers take the same steps and form a group by themselves.
-    `gathers`: True if it may call its `all_gather`. `resumes`: True if the run writes checkpoints,
-    to which a run goes back. `options`: those of the Trainer, by Lightning's
-    names. Random numbers go on as they were. Raises SettingError("model") for whatever a step, a
-    hook or a checkpoint raises.
+    `gathers`: True if it may call its `all_gather`. Random numbers go on as they were. Raises
+    SettingError("model") for whatever a step, a hook or a checkpoint raises.
     """
+    training = point.training
     with refused("model", f"{type(module).__name__} cannot be copied"):
         trained = copy.deepcopy(module)
         without_gpu(trained)
@@ -77,7 +83,7 @@ def rehearse_training(
     before = random_state()
     seed_generators(_SEED + worker)  # numbers of its own
     batches = [data.batch(worker, n) for n in range(max(1, min(_BATCHES, told.num_steps // 2)))]
-    watch = StepWatch(told, len(batches), shared=shared)
+    watch = StepWatch(told, len(batches), shared=point.kind == "virtual" and point.workers > 1)
     trainer = quiet_trainer(
         RunTrainer,
         callbacks=[watch],
@@ -87,7 +93,10 @@ def rehearse_training(
         max_epochs=min(2, told.num_steps),
         log_every_n_steps=1,
         use_distributed_sampler=False,
-        **options,
+        # a CPU has no float16
+        precision="bf16-mixed" if training.precision == "16-mixed" else training.precision,
+        gradient_clip_val=training.gradient_clip_val,
+        gradient_clip_algorithm=training.gradient_clip_algorithm,
     )
     assert isinstance(trainer, RunTrainer)
     trainer.told = told
@@ -96,11 +105,11 @@ def rehearse_training(
         _watch_gathering(trainer, gathers)
     state = numbers_of(trained)
     fails = refused("model", "it fails in a rehearsal of a few steps", named=True)
-    with fails, refuse_strangers(meets):
+    with fails, refuse_strangers(forms_group(point)):
         trainer.fit(trained, _Batches(batches))
         with tempfile.TemporaryDirectory() as folder:
             trainer.save_checkpoint(path := Path(folder) / "rehearsal.ckpt")
-            if resumes:
+            if training.checkpoint_seconds is not None:
                 _check_checkpoint(path)
         _check_end(trained, watch)
         _check_start_hooks(trained, data)

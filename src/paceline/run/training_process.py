@@ -50,11 +50,11 @@ from paceline.run.placed_data import reading_of
 from paceline.run.process_watch import check_settings, refuse_strangers, settings_kept
 from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.rehearsal import rehearse_scores
+from paceline.run.rehearsed_training import forms_group
 from paceline.run.run_trainer import RunTrainer, Told
 from paceline.run.users_module import (
     complete,
     forget_seed,
-    forms_group,
     has_known_layers,
     meet_strategy,
     seed_equally,
@@ -378,15 +378,10 @@ def _name_of(part: object) -> str:
 def _scored(snapshot: Snapshot, real_seconds: float, scores: list[Score]) -> SnapshotScore:
     score, *of_average = scores
     return SnapshotScore(
+        **vars(score),
         samples=snapshot.samples,
         updates=snapshot.updates,
         seconds=snapshot.seconds,
         real_seconds=real_seconds,
-        loss=score.loss,
-        top1=score.top1,
-        top5=score.top5,
-        at_chance=score.at_chance,
         averaged_top1=of_average[0].top1 if of_average else None,
-        num_images=score.num_images,
-        right=score.right,
     )

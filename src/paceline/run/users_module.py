@@ -65,16 +65,6 @@ def _package(module: Module) -> str:
     return type(module).__module__.partition(".")[0]
 
 
-def forms_group(point: Point) -> bool:
-    """Return True if the workers of a point form a process group by themselves and take the same
-    steps, so that their modules may call torch.distributed.
-    """
-    if point.workers == 1:
-        return True
-    equal = Accounting(point.scheme, point.workers).equal_steps
-    return point.kind != "virtual" and not point.scheme.servers and equal
-
-
 def complete(
     module: Any, told: Told, seed: int, images: Callable[[], Any], *, together: bool
 ) -> None:
@@ -133,26 +123,10 @@ def meet_strategy(
     """
     virtual, several = point.kind == "virtual", point.workers > 1
     together = isinstance(strategy, SyncAllReduceStrategy)
-    training = point.training
-    on_gpu = training.precision == "16-mixed"  # which a CPU does not have
     check_automatic(module, "a run")
     if where := "" if strategy.skips_steps else where_none(module):
         raise SettingError("model", f"its training_step may return None ({where}), {NO_SKIPPING}")
-    found = rehearse_training(
-        module,
-        data,
-        told,
-        worker=worker,
-        shared=virtual and several,
-        meets=forms_group(point),
-        gathers=together,
-        resumes=training.checkpoint_seconds is not None,
-        options={
-            "precision": "bf16-mixed" if on_gpu else training.precision,
-            "gradient_clip_val": training.gradient_clip_val,
-            "gradient_clip_algorithm": training.gradient_clip_algorithm,
-        },
-    )
+    found = rehearse_training(module, data, told, point, worker=worker, gathers=together)
     forget_seed()
     if found.steps.skipped and not strategy.skips_steps:
         raise SettingError("model", f"its training_step returns None, {NO_SKIPPING}")
@@ -184,7 +158,7 @@ def meet_strategy(
         message = "weights that no optimizer holds change, maybe in its optimizer_step, after "
         message += "which a worker has no new weights yet: change them in on_train_batch_end"
         raise SettingError("model", message)
-    if virtual and found.moving and training.checkpoint_seconds is not None:
+    if virtual and found.moving and point.training.checkpoint_seconds is not None:
         message = "weights that no optimizer holds change, between the steps of one worker and of "
         message += "another: null is needed on the virtual clock"
         raise SettingError("training.checkpoint_seconds", message)

@@ -14,7 +14,7 @@ from paceline.clock.run_spec import StepNumbers
 from paceline.clock.snapshot import Snapshot, flatten, scored_weights, state_of
 from paceline.clock.wall.pair_link import pair_link
 from paceline.clock.wall.rule_strategy import AbstractRuleStrategy
-from paceline.clock.wall.wall_links import OwnWeightsLinks, PushLink
+from paceline.clock.wall.wall_links import OwnWeightsLinks
 from paceline.exchange.process_group import draw_number, members, numbers_drawn, worker_index
 
 _runs = itertools.count()  # of this process group
@@ -33,14 +33,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
     def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:
         pair = pair_link(self.scheme, self.run, self.vectors)
         if self.scheme.servers:
-            self.push = PushLink(
-                self.scheme,
-                self.run,
-                self.vectors,
-                self._options.read,
-                self._statistics,
-                self.root_device,
-            )
+            self.push = self._push_link(self.vectors)
         size, device = self.vectors.num_weights, self.root_device
         gradient = torch.zeros(size, dtype=self.held_weights[0].dtype, device=device)
         weights = pair.computed if pair else torch.zeros_like(gradient)

@@ -14,7 +14,7 @@ from paceline.clock.flat_weights import FlatWeights, gather_gradients
 from paceline.clock.links import AbstractLinks
 from paceline.clock.snapshot import Snapshot
 from paceline.clock.wall.rule_strategy import AbstractRuleStrategy
-from paceline.clock.wall.wall_links import PushLink, ServedLinks
+from paceline.clock.wall.wall_links import ServedLinks
 from paceline.errors import SettingError
 from paceline.timing.pace import Pace
 from paceline.timing.workload import part_sizes
@@ -122,14 +122,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
         """Put weights and gradient into the wire's buffers, so that pushes copy nothing."""
         early = self._early_parts()
         vectors = replace(self.vectors, parts=early.sizes) if early else self.vectors
-        self.push = self._push = PushLink(
-            self.scheme,
-            self.run,
-            vectors,
-            self._options.read,
-            self._statistics,
-            self.root_device,
-        )
+        self.push = self._push = self._push_link(vectors)
         wire = self._push.wire
         flat = FlatWeights(self.held_weights, wire.weights, wire.gradient)
         self._push.begin(wire.weights)

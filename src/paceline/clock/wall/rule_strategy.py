@@ -22,12 +22,13 @@ from torch.optim import Optimizer
 from paceline.clock.flat_weights import FlatWeights, held_weights
 from paceline.clock.links import AbstractLinks, RuleDriver, complete
 from paceline.clock.reports import TrainingClock
-from paceline.clock.run_spec import RunSpec
+from paceline.clock.run_spec import RunSpec, VectorSpec
 from paceline.clock.schedules import LiveOptions, Schedules
 from paceline.clock.snapshot import Snapshot, statistics_of
 from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.training_strategy import RemoteOptimizer, keep_metrics_apart
 from paceline.clock.wall.pair_link import Beside
+from paceline.clock.wall.wall_links import PushLink
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.errors import SettingError
 from paceline.exchange.liveness import rest
@@ -160,6 +161,10 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     @abstractmethod
     def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:
         """Connect to the others and adopt the first weights; return the weights and the links."""
+
+    def _push_link(self, vectors: VectorSpec) -> PushLink:
+        read, statistics = self._options.read, self._statistics
+        return PushLink(self.scheme, self.run, vectors, read, statistics, self.root_device)
 
     @abstractmethod
     def _finish_step(self) -> None:

@@ -48,17 +48,14 @@ class Seal:
 
     def check(self, content: memoryview, tag: memoryview) -> None:
         """Raise ConnectionError unless this is the next message of the other end."""
-        self._decrypt(bytes(tag), content)
+        self.decrypt(bytes(tag), content)
 
     def encrypt(self, content: bytes, beside: bytes) -> bytes:
         """Return the next message, encrypted, and its tag, which also covers `beside`."""
         return self._cipher.encrypt(self._nonce(), content, beside)
 
-    def decrypt(self, content: bytes | bytearray, beside: bytes) -> bytes:
+    def decrypt(self, content: bytes | bytearray, beside: bytes | memoryview) -> bytes:
         """Return the next message of the other end. Raises ConnectionError if it is not."""
-        return self._decrypt(content, beside)
-
-    def _decrypt(self, content: bytes | bytearray, beside: bytes | memoryview) -> bytes:
         try:
             return self._cipher.decrypt(self._nonce(), content, beside)
         except InvalidTag:
@@ -98,11 +95,6 @@ class _Transcript:
         return hmac.digest(self._secret, what.encode() + b"\0" + self._parts, "sha256")
 
 
-def challenge() -> bytes:
-    """Draw a random number, which nobody can foresee."""
-    return secrets.token_bytes(CHALLENGE_BYTES)
-
-
 def derive(secret: bytes, purpose: str) -> bytes:
     """Return another secret [32 bytes], from which nobody finds `secret`."""
     return hmac.digest(secret, purpose.encode(), "sha256")
@@ -127,7 +119,9 @@ def call(
     proof, WrongSecretError if it does not know the secret, and OSError for anything else.
     """
     challenged = _exactly(connection, CHALLENGE_BYTES, until)
-    said, expected, seals = introduce(secret, purpose, message, challenged, challenge())
+    said, expected, seals = introduce(
+        secret, purpose, message, challenged, secrets.token_bytes(CHALLENGE_BYTES)
+    )
     try:
         connection.sendall(said)
         proof = _exactly(connection, PROOF_BYTES, until)
@@ -173,7 +167,7 @@ class _Guest:
 
     def __init__(self, connection: socket.socket, listening: socket.socket, until: float) -> None:
         self.connection, self.listening, self.until = connection, listening, until
-        self.challenge = challenge()
+        self.challenge = secrets.token_bytes(CHALLENGE_BYTES)
         self.received = b""
         connection.setblocking(False)
 
