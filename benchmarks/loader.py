@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.row import ratio_row
-from paceline.data.batches import Batch, WorkerBatches
+from paceline.data.batches import Batch, Normalisation, WorkerBatches
 from paceline.data.fashion_mnist import CONTENT_MD5S, FashionMnist, find_files
 from paceline.data.image_set import Splits
 from paceline.data.order import SampleStream, StreamOrder
@@ -67,10 +67,9 @@ def _our_batches(splits: Splits, batch_size: int, seed: int) -> Iterator[Batch]:
         WorkerBatches(
             splits.train,
             StreamOrder(SampleStream(len(splits.train), seed), 1, batch_size),
+            Normalisation(splits.mean, splits.std, torch.float32),
             worker=0,
             num_batches=len(splits.train) // batch_size,
-            mean=splits.mean,
-            std=splits.std,
         )
     )
 

@@ -188,11 +188,9 @@ def batches_of(config: dict[str, Any], worker: int, num_batches: int = 1000) -> 
         StreamOrder(
             SampleStream(NUM_TRAIN, config["seed"]), config["workers"], config["batch_size"]
         ),
+        Normalisation(splits.mean, splits.std, torch.float64),
         worker=worker,
         num_batches=num_batches,
-        mean=splits.mean,
-        std=splits.std,
-        dtype=torch.float64,
     )
 
 

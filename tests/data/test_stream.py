@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from paceline.data.augmentation import AbstractAugmentation, CropAndFlip
-from paceline.data.batches import WorkerBatches, evaluation_batches
+from paceline.data.batches import Normalisation, WorkerBatches, evaluation_batches
 from paceline.data.image_set import ImageSet
 from paceline.data.order import SampleStream, StreamOrder
 
@@ -21,12 +21,10 @@ def batches_of(
     return WorkerBatches(
         IMAGES,
         StreamOrder(SampleStream(NUM_SAMPLES, seed=3), num_workers, batch_size),
+        Normalisation(MEAN, STD, torch.float64),
         worker=worker,
         num_batches=12,
-        mean=MEAN,
-        std=STD,
         augmentation=augmentation,
-        dtype=torch.float64,
     )
 
 
@@ -98,7 +96,7 @@ def test_batches_are_counted_and_end():
 
 
 def test_evaluation_sees_every_image_once_in_order():
-    batches = list(evaluation_batches(IMAGES, 8, MEAN, STD, torch.float32))
+    batches = list(evaluation_batches(IMAGES, 8, Normalisation(MEAN, STD, torch.float32)))
     assert [len(labels) for _, labels in batches] == [8, 8, 8, 6]
     assert torch.cat([labels for _, labels in batches]).equal(IMAGES.labels)
     assert batches[0][0].dtype == torch.float32

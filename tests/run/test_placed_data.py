@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from paceline.data.batches import Normalisation
 from paceline.data.image_folder import ImageFolder
 from paceline.data.shuffle import Shuffle
 from paceline.record.numbers import measured
@@ -213,7 +212,7 @@ def test_batches_gathered_from_a_placed_copy_are_those_drawn_one_by_one(monkeypa
     assert data.together(numbers, torch.device("cpu")) is None
 
     def placed(self, device):
-        return self._samples, Normalisation(*self._statistics, self._dtype).to(device)
+        return self._samples, self._normalise.to(device)
 
     monkeypatch.setattr(TrainingImages, "_place", placed)
     found = data.together(numbers, torch.device("cpu"))

@@ -85,28 +85,25 @@ class WorkerBatches(AbstractBatches):
     """Batches of one worker, with the samples that `order` gives to this worker.
 
     Batches can be indexed by their number, so that a virtual clock can draw any batch at any time.
-    A batch is a pair of normalised images, `dtype` [B, C, H, W], and labels, int64 [B]. Indexing
-    with `num_batches` or more raises IndexError.
+    A batch is a pair of normalised images [B, C, H, W] and labels, int64 [B]. Indexing with
+    `num_batches` or more raises IndexError.
     """
 
     def __init__(
         self,
         samples: Samples,
         order: AbstractOrder,
+        normalise: Normalisation,
         *,
         worker: int,
         num_batches: int,
-        mean: Sequence[float],
-        std: Sequence[float],
         augmentation: AbstractAugmentation | None = None,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         super().__init__(num_batches)
         if not 0 <= worker < order.num_workers:
             raise ValueError(f"worker {worker} of {order.num_workers}")
         self._samples, self._order, self._worker = samples, order, worker
-        self._normalise = Normalisation(mean, std, dtype)
-        self._augmentation = augmentation
+        self._normalise, self._augmentation = normalise, augmentation
 
     def __getitem__(self, n: int) -> Batch:
         if not 0 <= n < self._num_batches:
@@ -124,19 +121,13 @@ class WorkerBatches(AbstractBatches):
 
 
 def evaluation_batches(
-    images: ImageSet,
-    batch_size: int,
-    mean: Sequence[float],
-    std: Sequence[float],
-    dtype: torch.dtype,
-    chosen: Tensor | None = None,
+    images: ImageSet, batch_size: int, normalise: Normalisation, chosen: Tensor | None = None
 ) -> Iterator[Batch]:
     """Yield batches that contain every image once, in the order of `images`.
 
     The last batch may be smaller. `chosen`: indices of the images to use, int64; None for all. A
-    batch is a pair of normalised images, `dtype` [B, C, H, W], and labels, int64 [B].
+    batch is a pair of normalised images [B, C, H, W] and labels, int64 [B].
     """
-    normalise = Normalisation(mean, std, dtype)
     batches: Iterable[Batch]
     if chosen is None:
         parts = (images.images.split(batch_size), images.labels.split(batch_size))

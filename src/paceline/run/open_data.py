@@ -23,7 +23,7 @@ from paceline.data.batches import (
     evaluation_batches,
     image_rows,
 )
-from paceline.data.image_set import AbstractImageData, ImageSet, Splits
+from paceline.data.image_set import AbstractImageData, ImageSet
 from paceline.data.order import AbstractOrder, is_map_style
 from paceline.data.shuffle import RowFormat, Share
 from paceline.data.source import curve_images
@@ -67,13 +67,13 @@ def _open_images(
     splits = data.load()
     decoded = reading.placement.store == "decoded_each_time"
     samples = DecodedImages(data.encoded()) if decoded else splits.train
-    training = TrainingImages(splits, samples, data.augmentation, reading.dtype)
-    mean, std, validation = splits.mean, splits.std, splits.validation
+    normalise, validation = Normalisation(splits.mean, splits.std, reading.dtype), splits.validation
+    training = TrainingImages(splits.train, samples, data.augmentation, normalise)
 
     def evaluation(images: ImageSet, chosen: np.ndarray | None = None) -> Pass:
-        size, dtype = reading.evaluation_batch_size, reading.dtype
+        size = reading.evaluation_batch_size
         rows = None if chosen is None else torch.from_numpy(chosen)
-        return lambda: evaluation_batches(images, size, mean, std, dtype, rows)
+        return lambda: evaluation_batches(images, size, normalise, rows)
 
     drawn = curve_images(validation.labels.numpy(), reading.curve_images)
     passes = [evaluation(validation), evaluation(validation, drawn), evaluation(splits.test)]
@@ -89,15 +89,14 @@ class TrainingImages(AbstractTrainingSet):
 
     def __init__(
         self,
-        splits: Splits,
+        images: ImageSet,
         samples: Samples,
         augmentation: AbstractAugmentation | None,
-        dtype: torch.dtype,
+        normalise: Normalisation,
     ) -> None:
-        self._images: ImageSet | None = splits.train
-        self._len, self._format = len(splits.train), image_rows(splits.train)
-        self._samples, self._statistics = samples, (splits.mean, splits.std)
-        self._augmentation, self._dtype = augmentation, dtype
+        self._images: ImageSet | None = images
+        self._len, self._format = len(images), image_rows(images)
+        self._samples, self._augmentation, self._normalise = samples, augmentation, normalise
         self._placed: tuple[ImageSet, Normalisation] | None = None  # where batches are trained on
 
     def __len__(self) -> int:
@@ -145,19 +144,16 @@ class TrainingImages(AbstractTrainingSet):
         if samples.images.nbytes >= free * _PLACED_SHARE:
             return None
         placed = ImageSet(samples.images.to(device), samples.labels.to(device))
-        return placed, Normalisation(*self._statistics, self._dtype).to(device)
+        return placed, self._normalise.to(device)
 
     def batches(self, order: AbstractOrder, worker: int, num_batches: int) -> WorkerBatches:
-        mean, std = self._statistics
         return WorkerBatches(
             self._samples,
             order,
+            self._normalise,
             worker=worker,
             num_batches=num_batches,
-            mean=mean,
-            std=std,
             augmentation=self._augmentation,
-            dtype=self._dtype,
         )
 
 
