@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -79,6 +79,17 @@ class AbstractBatches(ABC):
     @abstractmethod
     def beginning_at(self, first: int) -> Iterator[Any]:
         """Iterate from batch `first` on."""
+
+
+class LazyBatches(AbstractBatches):
+    """Batches that `draw(first)` yields from batch `first` on."""
+
+    def __init__(self, num_batches: int, draw: Callable[[int], Iterator[Any]]) -> None:
+        super().__init__(num_batches)
+        self._draw = draw
+
+    def beginning_at(self, first: int) -> Iterator[Any]:
+        return self._draw(first)
 
 
 class WorkerBatches(AbstractBatches):

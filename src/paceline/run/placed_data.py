@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from paceline.clock.training_strategy import SizedBatches
-from paceline.data.batches import AbstractBatches
+from paceline.data.batches import LazyBatches
 from paceline.data.order import (
     AbstractOrder,
     PartitionedOrder,
@@ -148,12 +148,20 @@ class PlacedData:
         `begin()` is called each time after processes have exchanged samples.
         """
         if self._feed is not None:
-            return _FedBatches(num_batches, self.batch, self._feed, self.traffic, begin)
-        batches = self._training.batches(self.traffic.order, worker, num_batches)
-        if self._reading.worker is None or not self._reading.placement.shuffle_every:
+            feed = self._feed
+            return LazyBatches(
+                num_batches, lambda first: self._fed(feed, range(first, num_batches), begin)
+            )
+        order, shuffled = self.traffic.order, self._reading.placement.shuffle_every
+        batches = self._training.batches(order, worker, num_batches)
+        if self._reading.worker is None or not shuffled:
             return batches
-        assert self._training.share is not None
-        return _ShuffledBatches(batches, self._training.share, self.traffic, worker, begin)
+        assert isinstance(order, PartitionedOrder)
+        first_member = worker - worker % order.members
+        exchange = SampleExchange(range(first_member, first_member + order.members))
+        return LazyBatches(
+            num_batches, lambda first: self._shuffled(batches, first, worker, exchange, begin)
+        )
 
     def batch(self, worker: int, n: int) -> Any:
         return self._indexed(worker)[n]
@@ -170,69 +178,37 @@ class PlacedData:
         elif self._reading.placement.store == "memory" and draws:
             self._training.hold(np.arange(self.num_train), 0)
 
+    def _fed(self, feed: NodeFeed, numbers: range, begin: Callable[[], None]) -> Iterator[Any]:
+        """Yield batches that the first worker of the node draws and sends to its workers."""
+        for n in numbers:
+            drawing = feed.workers if feed.is_first else []
+            batch, sent = feed.scatter([self.batch(worker, n) for worker in drawing])
+            self.traffic.moved.feed_bytes += sent
+            begin()
+            yield batch
 
-class _ShuffledBatches(AbstractBatches):
-    """Batches of a worker that exchanges samples with other workers when a period begins.
-
-    In each period, a worker draws from another share of the training set.
-    """
-
-    def __init__(
+    def _shuffled(
         self,
         batches: IndexedBatches,
-        share: Share,
-        traffic: DataTraffic,
+        first: int,
         worker: int,
+        exchange: SampleExchange,
         begin: Callable[[], None],
-    ) -> None:
-        super().__init__(len(batches))
-        assert isinstance(traffic.order, PartitionedOrder)
-        self._batches, self._share, self._traffic = batches, share, traffic
-        self._begin = begin
-        members = traffic.order.members
-        self._copy, self._member = divmod(worker, members)
-        first = self._copy * members
-        self._exchange = SampleExchange(range(first, first + members))
-
-    def beginning_at(self, first: int) -> Iterator[Any]:
-        """Yield the batches from number `first` on.
-
-        This batch may belong to a later period than the samples that the worker holds.
+    ) -> Iterator[Any]:
+        """Yield batches of a worker that exchanges samples with other workers when a period begins,
+        and in each period draws from another share of the training set. The batch number `first`
+        may belong to a later period than the samples that the worker holds.
         """
-        period = 0
-        for n in range(first, len(self)):
-            if (next_period := self._traffic.order.period(n)) != period:
-                self._shuffle(period, next_period)
-                period = next_period
-            yield self._batches[n]
-
-    def _shuffle(self, before: int, after: int) -> None:
-        started, moved = time.perf_counter(), self._traffic.moved
-        shuffle = self._traffic.shuffle(self._copy, before, after)
-        parts = shuffle.exchange(self._member, self._share)
-        moved.shuffle_bytes += self._exchange.carry_out(parts)
-        moved.shuffle_seconds += time.perf_counter() - started
-        self._begin()
-
-
-class _FedBatches(AbstractBatches):
-    """Batches of a worker that the first worker of its node draws and sends to it."""
-
-    def __init__(
-        self,
-        num_batches: int,
-        draw: Callable[[int, int], Any],
-        feed: NodeFeed,
-        traffic: DataTraffic,
-        begin: Callable[[], None],
-    ) -> None:
-        super().__init__(num_batches)
-        self._draw, self._feed, self._traffic, self._begin = draw, feed, traffic, begin
-
-    def beginning_at(self, first: int) -> Iterator[Any]:
-        for n in range(first, len(self)):
-            drawing = self._feed.workers if self._feed.is_first else []
-            batch, sent = self._feed.scatter([self._draw(worker, n) for worker in drawing])
-            self._traffic.moved.feed_bytes += sent
-            self._begin()
-            yield batch
+        traffic, share, period = self.traffic, self._training.share, 0
+        assert share is not None
+        assert isinstance(traffic.order, PartitionedOrder)
+        copy, member = divmod(worker, traffic.order.members)
+        for n in range(first, len(batches)):
+            if (following := traffic.order.period(n)) != period:
+                started = time.perf_counter()
+                parts = traffic.shuffle(copy, period, following).exchange(member, share)
+                traffic.moved.shuffle_bytes += exchange.carry_out(parts)
+                traffic.moved.shuffle_seconds += time.perf_counter() - started
+                begin()
+                period = following
+            yield batches[n]

@@ -7,7 +7,7 @@ thing on another clock is found.
 import contextlib
 import copy
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from paceline.clock.training_strategy import (
     seed_generators,
     set_random_state,
 )
+from paceline.data.batches import LazyBatches
 from paceline.errors import SettingError, refused
 from paceline.record.point import Point
 from paceline.run.placed_data import PlacedData
@@ -106,7 +107,8 @@ def rehearse_training(
     state = numbers_of(trained)
     fails = refused("model", "it fails in a rehearsal of a few steps", named=True)
     with fails, refuse_strangers(forms_group(point)):
-        trainer.fit(trained, _Batches(batches))
+        # not a list, which Lightning takes for several loaders
+        trainer.fit(trained, LazyBatches(len(batches), lambda first: iter(batches[first:])))
         with tempfile.TemporaryDirectory() as folder:
             trainer.save_checkpoint(path := Path(folder) / "rehearsal.ckpt")
             if training.checkpoint_seconds is not None:
@@ -231,16 +233,3 @@ def _check_start_hooks(module: Any, data: PlacedData) -> None:
                     raise SettingError(
                         "model", f"{message} not be called; decide in forward by self.training"
                     )
-
-
-class _Batches:
-    """Batches of a rehearsal; Lightning takes a list for several loaders."""
-
-    def __init__(self, batches: list[Any]) -> None:
-        self._batches = batches
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self._batches)

@@ -218,8 +218,12 @@ class Accounting:
             return updates * self.batches_per_update
         if num_steps not in self._totals:
             pushes = self._pushes_in_turn(lambda batches: batches / num_steps)
-            self._totals[num_steps] = _Totals(pushes, self.scheme.group_size)
-        return self._totals[num_steps][updates]
+            applied = (len(release.applied) * self.scheme.group_size for _, release in pushes)
+            self._totals[num_steps] = filter(None, applied), [0]
+        sizes, sums = self._totals[num_steps]
+        while len(sums) <= updates:
+            sums.append(sums[-1] + next(sizes))
+        return sums[updates]
 
     def most_batches(self, num_steps: int) -> int:
         """Return an upper bound of the batches drawn until `num_steps` of them are applied."""
@@ -306,21 +310,9 @@ class Accounting:
                 raise SettingError("scheme", f"{name} lets all workers wait")
 
     @cached_property
-    def _totals(self) -> dict[int, _Totals]:
+    def _totals(self) -> dict[int, tuple[Iterator[int], list[int]]]:
+        """By number of steps: the batches behind further updates, and their sums so far."""
         return {}
-
-
-class _Totals:
-    """Running sums of the batches behind updates by servers."""
-
-    def __init__(self, pushes: Iterator[tuple[Arrival, Release]], group_size: int) -> None:
-        applied = (len(release.applied) * group_size for _, release in pushes)
-        self._sizes, self._sums = filter(None, applied), [0]
-
-    def __getitem__(self, updates: int) -> int:
-        while len(self._sums) <= updates:
-            self._sums.append(self._sums[-1] + next(self._sizes))
-        return self._sums[updates]
 
 
 def messages_of(rule: Step) -> Iterator[Message]:

@@ -2,7 +2,7 @@
 feed of a node.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from paceline.clock.links import Process
@@ -10,7 +10,6 @@ from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.kernel import Event, Kernel
 from paceline.clock.virtual.virtual_worker import VirtualWorker
-from paceline.data.batches import AbstractBatches
 from paceline.data.order import PartitionedOrder, SampleStream, check_sampler, is_map_style
 from paceline.data.shuffle import DataTraffic
 from paceline.errors import SettingError
@@ -40,24 +39,6 @@ def draw_from(loader: Any, run: RunSpec) -> tuple[Callable[[int, int], Any], int
         return loader.collate_fn([dataset[index] for index in indices.numpy().tolist()])
 
     return draw, max(1, stream.num_samples // size)
-
-
-class VirtualBatches(AbstractBatches):
-    """Iterates over the batches of the workers that compute next, one at a time. `next_batch()`
-    raises StopIteration when no worker may take another step.
-    """
-
-    def __init__(self, next_batch: Callable[[], Any], length: int) -> None:
-        super().__init__(length)
-        self._next_batch = next_batch
-
-    def beginning_at(self, first: int) -> Iterator[Any]:
-        """Iterate over the batches after so many, which the clock has taken already."""
-        for _ in range(first, len(self)):
-            try:
-                yield self._next_batch()
-            except StopIteration:
-                return
 
 
 class _Meeting:

@@ -4,7 +4,7 @@ wave of those of all workers that compute at one moment.
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,9 +35,10 @@ from paceline.clock.virtual.clock import VirtualClock
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.dropout_streams import DropoutStreams
 from paceline.clock.virtual.engine_choice import choose_engine
-from paceline.clock.virtual.virtual_data import VirtualBatches, draw_from
+from paceline.clock.virtual.virtual_data import draw_from
 from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
 from paceline.clock.virtual.wave_engines import AbstractEngine, EngineName, Trained, mapped
+from paceline.data.batches import LazyBatches
 from paceline.errors import SettingError
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme, Message
@@ -109,12 +110,10 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._completed: list[tuple[int, Tensor]] = []  # see steps_of_batch
         self._batch_ends: dict[int, Callable[[], Any]] = {}  # by worker, see _defer_batch_ends
 
-    def batches(
-        self, draw: Callable[[int, int], Any], batch_size: int, length: int
-    ) -> VirtualBatches:
+    def batches(self, draw: Callable[[int, int], Any], batch_size: int, length: int) -> LazyBatches:
         """Return at most `length` batches for `fit`; `draw(worker, n)`: n-th batch of a worker."""
         self._draw, self.run = draw, replace(self.run, batch_size=batch_size)
-        return VirtualBatches(self._next_batch, length)
+        return LazyBatches(length, lambda first: self._batches_left(range(first, length)))
 
     def process_dataloader(self, dataloader: Any) -> Any:
         trainer = self._module.trainer
@@ -308,6 +307,16 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         size = sum(tensor.numel() for tensor in tensors)
         dtype = tensors[0].dtype if tensors else torch.get_default_dtype()
         return flatten(tensors, torch.empty(size, dtype=dtype, device=self.root_device))
+
+    def _batches_left(self, numbers: range) -> Iterator[Any]:
+        """Yield the batches of the workers that compute next, one at a time, until no worker may
+        take another step. The clock has taken those before these `numbers`.
+        """
+        for _ in numbers:
+            try:
+                yield self._next_batch()
+            except StopIteration:
+                return
 
     def _next_batch(self) -> Any:
         if self._engine is not None:

@@ -155,27 +155,6 @@ def reach(
     return WorkerEnd(name, connection, [], [], timeout, numbers, signals=signals)
 
 
-class CrossingEnds:
-    """Connections to several servers, used in both directions at once: the first server answers
-    while the worker still sends to the others.
-    """
-
-    def __init__(self, ends: Sequence[WorkerEnd]) -> None:
-        self._ends, self._thread = ends, ThreadPoolExecutor(max_workers=1)
-
-    def push_pull(self, versions: Sequence[int]) -> list[Header]:
-        """Push to all servers in order, computed on `versions`; return the answers' headers."""
-        pushed = self._thread.submit(self._push, versions)
-        try:
-            return [end.pull() for end in self._ends]
-        finally:
-            pushed.result()  # its error first: servers that have their push may wait for the others
-
-    def _push(self, versions: Sequence[int]) -> None:
-        for end, version in zip(self._ends, versions, strict=True):
-            end.push(version)
-
-
 class EarlyEnd:
     """Connection over which a thread sends the parts of a push during backward. `begins`: first
     weight of each part, from the last part to the first. Backward never waits for the connection;

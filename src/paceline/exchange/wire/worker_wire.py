@@ -5,6 +5,7 @@ describes what is sent.
 import os
 import socket
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import torch
@@ -17,7 +18,7 @@ from paceline.exchange.wire.connection import Address
 from paceline.exchange.wire.frame import Header, bytes_of
 from paceline.exchange.wire.gpu_memory import Signals, share_on_gpu
 from paceline.exchange.wire.shared_memory import Places, allocate, part, whole_pages
-from paceline.exchange.wire.worker_end import CrossingEnds, EarlyEnd, WorkerEnd, reach
+from paceline.exchange.wire.worker_end import EarlyEnd, WorkerEnd, reach
 
 _HOST = torch.device("cpu")
 _ALIGNED = 64  # numbers; kernels are slower on vectors that begin elsewhere
@@ -69,7 +70,7 @@ class WorkerWire:
             self.gradient, self.weights = self._on_gpu[:, :num_weights]
         self.statistics = part(memory, self._statistics_at, num_statistics, dtype)
         self._ends: list[WorkerEnd | EarlyEnd] = []
-        self._crossing: CrossingEnds | None = None  # in turn, if answers cross pushes
+        self._thread: ThreadPoolExecutor | None = None  # that pushes, if answers cross pushes
         self._turns = turns(len(bounds), begins_with)
         self.versions = [0] * len(bounds)  # of the latest weights, by server
         self.stops = False  # before the next step, for a checkpoint: so says server 0
@@ -79,9 +80,9 @@ class WorkerWire:
     def connect(self, addresses: list[Address]) -> None:
         """Connect to all servers in order; the first `pull` calls this."""
         self._ends += [self._connect(*each) for each in enumerate(addresses)]
-        whole = [end for server in self._turns if isinstance(end := self._ends[server], WorkerEnd)]
+        whole = [end for end in self._ends if isinstance(end, WorkerEnd)]
         if 1 < len(whole) == len(self._ends) and not all(end.shared for end in whole):
-            self._crossing = CrossingEnds(whole)
+            self._thread = ThreadPoolExecutor(max_workers=1)
         os.close(self._descriptor)
 
     def pull(self) -> bool:
@@ -107,12 +108,18 @@ class WorkerWire:
     def push_pull(self) -> bool:
         """Push the gradient to all servers, receive weights; return True if a step may follow."""
         self.bytes_sent += self.gradient.nbytes + self.statistics.nbytes
-        if self._crossing is not None:
-            versions = [self.versions[server] for server in self._turns]
-            return self._take(self._crossing.push_pull(versions))
+        if self._thread is None:
+            self._push(self.versions)
+            return self.pull()
+        pushed = self._thread.submit(self._push, self.versions)
+        try:
+            return self.pull()
+        finally:
+            pushed.result()  # its error first: servers that have their push may wait for the others
+
+    def _push(self, versions: Sequence[int]) -> None:
         for server in self._turns:
-            self._ends[server].push(self.versions[server])
-        return self.pull()
+            self._ends[server].push(versions[server])
 
     def ask_to_stop(self) -> None:
         """Ask server 0, with the next push, to stop all workers for a checkpoint."""
