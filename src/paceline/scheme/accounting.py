@@ -311,7 +311,7 @@ class Accounting:
 
     @cached_property
     def _totals(self) -> dict[int, tuple[Iterator[int], list[int]]]:
-        """By number of steps: the batches behind further updates, and their sums so far."""
+        """Batches behind further updates, and their sums so far, by number of steps."""
         return {}
 
 
