@@ -10,7 +10,7 @@ from paceline.errors import SettingError
 from paceline.report.findings import read_findings, situations
 from paceline.report.page import charts, report
 from tests.made_decisions import arm, write_decided
-from tests.made_reports import fail, make_run, write_reports
+from tests.made_reports import fail, make_run, write_points, write_reports
 
 
 def test_before_collect(tmp_path):
@@ -92,3 +92,14 @@ def test_a_page_opens_where_every_chart_has_something_to_draw(nothing, tmp_path)
     for chart in charts(findings):
         if chart.by_situation:
             assert opened in {row["situation"] for row in chart.rows}
+
+
+def test_a_study_without_evaluations_compares_throughput(tmp_path):
+    scores = dict.fromkeys(("top1", "test_top1", "validation_loss"))
+    kinds = [("sync_allreduce", 1), ("sync_allreduce", 2), ("async_parameter_server", 2)]
+    runs = [make_run(*kind, seed=seed, **scores) for kind in kinds for seed in (0, 1, 2)]
+    folder = write_reports(tmp_path / "made", runs)
+    write_points(folder, {"curves": []})
+    analyse(folder)
+    page = report(folder).read_text()
+    assert "times the images per second of one worker with all-reduce" in page
