@@ -130,7 +130,7 @@ def test_power_sgd_in_host_memory_works_beside_a_gpu(tmp_path):
 @pytest.mark.gpu
 @on_one
 def test_workers_that_do_not_fit_are_refused_before_they_train(tmp_path):
-    config = tiny_point("independent", 2, 8, **on_one_gpu(2))
+    config = tiny_point("independent", 2, 8, **on_one_gpu(2), training__precision="32-true")
     config["model"]["network"] = {"_target_": "tests.clock.wall.test_gpu.TooLarge"}
     with pytest.raises(
         SettingError, match=r"^cluster\.workers_per_accelerator: the memory of a GPU"

@@ -188,11 +188,11 @@ class Server:
         started = time.perf_counter()
         self._stepping.discard(worker)
         answered = self._served.arrive(worker, push.version)
-        self._keep_in_host_memory()
         remaining = started + self._spec.run.server_seconds - time.perf_counter()
         if remaining > 0:  # a sleep of 0 s takes 0.1 ms, and may lose the core
             time.sleep(remaining)
         self._answer_all(answered)
+        self._keep_in_host_memory()  # tens of milliseconds, in which workers compute
 
     def _seconds(self) -> float:
         """Return the training clock's time when the present weights are computed."""
