@@ -43,18 +43,6 @@ class RunTrainer(Trainer):
         """Batches of all workers before this one."""
         return self.batches()
 
-    def __getattribute__(self, name: str) -> Any:
-        if name in _ANSWERS or name in REFUSED:
-            told: Told | None = self.told
-            if told is not None and not called_inside():
-                if name in _ANSWERS:
-                    return _ANSWERS[name](told)
-                if told.num_workers > 1 or name not in ("num_devices", "num_nodes", "world_size"):
-                    message = f"trainer.{name} has no meaning in a run: {REFUSED[name]}"
-                    raise SettingError("model", message)
-                return 1
-        return super().__getattribute__(name)
-
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "should_stop" and value and not called_inside():
             message = "it sets trainer.should_stop, and a run has the length of its budget"
@@ -75,3 +63,30 @@ _ANSWERS: Mapping[str, Callable[[Told], Any]] = {
     "max_steps": lambda told: told.num_steps,
     "num_training_batches": lambda told: math.ceil(told.num_steps / told.num_epochs),
 }
+
+
+class _Answered:
+    """Attribute of a RunTrainer that has another value for code of a user than for Lightning."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._inherited = name, getattr(Trainer, name, None)
+
+    def __get__(self, trainer: RunTrainer | None, owner: type[RunTrainer]) -> Any:
+        if trainer is None:
+            return self
+        name, told, inherited = self._name, trainer.told, self._inherited
+        if told is not None and not called_inside():
+            if name in _ANSWERS:
+                return _ANSWERS[name](told)
+            if told.num_workers == 1 and name in ("num_devices", "num_nodes", "world_size"):
+                return 1
+            message = f"trainer.{name} has no meaning in a run: {REFUSED[name]}"
+            raise SettingError("model", message)
+        return trainer.__dict__[name] if inherited is None else inherited.__get__(trainer, owner)
+
+    def __set__(self, trainer: RunTrainer, value: Any) -> None:
+        trainer.__dict__[self._name] = value
+
+
+for _name in (*_ANSWERS, *REFUSED):
+    setattr(RunTrainer, _name, _Answered(_name))
