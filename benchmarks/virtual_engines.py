@@ -119,7 +119,7 @@ def _rate(
         callbacks=[stopwatch],
         **strategy.trainer_options(),
     )
-    batches = strategy.training_batches(data.train, data.batch, data.together)
+    batches = strategy.training_batches(data)
     try:
         trainer.fit(_module(network), batches)
     except Exception:  # one failure must not hide the other rows
