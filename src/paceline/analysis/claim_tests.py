@@ -16,14 +16,7 @@ import yaml
 from scipy.special import stdtr, stdtrit
 
 from paceline.analysis.cautions import LATE
-from paceline.analysis.claims import (
-    PREDICT,
-    PREDICTIONS,
-    WORKLOADS,
-    Claim,
-    Published,
-    Selection,
-)
+from paceline.analysis.claims import PREDICT, PREDICTIONS, WORKLOADS, Claim, Published, Selection
 from paceline.analysis.exchanges import NAME, read_exchanges
 from paceline.analysis.frames import Frame, Row, read_tied
 from paceline.analysis.statistics.means import (
@@ -49,6 +42,7 @@ from paceline.record.numbers import NUMBERS
 from paceline.record.schema import columns_of_runs
 from paceline.record.tied_files import sums_of_predictions
 
+StudyTable = tuple[Frame, Mapping[str, Any], bool]  # see `table_of`
 _WITHOUT_POWER = ("differ", "knee", "law_of_growth")  # whose chance does not follow from a width
 FEWEST = 3  # seeds or turns
 _DRAWS = 2000  # of made-up experiments, for the power of a test
@@ -107,21 +101,23 @@ def predictions_of(claim: Claim, known: Mapping[str, Row]) -> list[Row]:
     return [known[name] for name in claim.published if name in known and claim.is_predicted]
 
 
-def observed(claim: Claim, root: Path, published: Published) -> Observed | None:
+def observed(
+    claim: Claim, root: Path, published: Published, table: Callable[[str], StudyTable | None]
+) -> Observed | None:
     """Select the numbers that test a claim; None if their runs were not made yet.
 
-    Raises SettingError, which names the claim, for a selection that fits no run or several runs of
-    a seed, and as `read_tied` does for a table that was changed.
+    `table(study)`: as `table_of`. Raises SettingError, which names the claim, for a selection that
+    fits no run or several runs of a seed, and as `read_tied` does for a table that was changed.
     """
     if claim.is_predicted or claim.test == "none":
         return None
     if claim.study == WORKLOADS:
         return Observed(counted(claim, root, published))
-    table = table_of(claim.study, root)
-    return None if table is None else of_table(claim, *table)
+    found = table(claim.study)
+    return None if found is None else of_table(claim, *found)
 
 
-def table_of(study: str, root: Path) -> tuple[Frame, Mapping[str, Any], bool] | None:
+def table_of(study: str, root: Path) -> StudyTable | None:
     """Return the runs of a study, the settings that they share, and whether all runs were made;
     None without its tables. The turns of exchanges have their number in the column `seed`.
     """
@@ -185,18 +181,14 @@ def _groups(
     if claim.steps:
         return [select(claim.id, rows, each, fixed) for each in claim.steps], ()
     left = select(claim.id, rows, claim.left, fixed)
-    if claim.test == "exact":  # each configuration is a group
-        return [own for _, own in left.groupby(_index_in_seed(left))], ()
-    if claim.along:
-        if claim.along not in left:
-            raise SettingError(f"claims.{claim.id}", f"{claim.study} has no axis {claim.along}")
-        places = sorted(left[claim.along].dropna().unique())
-        return [left[left[claim.along] == place] for place in places], places
-    return [left, select(claim.id, rows, claim.right, fixed)], ()
-
-
-def _index_in_seed(rows: Frame) -> Frame:
-    return rows.groupby("seed").cumcount()
+    if claim.test == "exact":  # each configuration is a group: the n-th runs of all seeds
+        return [own for _, own in left.groupby(left.groupby("seed").cumcount())], ()
+    if not claim.along:
+        return [left, select(claim.id, rows, claim.right, fixed)], ()
+    if claim.along not in left:
+        raise SettingError(f"claims.{claim.id}", f"{claim.study} has no axis {claim.along}")
+    places = sorted(left[claim.along].dropna().unique())
+    return [left[left[claim.along] == place] for place in places], places
 
 
 def select(claim: str, rows: Frame, selection: Selection, fixed: Mapping[str, Any]) -> Frame:
@@ -240,46 +232,30 @@ def count(row: Mapping[str, str], root: Path) -> float | None:
 def evaluate(claim: Claim, seen: Observed) -> Result:
     """Test a claim on observations. Numbers that are equal for all seeds are exact."""
     values, n = seen.values, seen.values.shape[-1]
-    if n >= FEWEST and (values == values[..., :1]).all():
-        return replace(_evaluate(claim, seen), n=None)
-    return _evaluate(claim, seen)
-
-
-def _evaluate(claim: Claim, seen: Observed) -> Result:
-    values, n = seen.values, seen.values.shape[-1]
     if np.isnan(values).all(axis=-1).any():  # of a group nothing is known
-        nothing = np.full(values.shape[:-2], math.nan)
-        return Result(Estimate(*[nothing] * 3), Estimate(*[nothing] * 3), n)
-    if claim.test in ("exact", "count"):
-        return _exact(claim, values)
-    if claim.test == "greater":
-        return _greater(values, n)
-    if claim.test in ("equal", "differ", "ratio"):
-        family = paired(values, POSITIVE) if claim.test == "ratio" else paired(values)
-        plain = against_reference(family, 1)
-        narrow = for_equivalence(family, 1) if claim.test == "equal" else plain
-        if claim.test == "differ":
-            found = _size(_first(plain))
-            return Result(found, found, n)
-        return Result(_first(plain), _first(narrow), n)
-    if claim.test == "knee":
-        return _knee(claim, seen)
-    found = _of_mean((slope if claim.test == "slope" else law)(claim, seen))
-    return Result(found, found, n)
+        nothing = Estimate(*[np.full(values.shape[:-2], math.nan)] * 3)
+        return Result(nothing, nothing, n)
+    found = _TESTS[claim.test](claim, seen)
+    found = found if isinstance(found, Result) else Result(found, found, n)
+    is_exact = claim.test in ("exact", "count") or (
+        n >= FEWEST and (values == values[..., :1]).all()
+    )
+    return replace(found, n=None) if is_exact else found
 
 
-def slope(claim: Claim, seen: Observed) -> Pooled:
+def slope(claim: Claim, seen: Observed) -> Estimate:
     """Log-log slope of each seed, by least squares."""
     x = np.log(seen.along)[:, None]
     x = x - x.mean()
-    return pooled([(x * np.log(seen.values)).sum(axis=-2) / (x**2).sum()])
+    return _of_mean(pooled([(x * np.log(seen.values)).sum(axis=-2) / (x**2).sum()]))
 
 
-def law(claim: Claim, seen: Observed) -> Pooled:
+def law(claim: Claim, seen: Observed) -> Estimate:
     """Largest relative residual of y = c log2 x, fitted to each seed."""
     rest = np.log(seen.values) - np.log(np.log2(seen.along))[:, None]
     rest -= rest.mean(axis=-2, keepdims=True)
-    return pooled([np.expm1(np.abs(rest)).max(axis=-2) + np.finfo(float).eps], POSITIVE)
+    worst = np.expm1(np.abs(rest)).max(axis=-2) + np.finfo(float).eps
+    return _of_mean(pooled([worst], POSITIVE))
 
 
 def _knee(claim: Claim, seen: Observed) -> Result:
@@ -341,31 +317,38 @@ def _first(estimate: Estimate) -> Estimate:
     return Estimate(*(np.asarray(part)[..., 0] for part in estimate))
 
 
-def _size(difference: Estimate) -> Estimate:
-    """Return the size of a difference, whatever its sign."""
-    value, low, high = (np.asarray(each) for each in difference)
-    return Estimate(
-        np.abs(value),
-        np.maximum(np.maximum(low, -high), 0),
-        np.maximum(np.abs(low), np.abs(high)),
-    )
+def _differ(claim: Claim, seen: Observed) -> Estimate:
+    """Size of the difference of two groups, whatever its sign."""
+    value, low, high = _first(against_reference(paired(seen.values), 1))
+    sizes = np.abs(low), np.abs(high)
+    return Estimate(np.abs(value), np.maximum(np.maximum(low, -high), 0), np.maximum(*sizes))
 
 
-def _exact(claim: Claim, values: Array) -> Result:
-    """Largest relative difference: between configurations of a seed, or from a published count."""
-    if claim.test == "count":
-        worst = np.abs(values - 1).max(axis=(-2, -1))
-    else:
-        spread = values.max(axis=-2) - values.min(axis=-2)
-        worst = (spread / np.abs(values).max(axis=-2)).max(axis=-1)
-    found = Estimate(worst, worst, worst)
-    return Result(found, found, None)
+def _ratio(claim: Claim, seen: Observed) -> Estimate:
+    return _first(against_reference(paired(seen.values, POSITIVE), 1))
 
 
-def _greater(values: Array, n: int) -> Result:
+def _equal(claim: Claim, seen: Observed) -> Result:
+    family = paired(seen.values)
+    plain, narrow = (_first(find(family, 1)) for find in (against_reference, for_equivalence))
+    return Result(plain, narrow, seen.values.shape[-1])
+
+
+def _exact(claim: Claim, seen: Observed) -> Estimate:
+    """Largest relative difference between configurations of a seed."""
+    values = seen.values
+    spread = values.max(axis=-2) - values.min(axis=-2)
+    return Estimate(*[(spread / np.abs(values).max(axis=-2)).max(axis=-1)] * 3)
+
+
+def _count(claim: Claim, seen: Observed) -> Estimate:
+    """Largest relative difference from a published count."""
+    return Estimate(*[np.abs(seen.values - 1).max(axis=(-2, -1))] * 3)
+
+
+def _greater(claim: Claim, seen: Observed) -> Result:
     """Smallest rise from a step to the next, with p-values adjusted for the number of steps."""
-    family = paired(values)
-    steps = values.shape[-2] - 1
+    family, steps = paired(seen.values), seen.values.shape[-2] - 1
     pairs = [(a, b) for a in range(steps + 1) for b in range(a + 1, steps + 1)]
     places = [pairs.index((a, a + 1)) for a in range(steps)]
     p = holm(np.nan_to_num(unadjusted(family)[..., places], nan=1.0)).max(axis=-1)
@@ -375,4 +358,17 @@ def _greater(values: Array, n: int) -> Result:
     least = rise.argmin(axis=-1)[..., None]
     ends = (np.take_along_axis(each, least, axis=-1) for each in (rise, rise - half, rise + half))
     found = _first(Estimate(*ends))
-    return Result(found, found, n, p, has_p=True)
+    return Result(found, found, seen.values.shape[-1], p, has_p=True)
+
+
+_TESTS: dict[str, Callable[[Claim, Observed], Result | Estimate]] = {
+    "equal": _equal,
+    "differ": _differ,
+    "greater": _greater,
+    "ratio": _ratio,
+    "slope": slope,
+    "law_of_growth": law,
+    "knee": _knee,
+    "count": _count,
+    "exact": _exact,
+}

@@ -42,6 +42,7 @@ WORKLOADS = "workloads"  # as a study: counted networks in conf/workload
 TESTS = "tests"  # as a study: of the code, which need no table
 PUBLISHED = "papers/published.csv"
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "days": 86400.0}
+_OF_TWO = ("equal", "differ", "ratio")
 _WITH_MARGIN = ("equal", "differ", "count", "exact", "law_of_growth")
 _ALONG = ("slope", "law_of_growth", "knee")
 
@@ -89,37 +90,31 @@ class Claim:
     registered: AwareDatetime | None = None
 
     def __post_init__(self) -> None:
-        needs = {
-            "study or untestable": bool(self.study) != bool(self.untestable),
-            "kind": bool(self.untestable) or self.kind is not None,
-            "a test, or untestable": bool(self.untestable)
-            or self.test != "none"
-            or self.study == TESTS
-            or self.is_predicted,
-            "a limit of what is not judged, for tests of the code": self.study != TESTS
-            or self.limit in NOT_JUDGED,
-            "published numbers with a margin": not self.is_predicted
-            or bool(self.published and self.margin is not None),
-            "because, with limit": bool(self.limit) == bool(self.because),
-            "of": self.test in ("none", "count") or self.is_predicted or self.of != "",
-            "along": (self.test in _ALONG) == bool(self.along),
-            "left": self.test not in ("equal", "differ", "ratio", "exact")
-            or self._on_tables(self.left),
-            "right": self.test not in ("equal", "differ", "ratio") or self._on_tables(self.right),
-            "steps": self.test != "greater" or self.is_predicted or len(self.steps) > 1,
-            "margin": self.test not in _WITH_MARGIN or self.margin is not None,
-            "size with margin, or claimed": self.test not in ("ratio", *_ALONG)
-            or self.is_predicted
-            or self.test == "law_of_growth"
-            or self.claimed is not None
-            or bool(self.size and self.margin is not None),
+        test, of_runs = self.test, not self.is_predicted
+        has_margin = self.margin is not None
+        lacks = {
+            "study or untestable": bool(self.study) == bool(self.untestable),
+            "kind": not self.untestable and self.kind is None,
+            "a test, or untestable": of_runs
+            and not (self.untestable or test != "none" or self.study == TESTS),
+            "a limit of what is not judged, for tests of the code": self.study == TESTS
+            and self.limit not in NOT_JUDGED,
+            "published numbers with a margin": self.is_predicted
+            and not (self.published and has_margin),
+            "because, with limit": bool(self.limit) != bool(self.because),
+            "of": of_runs and test not in ("none", "count") and not self.of,
+            "along": (test in _ALONG) != bool(self.along),
+            "left": of_runs and test in (*_OF_TWO, "exact") and not self.left,
+            "right": of_runs and test in _OF_TWO and not self.right,
+            "steps": of_runs and test == "greater" and len(self.steps) < 2,
+            "margin": test in _WITH_MARGIN and not has_margin,
+            "size with margin, or claimed": of_runs
+            and test in ("ratio", "slope", "knee")
+            and self.claimed is None
+            and not (self.size and has_margin),
         }
-        for name, met in needs.items():
-            if not met:
-                raise SettingError(f"claims.{self.id}", f"it needs {name}")
-
-    def _on_tables(self, selection: Selection) -> bool:
-        return self.is_predicted or bool(selection)
+        for name in (name for name, is_lacking in lacks.items() if is_lacking):
+            raise SettingError(f"claims.{self.id}", f"it needs {name}")
 
     @property
     def is_predicted(self) -> bool:
@@ -128,11 +123,9 @@ class Claim:
     @property
     def repeat(self) -> str:
         """Command that makes the tables that test the claim."""
-        if self.command or not self.study:
-            return self.command
         if self.study == PREDICTIONS:
-            return PREDICT
-        return f"paceline sweep {self.study}"
+            return self.command or PREDICT
+        return self.command or (self.study and f"paceline sweep {self.study}")
 
 
 @settings("beside")
@@ -183,9 +176,7 @@ class Published:
         if not path.is_file():
             raise SettingError("papers", f"there is no {path}; it is in Paceline's repository")
         with path.open(newline="") as file:
-            self.rows: Mapping[str, Mapping[str, str]] = {
-                row["id"]: row for row in csv.DictReader(file)
-            }
+            self.rows: dict[str, dict[str, str]] = {row["id"]: row for row in csv.DictReader(file)}
 
     def row(self, name: str, claim: str) -> Mapping[str, str]:
         if name not in self.rows:

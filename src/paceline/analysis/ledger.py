@@ -6,7 +6,9 @@ limits the test. The best verdict of a prediction is that it is consistent with 
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +23,7 @@ from paceline.analysis.claim_tests import (
     power,
     predictions,
     predictions_of,
+    table_of,
 )
 from paceline.analysis.claims import NOT_JUDGED, TESTS, Claim, Limit, Paper, Published, read_papers
 from paceline.analysis.frames import Row
@@ -105,41 +108,58 @@ def judge(claim: Claim, result: Result, low: float, high: float, p: Array | floa
     return np.select(cases, words, UNDECIDED)
 
 
+@dataclass(frozen=True)
+class _Case:
+    """A claim, and what its verdict follows from.
+
+    `rows`: its published numbers. `size`: the ratio that it claims. `predicted`: predictions of its
+    numbers. `tested`: observations, and the result of its test on them; None without runs. `p`: the
+    p-value of the test, adjusted for all tests of the paper.
+    """
+
+    paper: Paper
+    claim: Claim
+    rows: Sequence[Mapping[str, str]]
+    size: float | None
+    predicted: Sequence[Row]
+    tested: tuple[Observed, Result] | None
+    p: float = 0.0
+
+
 def ledger(root: Path) -> list[Row]:
     """Return a row for each claim of claims/*.yaml, in the order of the files."""
     published, known = Published(root), predictions(root)
-    return [row for paper in read_papers(root) for row in _of_paper(paper, root, published, known)]
+    table = cache(partial(table_of, root=root))
+    rows: list[Row] = []
+    for paper in read_papers(root):
+        cases = list[_Case]()
+        for claim in paper.claims:
+            seen = observed(claim, root, published, table)
+            case = _Case(
+                paper=paper,
+                claim=claim,
+                rows=[published.row(name, claim.id) for name in claim.published],
+                size=published.size(claim),
+                predicted=predictions_of(claim, known),
+                tested=None if seen is None else (seen, evaluate(claim, seen)),
+            )
+            cases.append(case)
+        of_p = [n for n, case in enumerate(cases) if case.tested and case.tested[1].has_p]
+        p = np.array([float(cases[n].tested[1].p) for n in of_p])
+        for n, adjusted in zip(of_p, holm(p), strict=True):
+            cases[n] = replace(cases[n], p=adjusted)
+        rows += [_row(case, root) for case in cases]
+    return rows
 
 
-def _of_paper(
-    paper: Paper, root: Path, published: Published, known: Mapping[str, Row]
-) -> list[Row]:
-    tested: dict[str, tuple[Observed, Result]] = {}
-    for claim in paper.claims:
-        seen = observed(claim, root, published)
-        if seen is not None:
-            tested[claim.id] = seen, evaluate(claim, seen)
-    signs = [name for name, (_, found) in tested.items() if found.has_p]
-    together = holm(np.array([float(tested[name][1].p) for name in signs])) if signs else ()
-    p = dict(zip(signs, together, strict=True))
-    return [
-        _row(paper, claim, root, published, known, tested.get(claim.id), p.get(claim.id, 0.0))
-        for claim in paper.claims
-    ]
-
-
-def _row(
-    paper: Paper,
-    claim: Claim,
-    root: Path,
-    published: Published,
-    known: Mapping[str, Row],
-    tested: tuple[Observed, Result] | None,
-    p: float,
-) -> Row:
-    rows = [published.row(name, claim.id) for name in claim.published]
-    predicted = predictions_of(claim, known)
-    numbers = [published_number(row) for row in rows]
+def _row(case: _Case, root: Path) -> Row:
+    paper, claim = case.paper, case.claim
+    numbers = [published_number(row) for row in case.rows]
+    registered = claim.registered or paper.registered
+    is_later = bool(case.predicted)  # a prediction has no date; without data, no margin is later
+    if case.tested:  # unless every run is known to have started after the commit of the margin
+        started = case.tested[0].started
+        is_later = not started or datetime.fromisoformat(started) <= registered
     row: Row = {
         "paper": paper.id,
         "doi": paper.doi,
@@ -148,38 +168,29 @@ def _row(
         "in_the_way": claim.in_the_way,
         "kind": claim.kind or "",
         "test": claim.test,
-        "theirs": "; ".join(numbers),
+        "theirs": f"{_number(case.size)} times" if case.size is not None else "; ".join(numbers),
         "ours": "",
         "study": claim.study,
         "command": claim.repeat,
         "minutes": claim.minutes,
+        "registered": registered.isoformat(),
+        "margin_later": is_later,
     }
-    size = published.size(claim)
-    if claim.size and size is not None:
-        row["theirs"] = f"{_number(size)} times"
-    if tested is not None:
-        row |= _numbers(claim, *tested, size, p)
-    else:
-        row |= _of_predictions(predicted)
-    row["verdict"], row["why"] = _verdict(paper, claim, root, rows, predicted, tested, size, p)
-    registered = claim.registered or paper.registered
-    row["registered"] = registered.isoformat()
-    row["margin_later"] = _is_later(claim, registered, tested, predicted)
+    row |= _numbers(case, *case.tested) if case.tested else _of_predictions(case.predicted)
+    row["verdict"], row["why"] = _verdict(case, root)
     return row
 
 
-def _numbers(claim: Claim, seen: Observed, found: Result, size: float | None, p: float) -> Row:
+def _numbers(case: _Case, seen: Observed, found: Result) -> Row:
+    claim, size = case.claim, case.size
     value, low, high = found.estimate.at()
     start, end = claimed_range(claim, size)
     true = size if claim.test == "ratio" and size is not None else (start + end) / 2
     chance, smallest = power(claim, found, start, end, true)
-    share = claim.test in ("equal", "differ") or (
-        claim.test == "greater" and claim.of in ACCURACIES
-    )
-    unit = "points" if share else _UNITS.get(claim.test, "")
-    ours = _interval(value, low, high, found.n, 100 if share else 1, unit)
+    of_share = ("equal", "differ", *(["greater"] if claim.of in ACCURACIES else []))
+    scale, unit = (100, "points") if claim.test in of_share else (1, _UNITS.get(claim.test, ""))
     return {
-        "ours": ours,
+        "ours": _interval(value, low, high, found.n, scale, unit),
         "value": value,
         "low": low,
         "high": high,
@@ -187,7 +198,7 @@ def _numbers(claim: Claim, seen: Observed, found: Result, size: float | None, p:
         "claimed_low": start,
         "claimed_high": end,
         "ours_over_theirs": value / size if size and claim.test == "ratio" else None,
-        "p": p if found.has_p else None,
+        "p": case.p if found.has_p else None,
         "power": chance,
         "smallest": smallest,
         "lost": seen.lost,
@@ -210,33 +221,25 @@ def _of_predictions(predicted: Sequence[Row]) -> Row:
     return {"ours": "; ".join(texts), "value": 1 + row["error"], **ends}
 
 
-def _verdict(
-    paper: Paper,
-    claim: Claim,
-    root: Path,
-    rows: Sequence[Mapping[str, str]],
-    predicted: Sequence[Row],
-    tested: tuple[Observed, Result] | None,
-    size: float | None,
-    p: float,
-) -> tuple[str, str]:
+def _verdict(case: _Case, root: Path) -> tuple[str, str]:
     """Return the verdict and its reason; limits come before numbers."""
+    claim, predicted = case.claim, case.predicted
     cap = _CAPS[claim.limit] if claim.limit else ""
     if claim.untestable:
         return UNTESTABLE, claim.untestable
-    if claim.study != TESTS and tested is None and not predicted:
-        return NOT_RUN, _cost(paper, claim, root)
-    if cap == SHOWN or any(row["verified"] != "yes" for row in rows):
+    if claim.study != TESTS and not case.tested and not predicted:
+        return NOT_RUN, _cost(case.paper, claim, root)
+    if cap == SHOWN or any(row["verified"] != "yes" for row in case.rows):
         return SHOWN, claim.because or "the published number is from memory"
     if claim.is_predicted:
         return _of_prediction(claim, predicted)
-    assert tested is not None
-    seen, found = tested
+    assert case.tested is not None
+    seen, found = case.tested
     if seen.lost:
         return UNDECIDED, f"runs that failed, are missing or did not hold their pace: {seen.lost}"
     if found.n is not None and found.n < FEWEST:
         return UNDECIDED, f"runs a side: {found.n}; a test needs {FEWEST}"
-    word = str(judge(claim, found, *claimed_range(claim, size), p))
+    word = str(judge(claim, found, *claimed_range(claim, case.size), case.p))
     if cap == UNDECIDED or (cap == DIRECTION and word in (REPLICATED, EXCEEDS)):
         return cap, claim.because
     return word, ""
@@ -261,22 +264,6 @@ def _of_prediction(claim: Claim, predicted: Sequence[Row]) -> tuple[str, str]:
     if all(row["low"] <= row["published"] <= row["high"] for row in predicted):
         return CONSISTENT, f"inside of the prediction's interval; {reason}"
     return INCONSISTENT, f"outside of the prediction's interval; {reason}"
-
-
-def _is_later(
-    claim: Claim,
-    registered: datetime,
-    tested: tuple[Observed, Result] | None,
-    predicted: Sequence[Row],
-) -> bool:
-    """Return True unless every run is known to have started after the commit of the margin.
-
-    A prediction has no date, so its margin counts as later. A claim without data has no margin yet.
-    """
-    if tested is None:
-        return bool(predicted)
-    started = tested[0].started  # "" if it is not known
-    return not started or datetime.fromisoformat(started) <= registered
 
 
 def _interval(value: float, low: float, high: float, n: int | None, scale: float, unit: str) -> str:

@@ -40,7 +40,7 @@ from paceline.record.tied_files import SUMS, replaced, write_sums
 from paceline.report.chart.chart_style import Chart, chart, short, static_svg
 from paceline.report.front_page import PAPERS
 from paceline.report.number_format import MISSING, decimals, general, percent, signed_percent
-from paceline.report.page import markdown, render
+from paceline.report.page import render
 
 COMMAND = "paceline report papers"
 LEDGER = "ledger.csv"
@@ -67,18 +67,14 @@ def write_papers(root: Path, reports: Path | None = None) -> Path:
         row |= {"tone": TONES.get(row["verdict"], OPEN), "power_text": _power(row)}
     of_paper = {paper.id: [row for row in rows if row["paper"] == paper.id] for paper in papers}
     predicted = predictions(root)
+    common: Row = {"papers": papers, "rows": rows, "of_paper": of_paper, "tones": TONES}
+    common |= {"says": f"{extent(rows, root)} {chance(rows)}", "counts": _counts(rows)}
+    common |= {"meanings": MEANINGS, "tables": [], "figures": [], "paper": None}
     with replaced(folder) as new:
         write_rows(new / LEDGER, _COLUMNS, [_plain(row) for row in rows])
-        (new / "ledger.json").write_text(_public(papers, rows))
-        common = {"papers": papers, "rows": rows, "of_paper": of_paper, "tones": TONES}
-        common |= {
-            "says": f"{extent(rows, root)} {chance(rows)}",
-            "counts": _counts(rows),
-            "meanings": MEANINGS,
-        }
-        common |= {"tables": [], "figures": [], "paper": None}
+        (new / "ledger.json").write_text(_public(papers, of_paper))
         (new / "index.html").write_text(render("papers.html.j2", common))
-        (new / "README.md").write_text(_readme(papers, of_paper, common))
+        (new / "README.md").write_text(render("papers.md.j2", common))
         (new / "figures").mkdir()
         for paper in papers:
             figures = _figures(paper, published, root)
@@ -86,7 +82,7 @@ def write_papers(root: Path, reports: Path | None = None) -> Path:
                 (new / f"figures/{drawn.name}.svg").write_text(static_svg(drawn))
             own = {"paper": paper, "rows": of_paper[paper.id], "figures": figures}
             own |= {"counts": _counts(own["rows"])}
-            own |= {"tables": list(_tables(paper, published, predicted, root))}
+            own |= {"tables": _tables(paper, published, predicted, root)}
             (new / f"{paper.id}.html").write_text(render("papers.html.j2", common | own))
         made = [path for path in sorted(new.rglob("*")) if path.is_file()]
         write_sums(new / SUMS, {str(path.relative_to(new)): path for path in made})
@@ -99,7 +95,7 @@ def verify_papers(root: Path) -> int:
     Raises SettingError, which names the claim or the file, if reports/papers differs from what the
     claims and the tables result in, or if a table of runs differs from its records.
     """
-    for study in {row["study"] for row in ledger(root)}:
+    for study in {claim.study for paper in read_papers(root) for claim in paper.claims}:
         require_records(root / "reports" / study)
     with TemporaryDirectory() as name:
         made = write_papers(root, Path(name)).parent
@@ -184,22 +180,18 @@ def _cell(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _public(papers: Sequence[Paper], rows: Sequence[Row]) -> str:
+def _public(papers: Sequence[Paper], of_paper: Mapping[str, Sequence[Row]]) -> str:
     """Return the ledger for programs: a list of papers with their DOI, each with its claims."""
     made = [
-        {
-            "paper": paper.paper,
-            "doi": paper.doi,
-            "claims": [
-                {name: row.get(name, "") for name in _PUBLIC}
-                | {"margin_later_than_data": row["margin_later"]}
-                for row in rows
-                if row["paper"] == paper.id
-            ],
-        }
+        {"paper": paper.paper, "doi": paper.doi, "claims": [*map(_entry, of_paper[paper.id])]}
         for paper in papers
     ]
     return json.dumps(made, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _entry(row: Row) -> Row:
+    known = {name: row.get(name, "") for name in _PUBLIC}
+    return known | {"margin_later_than_data": row["margin_later"]}
 
 
 def _read(path: Path) -> dict[str, Row]:
@@ -286,20 +278,3 @@ def _beside(paper: Paper, figure: Beside, published: Published, root: Path) -> l
             ours = {"whose": "ours", "relative": short(found.mean / base.mean), "n": found.n}
             rows.append(known | ours | ends)
     return rows
-
-
-def _readme(papers: Sequence[Paper], of_paper: Mapping[str, Sequence[Row]], common: Row) -> str:
-    """Return the ledger in Markdown."""
-    counts = ", ".join(f"{each['number']} {each['verdict']}" for each in common["counts"])
-    lines = [
-        f"# {len(papers)} papers, {len(common['rows'])} claims",
-        "",
-        f"**{counts}.** {common['says']} Tables and figures are in [index.html](index.html).",
-    ]
-    for paper in papers:
-        lines += ["", f"## {markdown(paper.paper)}", ""]
-        lines += ["| claim | theirs | ours | kind | verdict |", "|---|---|---|---|---|"]
-        for row in of_paper[paper.id]:
-            cells = (row["says"], row["theirs"], row["ours"], row["kind"], f"**{row['verdict']}**")
-            lines.append(f"| {' | '.join(markdown(cell) or MISSING for cell in cells)} |")
-    return "\n".join(lines) + "\n"
