@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from rich.console import Console
 
 from paceline.command.plan_view import as_json, peak_view, plan_view, verified_view
-from paceline.prediction.race import VerifiedPlan, ordered, shortlist
+from paceline.prediction.race import Compared, ordered, shortlist
 from tests.prediction.test_whole_steps import MEMORY, planned
 
 
@@ -80,10 +80,11 @@ def runner_up(of):
 
 
 def test_the_choice_has_its_rank_among_measured_plans():
-    fast, slow = (planned(10, plain=seconds).plans[0] for seconds in (1.0, 1.5))
+    of_size = [planned(10, plain=seconds) for seconds in (1.5, 1.0)]
+    slow, fast = (each.plans[0] for each in of_size)
     verified = [
-        VerifiedPlan(slow, [1.5] * 6, 3_000_000),
-        VerifiedPlan(fast, [1.0] * 6, None),
+        Compared(of_size[0], slow, [1.5] * 6, 3_000_000),
+        Compared(of_size[0], fast, [1.0] * 6),
     ]
     lines = shown(verified_view(verified))
     assert "plain 1,500.00 ms 1,500.00 ms - 0.00 3.00" in lines

@@ -2,7 +2,6 @@
 
 import json
 import math
-from statistics import median
 
 import pandas as pd
 import pytest
@@ -23,9 +22,8 @@ from paceline.prediction.plan import (
 )
 from paceline.prediction.programme import BlockCosts, Option, Programme
 from paceline.prediction.race import (
-    VerifiedPlan,
+    Compared,
     choice_of,
-    differences,
     feasible_plans,
     plan_peak,
     rank,
@@ -250,10 +248,12 @@ def test_updates_are_those_of_one_worker_that_always_got_there(tmp_path):
 
 
 def test_the_place_of_the_choice():
-    plan = planned(8, 0.1, None).plans[0]
-    verified = [VerifiedPlan(plan, seconds, None) for seconds in ([3, 2, 9], [1, 1, 5], [4, 4, 4])]
-    assert median(verified[0].seconds) == 3
+    of_size, rounds = planned(8, 0.1, None), ([3, 2, 9], [1, 1, 5], [4, 4, 4])
+    verified, longer = (
+        [Compared(of_size, of_size.plans[0], seconds * times) for seconds in rounds]
+        for times in (1, 2)
+    )
+    assert verified[0].step_seconds == 3
     assert rank(verified) == 2
-    assert not any(each.faster for each in differences(verified))  # by three rounds
-    longer = [VerifiedPlan(each.plan, list(each.seconds) * 2, None) for each in verified]
-    assert [each.faster for each in differences(longer)] == [False, True, False]
+    assert not any(verified[0].to(each).faster for each in verified)  # by three rounds
+    assert [longer[0].to(each).faster for each in longer] == [False, True, False]

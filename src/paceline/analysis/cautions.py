@@ -96,7 +96,7 @@ def _shared_gpu(tables: Tables) -> Iterator[Row]:
 
 
 def _late(tables: Tables) -> Iterator[Row]:
-    steps = tables.phases.groupby("key")["steps"].sum()
+    steps = tables.of_points["phases"].groupby("key")["steps"].sum()
     paced = tables.runs[tables.runs["kind"] == "paced"]
     shares = paced["late_steps"].astype(float) / paced["key"].map(steps).astype(float)
     late = shares[shares > LATE]

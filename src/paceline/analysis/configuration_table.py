@@ -73,7 +73,7 @@ def phase_shares(tables: Tables, _: Configuration, points: Frame) -> Row:
     `phase_<name>` is the share of the phase in the time of all workers. `phase_<name>_seconds` is
     its mean time per worker.
     """
-    workers = _of_finished(tables.phases, points)
+    workers = _of_finished(tables.of_points["phases"], points)
     if not len(workers):
         return {}
     seconds = workers[list(PHASES)].mean().rename(PHASES).add_prefix("phase_")
@@ -86,7 +86,7 @@ def staleness_spread(tables: Tables, _: Configuration, points: Frame) -> Row:
     `pushes` is the number of pushes. `pushes_mean` and `pushes_median` are the mean and the median
     of their staleness, `pushes_low` and `pushes_high` its 5 % and 95 % quantiles.
     """
-    own = _of_finished(tables.staleness, points)
+    own = _of_finished(tables.of_points["staleness"], points)
     if not len(own):
         return {}
     counts = own.groupby("staleness")["pushes"].sum().sort_index()

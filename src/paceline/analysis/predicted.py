@@ -18,6 +18,7 @@ _SIDES = ("images_per_second", "predicted_images_per_second")
 NOISE = 0.10  # share by which two rates must differ to be compared
 EXCHANGE_NEAR = 0.20  # largest relative error of predicted seconds of exchange that is near
 SIZE = 0.05  # of the test of staleness: how often it rejects data drawn from the prediction
+_RATE = ("n", "half", "observed", "least", "most", "predicted", "error", "verdict")
 _RATIOS = ("half", "against", "observed_ratio", "predicted_ratio", "error", "verdict")
 
 
@@ -36,21 +37,12 @@ def predicted(tables: Tables, _: Configuration, points: Frame) -> Row:
     own = runs[runs.index.isin(points.index)]
     if not len(own):
         return {}
-    observed = own["images_per_second"].astype(float)
-    rate, modelled = (float(hmean(own[name].astype(float))) for name in _SIDES)
-    error = modelled / rate - 1
-    calibrated = (own["predicted_kind"] == "calibrated").any()
-    near = abs(error) <= NEAR[own["kind"].iloc[0]]
-    return {
-        "rate_n": len(own),
-        "rate_half": own["predicted_half"].iloc[0],
-        "rate_observed": rate,
-        "rate_least": observed.min(),
-        "rate_most": observed.max(),
-        "rate_predicted": modelled,
-        "rate_error": error,
-        "rate_verdict": "calibrated" if calibrated else "near" if near else "far",
-    }
+    seeds: Frame = own["images_per_second"].astype(float)
+    found = _held(own, NEAR[own["kind"].iloc[0]], *(float(hmean(own[side])) for side in _SIDES))
+    found |= {"least": seeds.min(), "most": seeds.max()}
+    if (own["predicted_kind"] == "calibrated").any():
+        found["verdict"] = "calibrated"
+    return {f"rate_{name}": found[name] for name in _RATE}
 
 
 def predicted_exchange(tables: Tables, _: Configuration, points: Frame) -> Row:
@@ -71,27 +63,26 @@ def predicted_exchange(tables: Tables, _: Configuration, points: Frame) -> Row:
         return {}
     images = own["workers"] * own["batch_size"]  # of all workers' steps
     free = images / own["predicted_free_images_per_second"]
-    real, modelled = ((images / own[name].astype(float) - free).mean() for name in _SIDES)
-    error = modelled / real - 1
-    return {
-        "exchange_n": len(own),
-        "exchange_half": own["predicted_half"].iloc[0],
-        "exchange_observed": real,
-        "exchange_predicted": modelled,
-        "exchange_error": error,
-        "exchange_verdict": "near" if abs(error) <= EXCHANGE_NEAR else "far",
-    } | _staleness(own)
-
-
-def _staleness(own: Frame) -> Row:
+    seconds = ((images / own[name].astype(float) - free).mean() for name in _SIDES)
+    found = _held(own, EXCHANGE_NEAR, *seconds)
     p = own["predicted_staleness_p"].astype(float)
-    if p.isna().all():
-        return {}
-    least = min(1.0, len(p) * p.min())
+    if p.notna().any():
+        least = min(1.0, len(p) * p.min())
+        found["staleness_distance"] = own["predicted_staleness_distance"].astype(float).mean()
+        found |= {"staleness_p": least, "staleness_verdict": "apart" if least <= SIZE else "alike"}
+    return {f"exchange_{name}": value for name, value in found.items()}
+
+
+def _held(own: Frame, limit: float, observed: float, modelled: float) -> Row:
+    """Return a prediction beside what was observed, and whether its error is within the limit."""
+    error = modelled / observed - 1
     return {
-        "exchange_staleness_distance": own["predicted_staleness_distance"].astype(float).mean(),
-        "exchange_staleness_p": least,
-        "exchange_staleness_verdict": "apart" if least <= SIZE else "alike",
+        "n": len(own),
+        "half": own["predicted_half"].iloc[0],
+        "observed": observed,
+        "predicted": modelled,
+        "error": error,
+        "verdict": "near" if abs(error) <= limit else "far",
     }
 
 

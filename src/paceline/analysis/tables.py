@@ -44,12 +44,11 @@ class Tables:
     """Tables of a study, from its report and the archive of its records.
 
     `about` is study.json. `runs` has one row per point (a single run), in the order of the study,
-    and without the throughput of points in dropped blocks. `staleness`, `phases`, `timeline` and
-    `tests` have any number of rows per point, with its `key`. `blocks` judges each block (the runs
-    of one seed, made one after another), and `repeats` has the last run of the reference
-    configuration in each. `read_points()` reads those with any number of rows per point, by name;
-    it is called when one of them is first needed, since that takes a second. A table that the study
-    lacks has no rows.
+    and without the throughput of points in dropped blocks. `blocks` judges each block (the runs of
+    one seed, made one after another), and `repeats` has the last run of the reference configuration
+    in each. `of_points` has the tables with any number of rows per point, with its `key`:
+    staleness, phases, timeline and tests. `read_points()` reads them when one of them is first
+    needed, since that takes a second. A table that the study lacks has no rows.
     """
 
     about: StudyState
@@ -61,7 +60,8 @@ class Tables:
     read_points: Callable[[], Mapping[str, Frame]]
 
     @cached_property
-    def _of_points(self) -> Mapping[str, Frame]:
+    def of_points(self) -> Mapping[str, Frame]:
+        """Tables with any number of rows per point, by name."""
         return self.read_points()
 
     @cached_property
@@ -70,31 +70,15 @@ class Tables:
 
         A final evaluation on more images is left out.
         """
-        return _on_equal_images(self._of_points["curves"], self)
+        return _on_equal_images(self.of_points["curves"], self)
 
     @cached_property
     def trial_curves(self) -> Frame:
         """Evaluations of the trials in `tuning`, without final ones that used more images."""
-        curves = self._of_points["trial_curves"]
+        curves = self.of_points["trial_curves"]
         if self.about["settings"].get(CURVE_IMAGES) is None:
             return curves
         return curves[curves.duplicated("key", keep="last")]
-
-    @property
-    def staleness(self) -> Frame:
-        return self._of_points["staleness"]
-
-    @property
-    def phases(self) -> Frame:
-        return self._of_points["phases"]
-
-    @property
-    def timeline(self) -> Frame:
-        return self._of_points["timeline"]
-
-    @property
-    def tests(self) -> Frame:
-        return self._of_points["tests"]
 
     @property
     def is_strong(self) -> bool:
@@ -151,7 +135,8 @@ class Tables:
 
         Points whose record does not say this are left out.
         """
-        rows = zip(self.tests["key"], self.tests["right"], self.tests["images"], strict=True)
+        tests = self.of_points["tests"]
+        rows = zip(tests["key"], tests["right"], tests["images"], strict=True)
         return {key: bits_of(right, int(images)) for key, right, images in rows}
 
     @cached_property

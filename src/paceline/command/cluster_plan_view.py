@@ -120,7 +120,7 @@ def shown(plan: ClusterPlan) -> list[Candidate]:
     """Return the candidates of the table: the choice, the runner-up, the choice with fewer
     workers, and of other schemes some that keep the accuracy and some that do not.
     """
-    first = [plan.chosen, *([plan.runner_up] if plan.runner_up else [])]
+    first = [each for each in (plan.chosen, plan.runner_up) if each]
     own = [each for each in plan.candidates if each.scheme == plan.chosen.scheme]
     others = sorted(plan.candidates, key=lambda each: each.seconds)
     kept = [each for each in others if each.kept and each.scheme != plan.chosen.scheme]
@@ -130,19 +130,21 @@ def shown(plan: ClusterPlan) -> list[Candidate]:
 
 
 def _rows(plan: ClusterPlan) -> Iterator[list[str]]:
-    first = [plan.chosen, *([plan.runner_up] if plan.runner_up else [])]
-    others = sorted(shown(plan), key=lambda each: each.seconds)
-    for each in dict.fromkeys([*first, *others]):
-        mark = {plan.chosen: " (choice)", plan.runner_up: " (runner-up)"}.get(each, "")
+    marks = {plan.chosen: " (choice)", plan.runner_up: " (runner-up)"}
+    first = [*marks]
+    for each in sorted(
+        shown(plan), key=lambda each: (first.index(each) if each in marks else 2, each.seconds)
+    ):
+        several = each.workers > 1
         yield [
-            (words(each) if each.workers > 1 else "one worker") + mark,
+            (words(each) if several else "one worker") + marks.get(each, ""),
             count(each.workers),
             f"{count(each.batch_size)}{'*' if each.prediction.extrapolated else ''}",
             count(each.prediction.run.images_per_second),
             _time(plan, each),
             _hours(each),
-            points(each.change) if each.workers > 1 else "-",
-            _VERDICTS[each.verdict] if each.workers > 1 else "-",
+            points(each.change) if several else "-",
+            _VERDICTS[each.verdict] if several else "-",
         ]
 
 

@@ -5,7 +5,6 @@ A plan chooses, for each block of a network, its layout, recomputation and preci
 
 import json
 from collections.abc import Iterator, Sequence
-from statistics import median
 
 from rich.console import RenderableType
 
@@ -13,7 +12,7 @@ from paceline.command.terminal import plain_table
 from paceline.prediction.blocks import PLAIN
 from paceline.prediction.plan import Planned
 from paceline.prediction.programme import Plan
-from paceline.prediction.race import Compared, VerifiedPlan, differences, rank
+from paceline.prediction.race import Compared, rank
 
 _PARTS = ("weights", "gradients", "optimizer", "images", "saved", "workspace", "peak")
 
@@ -54,39 +53,43 @@ def peak_view(planned: Sequence[Planned], peaks: Sequence[int]) -> Iterator[Rend
     yield plain_table(_numbers("batch_size", "counted", "allocated", "error"), rows)
 
 
-def verified_view(verified: Sequence[VerifiedPlan]) -> Iterator[RenderableType]:
+def verified_view(verified: Sequence[Compared]) -> Iterator[RenderableType]:
     """Yield a table of predicted and measured times of plans, and the rank of the choice.
 
     `verified`: measured plans; the first one is the choice.
     """
-    compared = differences(verified)
+    chosen = verified[0]
     rows = [
         [
             str(each.plan),
             _milliseconds(each.plan.seconds),
-            _milliseconds(median(each.seconds)),
-            str(apart) if each is not verified[0] else "-",
+            _milliseconds(each.step_seconds),
+            str(chosen.to(each)) if each is not chosen else "-",
             _megabytes(each.plan.fullest.bytes),
             _megabytes(each.peak) if each.peak else "-",
         ]
-        for each, apart in zip(verified, compared, strict=True)
+        for each in verified
     ]
     names = ["predicted", "measured", "against the choice", "counted MB", "allocated"]
     yield "whole steps by feasible plans, the choice first"
     yield plain_table(["plan", *_numbers(*names)], rows)
-    ratio = median(verified[0].seconds) / min(median(each.seconds) for each in verified)
+    ratio = chosen.step_seconds / min(each.step_seconds for each in verified)
     yield (
-        f"against the choice: median of {len(verified[0].seconds)} rounds with a 95 % interval by "
+        f"against the choice: median of {len(chosen.seconds)} rounds with a 95 % interval by "
         "a sign test; the choice was made by other rounds\n"
         f"the choice is number {rank(verified)} of {len(verified)} measured, {ratio:.3f} times the "
-        f"fastest; {sum(each.faster for each in compared)} are significantly faster"
+        f"fastest; {_num_faster(verified)} are significantly faster"
     )
+
+
+def _num_faster(verified: Sequence[Compared]) -> int:
+    return sum(verified[0].to(each).faster for each in verified)
 
 
 def as_json(
     planned: Sequence[Planned],
     compared: Sequence[Compared],
-    verified: Sequence[VerifiedPlan],
+    verified: Sequence[Compared],
     memory: float,
 ) -> str:
     """Return, as JSON, the plans of all batch sizes and the plans that were measured.
@@ -94,22 +97,26 @@ def as_json(
     `compared`: plans whose whole steps were measured, beginning with the choice. `verified`: plans
     that were measured again, or []. `memory`: limit [bytes].
     """
-    chosen = compared[0]
+    chosen = compared[0].planned
     content = {
         "memory": memory,
-        "batch_size": chosen.planned.batch_size,
+        "batch_size": chosen.batch_size,
         "whole_steps": [
-            {
-                "batch_size": each.planned.batch_size,
-                "plan": _json_plan(each.plan, each.planned),
-                "measured_seconds": each.step_seconds,
-                "rounds": len(each.seconds),
-                "beside_choice": chosen.to(each)._asdict(),
-            }
-            for each in compared
+            {"batch_size": each.planned.batch_size, **measured, "rounds": len(each.seconds)}
+            for each, measured in zip(compared, _json_measured(compared), strict=True)
         ],
         "batch_sizes": [_json_planned(each) for each in planned],
-        "verified": _json_verified(verified, chosen.planned) if verified else None,
+        "verified": None
+        if not verified
+        else {
+            "place": rank(verified),
+            "num_faster": _num_faster(verified),
+            "rounds": len(verified[0].seconds),
+            "plans": [
+                {**measured, "peak": each.peak}
+                for each, measured in zip(verified, _json_measured(verified), strict=True)
+            ],
+        },
     }
     return json.dumps(content, indent=2) + "\n"
 
@@ -128,22 +135,14 @@ def _json_planned(planned: Planned) -> dict[str, object]:
     }
 
 
-def _json_verified(verified: Sequence[VerifiedPlan], planned: Planned) -> dict[str, object]:
-    compared = differences(verified)
-    return {
-        "place": rank(verified),
-        "num_faster": sum(each.faster for each in compared),
-        "rounds": len(verified[0].seconds),
-        "plans": [
-            {
-                "plan": _json_plan(each.plan, planned),
-                "measured_seconds": median(each.seconds),
-                "beside_choice": apart._asdict(),
-                "peak": each.peak,
-            }
-            for each, apart in zip(verified, compared, strict=True)
-        ],
-    }
+def _json_measured(plans: Sequence[Compared]) -> Iterator[dict[str, object]]:
+    """Yield each plan with its measurement, compared with the first one, which is the choice."""
+    for each in plans:
+        yield {
+            "plan": _json_plan(each.plan, each.planned),
+            "measured_seconds": each.step_seconds,
+            "beside_choice": plans[0].to(each)._asdict(),
+        }
 
 
 def _json_plan(plan: Plan, planned: Planned) -> dict[str, object]:

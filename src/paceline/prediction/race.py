@@ -14,10 +14,10 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from statistics import median
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import quantile_test
@@ -69,11 +69,16 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Compared:
-    """Candidate: a plan for one batch size. `seconds`: duration of a whole step in each round."""
+    """Plan for one batch size, a candidate.
+
+    `seconds`: duration of a whole step in each round. `peak`: measured peak of a step [bytes]; None
+    where it was not measured.
+    """
 
     planned: Planned
     plan: Plan
     seconds: Sequence[float] = ()
+    peak: int | None = None
 
     @property
     def predicted(self) -> float:
@@ -94,18 +99,6 @@ class Compared:
         return difference(*costs)
 
 
-@dataclass(frozen=True)
-class VerifiedPlan:
-    """Plan with the seconds of its whole steps by round.
-
-    `peak`: measured peak of a step [bytes]; None for all but the first plans.
-    """
-
-    plan: Plan
-    seconds: Sequence[float]
-    peak: int | None
-
-
 def compare(
     points: Sequence[Point], planned: Sequence[Planned], memory: float, rounds: int, seconds: float
 ) -> list[Compared]:
@@ -117,7 +110,8 @@ def compare(
         for each in candidates
     ]
     weights = [each.planned.cost(1) for each in candidates]
-    return ordered(candidates, in_process(race_steps, steps, weights, rounds, seconds))
+    arguments = weights, rounds, seconds, Random(_RACE_SEED)
+    return ordered(candidates, in_process(on_steps, race, steps, *arguments))
 
 
 def shortlist(planned: Sequence[Planned], memory: float) -> list[Compared]:
@@ -141,7 +135,7 @@ def ordered(candidates: Sequence[Compared], seconds: Sequence[Sequence[float]]) 
     equally many rounds, the one with the lowest median cost.
     """
     pairs = zip(candidates, seconds, strict=True)
-    compared = [Compared(each.planned, each.plan, taken) for each, taken in pairs]
+    compared = [replace(each, seconds=taken) for each, taken in pairs]
     return sorted(compared, key=lambda each: (-len(each.seconds), each.cost))
 
 
@@ -175,27 +169,31 @@ def choice_of(programme: Programme, plan: Plan) -> Choice:
 
 def verify(
     point: Point, chosen: Compared, memory: float, rounds: int, seconds: float
-) -> list[VerifiedPlan]:
+) -> list[Compared]:
     """Measure feasible plans of the chosen batch size: the choice, others by predicted time."""
     programme = chosen.planned.measured.programme
     others = feasible_plans(programme, memory, _NUM_VERIFIED)
     plans = [chosen.plan, *(plan for plan in others if plan != chosen.plan)]
     choices = [choice_of(programme, plan) for plan in plans]
-    taken = in_process(repeat_steps, [(point, choice) for choice in choices], rounds, seconds)
+    steps, random = [(point, choice) for choice in choices], Random(_VERIFY_SEED)
+    taken = in_process(on_steps, by_turns, steps, rounds, seconds, random)
     peaks = [in_process(plan_peak, point, choice) for choice in choices[:_NUM_PEAKS]]
     measured = itertools.zip_longest(plans, taken, peaks)  # None after the last peak
-    return list(itertools.starmap(VerifiedPlan, measured))
+    return [Compared(chosen.planned, *each) for each in measured]
 
 
-def rank(verified: Sequence[VerifiedPlan]) -> int:
+def on_steps(
+    measure: Callable[..., list[list[float]]],
+    steps: Sequence[tuple[Point, Choice]],
+    *arguments: Any,
+) -> list[list[float]]:
+    """Return what `race` or `by_turns` measures of steps; call it in a process of its own."""
+    return measure(_turns(steps), *arguments)
+
+
+def rank(verified: Sequence[Compared]) -> int:
     """Return the rank of the first plan by measured median, 1 for the fastest."""
-    medians = [median(each.seconds) for each in verified]
-    return 1 + sum(seconds < medians[0] for seconds in medians)
-
-
-def differences(verified: Sequence[VerifiedPlan]) -> list[Difference]:
-    """Return how much more time each plan takes than the first, compared round by round."""
-    return [difference(verified[0].seconds, each.seconds) for each in verified]
+    return 1 + sum(each.step_seconds < verified[0].step_seconds for each in verified)
 
 
 def difference(first: Sequence[float], other: Sequence[float]) -> Difference:
@@ -205,20 +203,6 @@ def difference(first: Sequence[float], other: Sequence[float]) -> Difference:
     low, high = quantile_test(shares, q=0, p=0.5).confidence_interval(_CONFIDENCE)
     interval = (float(low), float(high)) if np.isfinite([low, high]).all() else (None, None)
     return Difference(float(np.median(shares)), *interval)
-
-
-def race_steps(
-    steps: Sequence[tuple[Point, Choice]], weights: Sequence[float], rounds: int, seconds: float
-) -> list[list[float]]:
-    """Return what `race` returns; call it in a process of its own."""
-    return race(_turns(steps), weights, rounds, seconds, Random(_RACE_SEED))
-
-
-def repeat_steps(
-    steps: Sequence[tuple[Point, Choice]], rounds: int, seconds: float
-) -> list[list[float]]:
-    """Return what `by_turns` returns; call it in a process of its own."""
-    return by_turns(_turns(steps), rounds, seconds, Random(_VERIFY_SEED))
 
 
 def plan_peak(point: Point, choice: Choice) -> int:

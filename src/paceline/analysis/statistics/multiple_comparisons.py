@@ -13,7 +13,7 @@ their joint probability:
 """
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 from typing import NamedTuple
 
@@ -37,31 +37,24 @@ def against_reference(
     level: float = LEVEL,
     extra_variance: Numbers = 0.0,
     shift: Numbers = 0.0,
+    *,
+    narrow: bool = False,
 ) -> Estimate:
     """Return the contrast of every other group with the group at the index `reference`.
 
-    With probability `level`, all intervals cover their true contrasts simultaneously.
+    With probability `level`, all intervals cover their true contrasts simultaneously. With
+    `narrow`, they are those of two one-sided tests of each: the probability of calling any group
+    equivalent that is not is at most 1 - `level`.
     `extra_variance` [others] is the variance of an error of the contrasts that the family's
     variance does not contain; with it, the intervals are conservative. `shift` [others] is the
     mean of this error.
     """
-    critical = _critical(two_sided_critical, family, reference, level)
-    return contrasts(family, reference, critical, extra_variance, shift)
+    find = one_sided_critical if narrow else two_sided_critical
+    known = family.degrees and find(loads(family.sizes, reference), family.degrees, level)
+    return contrasts(family, reference, known or np.nan, extra_variance, shift)
 
 
-def for_equivalence(
-    family: Pooled,
-    reference: int,
-    level: float = LEVEL,
-    extra_variance: Numbers = 0.0,
-    shift: Numbers = 0.0,
-) -> Estimate:
-    """Return the same contrasts with narrower intervals, for two one-sided tests of each.
-
-    The probability of calling any group equivalent that is not is at most 1 - `level`.
-    """
-    critical = _critical(one_sided_critical, family, reference, level)
-    return contrasts(family, reference, critical, extra_variance, shift)
+for_equivalence = partial(against_reference, narrow=True)
 
 
 def contrasts(
@@ -174,14 +167,6 @@ def one_sided_critical(load: Loads, degrees: int, level: float) -> float:
         lambda c: joint_probability(-c * below, c * above, load, degrees) - level,
         *stdtrit(degrees, [level, 1 - (1 - level) / len(load)]),
     )
-
-
-def _critical(
-    find: Callable[[Loads, int, float], float], family: Pooled, reference: int, level: float
-) -> float:
-    if not family.degrees:
-        return np.nan
-    return find(loads(family.sizes, reference), family.degrees, level)
 
 
 def _solve(gap: Callable[[float], float], least: float, most: float) -> float:

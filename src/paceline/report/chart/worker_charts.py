@@ -41,7 +41,7 @@ def timeline_chart(findings: StudyFindings) -> Chart | None:
 
     The other scheme is the best one of those with a finished run, in each situation.
     """
-    timeline, finished = findings.tables.timeline, findings.tables.finished
+    timeline, finished = findings.tables.of_points["timeline"], findings.tables.finished
     spans = {key: rows for key, rows in timeline.groupby("key", sort=False)}
     runs, reference = finished[finished["key"].isin(spans)], reference_scheme(findings.tables.runs)
     every = situations(findings)
