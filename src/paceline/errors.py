@@ -1,6 +1,7 @@
 """Defines the error that a wrong setting of the user's raises, and helps to word messages."""
 
 import errno
+import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -64,6 +65,11 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
+
+
+def tell(message: str) -> None:
+    """Print a line for the user on standard error; standard output is for results."""
+    print(f"paceline: {printable(message)}", file=sys.stderr, flush=True)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

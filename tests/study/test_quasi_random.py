@@ -91,16 +91,17 @@ def test_momentum_is_an_edge_where_the_box_ends_above_0():
     box = SearchBox(Bounds(0.001, 1), Bounds(0.01, 0.5))
     side = box.edge(0.02, 0.48)
     assert side == Side(1, True)
-    assert box.beyond(side, 1).one_minus_momentum == Bounds(0.5, 1.0)  # and not 25
+    assert box.beyond(side, 1)[0].one_minus_momentum == Bounds(0.5, 1.0)  # and not 25
 
 
 def test_a_box_grows_in_logarithms():
-    low, high = BOX.beyond(Side(0, False), 1 / 3), BOX.beyond(Side(0, True), 2 / 3)
+    low, from_low = BOX.beyond(Side(0, False), 1 / 3)
+    high, to_high = BOX.beyond(Side(0, True), 2 / 3)
     assert low.effective_rate == pytest.approx((0.0001, 0.001))
     assert high.effective_rate == pytest.approx((1, 100))
     assert low.one_minus_momentum == high.one_minus_momentum == BOX.one_minus_momentum
-    assert BOX.joined(low, Side(0, False)).effective_rate == pytest.approx((0.0001, 1))
-    assert BOX.joined(high, Side(0, True)).effective_rate == pytest.approx((0.001, 100))
+    assert from_low.effective_rate == pytest.approx((0.0001, 1))
+    assert to_high.effective_rate == pytest.approx((0.001, 100))
 
 
 def test_a_winner_inside_ends_the_search():

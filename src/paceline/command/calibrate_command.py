@@ -1,12 +1,11 @@
 """Command `paceline calibrate`: measures this machine, or counts a network."""
 
 import argparse
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline.command import Command
-from paceline.errors import SettingError
+from paceline.errors import SettingError, tell
 
 if TYPE_CHECKING:  # torch takes seconds
     from paceline.model.network_size import Layer, NetworkSize
@@ -44,7 +43,7 @@ def _measure(config: "PointConfig", options: argparse.Namespace, root: Path) -> 
     try:
         measured = measure(config)
     except ProcessFailure as failure:
-        print(f"paceline: {failure}", file=sys.stderr)
+        tell(str(failure))
         return 1
     show_rows([{"measured": name, "": value} for name, value in rows(measured)])
     write_cluster(measured, Point.of(config), path)

@@ -4,13 +4,12 @@ import argparse
 import gc
 import math
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paceline.command import Command
-from paceline.errors import SettingError
+from paceline.errors import SettingError, tell
 
 if TYPE_CHECKING:  # torch takes seconds
     from paceline.prediction.cluster_plan import Question
@@ -63,7 +62,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     try:
         _plan(options, points, root)
     except ProcessFailure as failure:
-        print(f"paceline: {failure}", file=sys.stderr)
+        tell(str(failure))
         return 1
     return 0
 

@@ -3,13 +3,12 @@
 import argparse
 import csv
 import json
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any, cast
 
 from paceline.command import Command
-from paceline.errors import SettingError
+from paceline.errors import SettingError, tell
 
 PAPERS = "papers"  # instead of a study
 
@@ -120,7 +119,7 @@ def _tell_of_other_data(folder: Path) -> None:
     data = PointConfig(values, of_record=True).target("data")
     if others := sum(is_of_other_data({"data_digest": each}, data) for each in digests):
         message = f"{others} of {len(digests)} points are of data that have changed since"
-        print(f"paceline: {message}; sweep.rerun=stale runs them again", file=sys.stderr)
+        tell(f"{message}; sweep.rerun=stale runs them again")
 
 
 def _log(page: Path, records: Path) -> None:
@@ -134,7 +133,7 @@ def _log(page: Path, records: Path) -> None:
         _write_single(page, sent)
         files = [sent, page.parent / "tables/decision.csv"]
         if unlogged := log_study_files(records, [file for file in files if file.exists()]):
-            print(f"paceline: {unlogged}; the next report tries again", file=sys.stderr)
+            tell(f"{unlogged}; the next report tries again")
 
 
 def _write_single(page: Path, file: Path) -> None:

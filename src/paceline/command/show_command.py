@@ -1,13 +1,12 @@
 """Command `paceline show`: what there is of all studies, of one, of a record, or of two reports."""
 
 import argparse
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline.command import Command
-from paceline.errors import SettingError
+from paceline.errors import SettingError, tell
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -82,8 +81,7 @@ def _open(study: str | None, root: Path) -> int:
     if not page.is_file():
         made = study is None or collected_rows(root, study)
         first = f"report {study or ''}" if made else f"sweep {study}"
-        text = f"paceline: no {page.relative_to(root)}; run paceline {first.strip()} first"
-        print(text, file=sys.stderr)
+        tell(f"no {page.relative_to(root)}; run paceline {first.strip()} first")
         return 1
     webbrowser.open(page.as_uri())
     print(page.relative_to(root))

@@ -16,6 +16,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from paceline.command.terminal import plain_table
+from paceline.grouped import grouped
 from paceline.record.record import is_under_way, partial_records
 from paceline.record.schema import fault_of_result
 from paceline.record.tied_files import (
@@ -29,7 +30,7 @@ from paceline.record.tracking.log import run_label
 from paceline.study.collect import num_of_other_code
 from paceline.study.compose import Composer, composer, hydra_errors, jobs_of
 from paceline.study.progress import read_progress
-from paceline.study.study_point import Points, StudyPoint, counts
+from paceline.study.study_point import Points, counts
 from paceline.study.study_points import axes_of_grids, studies, study_points
 
 _DAY = 86400
@@ -220,11 +221,9 @@ def _put_collected(points: Points, rows: list[Mapping[str, str]]) -> None:
 
 def _configurations(points: Points, shares: Mapping[str, float]) -> Table:
     names = [name for name in points[0].axes if name != "seed"]
-    grouped: dict[tuple[str, ...], list[StudyPoint]] = {}
-    for point in points:
-        grouped.setdefault(tuple(str(point.axes[name]) for name in names), []).append(point)
+    alike = grouped(points, lambda point: tuple(str(point.axes[name]) for name in names))
     headings = [*names, ">done", "status", ">top-1, test"]
-    return plain_table(headings, [[*axes, *_state(of, shares)] for axes, of in grouped.items()])
+    return plain_table(headings, [[*axes, *_state(of, shares)] for axes, of in alike.items()])
 
 
 def _state(points: Points, shares: Mapping[str, float]) -> list[str]:

@@ -23,6 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from paceline.grouped import grouped
+
 FILE = "evidence.csv"  # beside this module; `paceline report` writes it from the committed tables
 _EDGE = 0.05  # relative; so far beyond what was studied is alike
 BY_RULE, TUNED = "by_rule", "tuned"  # values of training.rate
@@ -128,9 +130,7 @@ def evidence_for(rows: Iterable[Observed], model: str, data: str) -> Evidence | 
     If there are none of this network and data set, return those of the largest training of all.
     That training is the largest which has the most observations. None without observations.
     """
-    groups: dict[tuple[object, ...], list[Observed]] = {}
-    for row in rows:
-        groups.setdefault(row.training, []).append(row)
+    groups = grouped(rows, lambda row: row.training)
     own = [group for group in groups.values() if (group[0].model, group[0].data) == (model, data)]
     largest = max(own or groups.values(), key=len, default=None)
     return None if largest is None else Evidence(largest)

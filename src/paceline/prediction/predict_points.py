@@ -18,6 +18,7 @@ import numpy as np
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
 from paceline.exchange.find_collective import collective
+from paceline.grouped import grouped
 from paceline.prediction.predict import TimedRun, timed_run
 from paceline.record.archive import ARCHIVE, read_archive
 from paceline.record.point import ExchangePoint, Point
@@ -265,11 +266,10 @@ def _seconds_alone(runs: Iterable[Run]) -> dict[tuple[str, str], dict[int, float
 
     Each value is {batch size: seconds}, as the setting step_seconds has it.
     """
-    found: dict[tuple[str, str], list[float]] = {}
-    for run in filter(_is_alone, runs):
-        seconds = int(run["batch_size"]) / float(run["images_per_second"])
-        found.setdefault(_computes(run), []).append(seconds)
-    return {each: {int(each[1]): fmean(seconds)} for each, seconds in found.items()}
+    return {
+        of: {int(of[1]): fmean(int(of[1]) / float(run["images_per_second"]) for run in own)}
+        for of, own in grouped(filter(_is_alone, runs), _computes).items()
+    }
 
 
 def _halves(points: Sequence[StudyPoint]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from typing import Literal
 import yaml
 
 from paceline.errors import SettingError
+from paceline.grouped import grouped
 from paceline.prediction.predict import Prediction, predict
 from paceline.prediction.prediction_interval import FACTOR, Errors, inside
 from paceline.record.point import Point
@@ -189,24 +190,23 @@ def _verdict(
 
 def own_errors(root: Path) -> Errors:
     """Return the errors of the validating points of own_pace; none without its tables."""
-    path, found = root / "reports/own_pace/tables/configurations.csv", dict[tuple[str, str], list]()
-    if path.is_file():
-        with path.open() as file:
-            for row in csv.DictReader(file):
-                if row["rate_half"] == "validation" and row["rate_verdict"] in ("near", "far"):
-                    errors = found.setdefault(("two_cores", row["model"]), [])
-                    errors.append(-math.log1p(float(row["rate_error"])))
-    return found
+    path = root / "reports/own_pace/tables/configurations.csv"
+    if not path.is_file():
+        return {}
+    with path.open() as file:
+        own = [row for row in csv.DictReader(file) if row["rate_half"] == "validation"]
+    judged = (row for row in own if row["rate_verdict"] in ("near", "far"))
+    return {
+        ("two_cores", model): [-math.log1p(float(row["rate_error"])) for row in rows]
+        for model, rows in grouped(judged, lambda row: row["model"]).items()
+    }
 
 
 def errors_of(found: Iterable[Judged]) -> Errors:
     """Return the logarithms of published / predicted of what is judged."""
-    errors = dict[tuple[str, str], list[float]]()
-    for each in found:
-        if each.verdict == "judged":
-            of = each.platform, each.published["experiment"]
-            errors.setdefault(of, []).append(-math.log1p(each.error))
-    return errors
+    judged = (each for each in found if each.verdict == "judged")
+    of = grouped(judged, lambda each: (each.platform, each.published["experiment"]))
+    return {name: [-math.log1p(each.error) for each in own] for name, own in of.items()}
 
 
 def coverage(found: Iterable[Judged], own: Errors) -> str:
@@ -268,12 +268,11 @@ def summary(found: Sequence[Judged]) -> str:
 
 def _explanations(found: Sequence[Judged]) -> list[str]:
     """Return a line for each explanation, with the errors that it explains."""
-    errors: dict[str, list[str]] = {}
-    for each in found:
-        if abs(each.error) > FAR:
-            text = each.entry.error_from or "Not explained."
-            errors.setdefault(text, []).append(_signed(each.error))
-    return [f"- {', '.join(those)}: {text}" for text, those in errors.items()]
+    far = (each for each in found if abs(each.error) > FAR)
+    told = grouped(far, lambda each: each.entry.error_from or "Not explained.")
+    return [
+        f"- {', '.join(_signed(each.error) for each in own)}: {text}" for text, own in told.items()
+    ]
 
 
 def _row(judged: Judged) -> dict[str, object]:

@@ -5,14 +5,13 @@ says how its time to the target compares with that of the best scheme.
 """
 
 import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from paceline.analysis.analyse import read_conclusion
 from paceline.analysis.exchanges import NAME, read_exchanges, recommendation
 from paceline.analysis.frames import Frame, Row, read_tied
-from paceline.errors import SettingError, printable
+from paceline.errors import SettingError, tell
 from paceline.record.tied_files import ChangedFileError, replaced, sums_of_predictions
 from paceline.report.answer import MEANINGS, Answer, answers, tier_of
 from paceline.report.chart.chart_style import TIER_COLOURS
@@ -49,7 +48,7 @@ def write_front_page(reports: Path) -> Path:
         except SettingError as error:
             missing.append(f"{folder.name}: {error.message.replace(f'{reports}/', '')}")
             if isinstance(error, ChangedFileError):
-                print(f"paceline: {printable(missing[-1])}", file=sys.stderr)
+                tell(missing[-1])
     try:
         published = _published(reports)
     except SettingError as error:

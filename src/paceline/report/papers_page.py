@@ -35,6 +35,7 @@ from paceline.analysis.ledger import (
 from paceline.analysis.statistics.means import LEVEL, POSITIVE
 from paceline.analysis.tables import require_records
 from paceline.errors import SettingError
+from paceline.grouped import grouped
 from paceline.record.record import write_rows
 from paceline.record.tied_files import SUMS, replaced, write_sums
 from paceline.report.chart.chart_style import Chart, chart, short, static_svg
@@ -203,7 +204,7 @@ def _read(path: Path) -> dict[str, Row]:
 
 def _tables(paper: Paper, published: Published, known: Mapping[str, Row], root: Path) -> list[Row]:
     """Return the paper's tables of numbers, with what we predict or count beside."""
-    tables: dict[str, list[Row]] = {}
+    rows = list[Row]()
     for name, row in published.rows.items():
         if row["paper"] != paper.rows or row["experiment"] == "config":
             continue
@@ -220,8 +221,9 @@ def _tables(paper: Paper, published: Published, known: Mapping[str, Row], root: 
             ours = published_number({**row, "value": text})
             kind = "counted" if is_test else "calibrated"
             error = f"{100 * (found / float(row['value']) - 1):+.1f} %"
-        tables.setdefault(_NUMBERED.sub(r"\1 \2", row["experiment"]).replace("_", " "), []).append(
+        rows.append(
             {
+                "table": _NUMBERED.sub(r"\1 \2", row["experiment"]).replace("_", " "),
                 "where": ", ".join(filter(None, where)),
                 "metric": row["metric"].replace("_", " "),
                 "theirs": published_number(row),
@@ -232,7 +234,8 @@ def _tables(paper: Paper, published: Published, known: Mapping[str, Row], root: 
                 "error": error,
             }
         )
-    return [{"name": name, "rows": rows} for name, rows in tables.items()]
+    tables = grouped(rows, lambda row: row["table"])
+    return [{"name": name, "rows": own} for name, own in tables.items()]
 
 
 def _figures(paper: Paper, published: Published, root: Path) -> list[tuple[Chart, list[Row]]]:

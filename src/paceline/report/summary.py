@@ -13,6 +13,7 @@ from paceline.analysis.configuration import groups, matching
 from paceline.analysis.configuration_table import known
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import EXCHANGE_NEAR, NEAR, NOISE, SIZE
+from paceline.grouped import grouped
 from paceline.report.answer import NONE, UNKNOWN, Choice, choices, throughput
 from paceline.report.findings import Situation, StudyFindings
 from paceline.report.number_format import interval, percent_points, plural
@@ -63,10 +64,8 @@ def accuracy_at_scale(findings: StudyFindings) -> list[str]:
     There are none for runs of a kind that differ in more than the scheme and the number of workers,
     and none for a single number of workers.
     """
-    texts, by_kind = list[str](), dict[str, list[Situation]]()
-    for situation, _ in choices(findings):
-        by_kind.setdefault(situation.values["kind"], []).append(situation)
-    for kind, own in by_kind.items():
+    texts, every = list[str](), [situation for situation, _ in choices(findings)]
+    for kind, own in grouped(every, lambda each: each.values["kind"]).items():
         settings = [{**each.values, "workers": None} for each in own]
         schemes = dict[str, list[str]]()
         for each in sorted(own, key=lambda situation: situation.size):

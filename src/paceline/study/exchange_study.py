@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
+from paceline.grouped import grouped
 from paceline.record import provenance
 from paceline.record.point import ExchangePoint
 from paceline.record.point_config import flat_settings
@@ -19,20 +19,13 @@ from paceline.record.reading import read_result
 from paceline.record.record import PartialRecord, Row, write_rows
 from paceline.record.tied_files import SUMS, replaced, write_sums
 from paceline.run.exchange_turns import Asked, Exchanged, measure_exchanges
-from paceline.study.study_point import StudyPoint
+from paceline.study.study_point import Points, StudyPoint, to_run
 from paceline.study.study_points import study_points
 from paceline.study.sweep import one_at_a_time, settle_partial_records, tell_unfit
 
 Predict = Callable[[ExchangePoint], float | None]
 NUMBERS = ("sent", "received", "formula")
 _OWN = ("scheme.collective", "workers", "exchange.megabytes", "cluster")  # axes with a column
-
-
-class _Point(NamedTuple):
-    """A point of the study: `point` knows its record, `exchange` has its checked settings."""
-
-    point: StudyPoint
-    exchange: ExchangePoint
 
 
 def exchange_study(study: str, root: Path, overrides: Sequence[str], predict: Predict) -> Path:
@@ -43,35 +36,33 @@ def exchange_study(study: str, root: Path, overrides: Sequence[str], predict: Pr
     overrides that have a record. `predict` returns the seconds that a cost model expects, or None.
     Raises SettingError for an invalid setting of any point, before the first process starts.
     """
-    points = _points(study, root, overrides)
-    tell_unfit(each.point.folder for each in points)
+    points = study_points(study, root, overrides)
+    for point in points:
+        point.check()
+    tell_unfit(point.folder for point in points)
     folder = root / "runs" / study
     with one_at_a_time(folder):
         settle_partial_records(folder, None)
-        for group in _groups([each for each in points if each.point.needs_run]):
+        for group in _groups(to_run(points)):
             _measure(group)
-    recorded = [each for each in _points(study, root, []) if each.point.result] if overrides else []
+    recorded = [each for each in study_points(study, root) if each.result] if overrides else []
     return _collect(study, root, [*recorded, *points], predict)
 
 
-def _points(study: str, root: Path, overrides: Sequence[str]) -> list[_Point]:
-    return [_Point(p, ExchangePoint.of(p.config)) for p in study_points(study, root, overrides)]
-
-
-def _groups(points: Sequence[_Point]) -> list[list[_Point]]:
+def _groups(points: Points) -> list[list[StudyPoint]]:
     """Return groups of points with the same cluster, number of workers and number of turns.
 
     The points of a group can be measured by the same processes.
     """
-    found: dict[str, list[_Point]] = {}
-    for each in points:
-        exchange = each.exchange
-        cluster = exchange.config.values["cluster"]
-        found.setdefault(json.dumps([cluster, exchange.workers, exchange.turns]), []).append(each)
-    return list(found.values())
+
+    def shared(point: StudyPoint) -> str:
+        exchange = point.exchange
+        return json.dumps([exchange.config.values["cluster"], exchange.workers, exchange.turns])
+
+    return list(grouped(points, shared).values())
 
 
-def _measure(group: Sequence[_Point]) -> None:
+def _measure(group: Points) -> None:
     """Measure points together and write their records; after a failure, measure each separately."""
     first, started = group[0].exchange, datetime.now(UTC)
     asked = [Asked(each.exchange.collective, each.exchange.length) for each in group]
@@ -87,15 +78,15 @@ def _measure(group: Sequence[_Point]) -> None:
         _write(each, started, exchanged)
 
 
-def _write(each: _Point, started: datetime, found: Exchanged | None, reason: str = "") -> None:
-    exchange, partial = each.exchange, PartialRecord(each.point.folder)
-    partial.write_config(each.point.config.values)
+def _write(point: StudyPoint, started: datetime, found: Exchanged | None, reason: str = "") -> None:
+    exchange, partial = point.exchange, PartialRecord(point.folder)
+    partial.write_config(point.config.values)
     partial.complete(
         {
             "status": "finished" if found else "failed",
             "reason": reason,
             "kind": exchange.cluster.kind,
-            "key": each.point.key,
+            "key": point.key,
             **(asdict(found) if found else {"seconds": [], **dict.fromkeys(NUMBERS)}),
             "started": started.isoformat(timespec="seconds"),
             **provenance.provenance(),
@@ -106,13 +97,12 @@ def _write(each: _Point, started: datetime, found: Exchanged | None, reason: str
     print(f"{where}, {what}: {reason or 'finished'}", flush=True)
 
 
-def _collect(study: str, root: Path, points: Sequence[_Point], predict: Predict) -> Path:
+def _collect(study: str, root: Path, points: Points, predict: Predict) -> Path:
     folder = root / "reports" / study
-    once = {each.point.key: each for each in points}
+    once = {each.key: each for each in points}
     rows = [row for each in once.values() for row in _rows(each, predict)]
-    point = points[0].point
-    facets = [name for name in point.axes if name not in _OWN]
-    about = {"study": study, "question": point.config.question, "facets": facets}
+    facets = [name for name in points[0].axes if name not in _OWN]
+    about = {"study": study, "question": points[0].config.question, "facets": facets}
     with replaced(folder) as new:
         write_rows(new / "exchanges.csv", rows[0], rows)
         (new / "study.json").write_text(json.dumps(about, indent=1) + "\n")
@@ -120,19 +110,19 @@ def _collect(study: str, root: Path, points: Sequence[_Point], predict: Predict)
     return folder / "exchanges.csv"
 
 
-def _rows(each: _Point, predict: Predict) -> Iterator[Row]:
+def _rows(point: StudyPoint, predict: Predict) -> Iterator[Row]:
     """Yield a row for each turn, in which the exchange was measured once more; for a failed
     exchange yield a single row without seconds.
     """
-    result, exchange = read_result(each.point.folder), each.exchange
+    result, exchange = read_result(point.folder), point.exchange
     if result is None:
-        raise SettingError("study", f"the record {each.point.folder} is gone")
+        raise SettingError("study", f"the record {point.folder} is gone")
     predicted = predict(exchange)
     for turn, seconds in enumerate(result["seconds"] or [None]):
         yield {
             **{name: result[name] for name in ("status", "reason", "kind", "key")},
             "cluster": exchange.config.names["cluster"],
-            **{name: value for name, value in each.point.axes.items() if name not in _OWN},
+            **{name: value for name, value in point.axes.items() if name not in _OWN},
             "collective": exchange.collective,
             "workers": exchange.workers,
             "num_bytes": exchange.num_bytes,

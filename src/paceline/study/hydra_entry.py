@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from paceline.cluster.processes import preload
-from paceline.errors import SettingError, printable
+from paceline.errors import SettingError, tell
 from paceline.record.data_digest import is_of_other_data
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
@@ -111,7 +111,7 @@ def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
         unlogged = log(config.folder, mlflow) if number is None else None  # a sweep logs the rest
     else:
         if number is None and (fault := fault_of(config.folder)):  # a sweep names them at once
-            print(f"paceline: {config.folder} does not fit: {fault}", file=sys.stderr)
+            tell(f"{config.folder} does not fit: {fault}")
         if multiprocessing.get_start_method(allow_none=True) == "loky":
             # set in the processes of joblib's launcher, and unknown to those that they start
             multiprocessing.set_start_method("spawn", force=True)
@@ -121,7 +121,7 @@ def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
 
         if number is None:
             for line in filter(None, [on_cpu(point), *without_effect(point)]):
-                print(f"paceline: {line}", file=sys.stderr, flush=True)
+                tell(line)
         if number == 1:
             prepare_log(mlflow)
         if point.cluster.submitted_to is not None:
@@ -134,7 +134,7 @@ def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
     if unlogged:
         problem = f"measurement.mlflow.tracking_uri: {unlogged}"
         if number is not None:
-            print(f"paceline: {problem}", file=sys.stderr, flush=True)
+            tell(problem)
     return result, problem
 
 
@@ -163,5 +163,5 @@ def _watch(point: Point) -> StatusLine:
 
 
 def _leave(message: str, code: int) -> NoReturn:
-    print(f"paceline: {printable(message)}", file=sys.stderr, flush=True)
+    tell(message)
     sys.exit(code)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.cluster.processes import preload
-from paceline.errors import SettingError
+from paceline.errors import SettingError, tell
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import record_version
@@ -131,7 +131,7 @@ def ended(study: str, jobs: Mapping[str, str], has_ended: Callable[[str], bool])
         for job, reason in (living or {}).items():
             if reason not in reported:
                 reported.add(reason)
-                print(f"paceline: job {job} waits: {reason}", file=sys.stderr, flush=True)
+                tell(f"job {job} waits: {reason}")
         now = time.monotonic()
         for key, job in list(left.items()):
             if living is not None and job not in living:

@@ -20,6 +20,7 @@ from omegaconf import DictConfig
 from pydantic import Field
 
 from paceline.errors import SettingError
+from paceline.grouped import grouped
 from paceline.random_bits import random_permutation
 from paceline.record.data_digest import is_of_other_data
 from paceline.record.point_config import PointConfig, kind_of
@@ -30,7 +31,7 @@ from paceline.record.rerun import failed_by_environment
 from paceline.settings import Count, settings
 
 if TYPE_CHECKING:
-    from paceline.record.point import Point
+    from paceline.record.point import ExchangePoint, Point
 
 
 UNTUNED = "untuned"  # in place of the key of a point whose learning rate is not known yet
@@ -80,6 +81,13 @@ class StudyPoint:
 
         return Point.of(self.config)
 
+    @cached_property
+    def exchange(self) -> "ExchangePoint":
+        """The same for a point that measures a collective."""
+        from paceline.record.point import ExchangePoint
+
+        return ExchangePoint.of(self.config)
+
     @property
     def num_processes(self) -> int:
         """Number of all processes, both workers and servers."""
@@ -95,12 +103,8 @@ class StudyPoint:
 
         A tuned point that has no learning rate yet is not checked.
         """
-        if self.is_exchange:
-            from paceline.record.point import ExchangePoint  # torch takes seconds
-
-            ExchangePoint.of(self.config)
-        elif self.has_rate:
-            _ = self.point  # built, and so checked
+        if self.is_exchange or self.has_rate:
+            _ = self.exchange if self.is_exchange else self.point  # built, and so checked
 
     @property
     def words(self) -> str:
@@ -180,13 +184,10 @@ def in_blocks(points: Points) -> list[list[StudyPoint]]:
     if not isinstance(asked, Mapping):
         raise SettingError("blocks", f"null or {{order, reference}} is needed, not {asked!r}")
     blocks = Blocks(**asked)
-    by_seed: dict[int, list[StudyPoint]] = {}
-    for point in points:
-        if kind_of(point.config.values["cluster"]) == "virtual":
-            continue
-        if point.config.is_tuned:
-            raise SettingError("blocks", "points with training.rate=tuned cannot be in blocks")
-        by_seed.setdefault(point.config.seed, []).append(_numbered(point, 0))
+    real = [each for each in points if kind_of(each.config.values["cluster"]) != "virtual"]
+    if any(point.config.is_tuned for point in real):
+        raise SettingError("blocks", "points with training.rate=tuned cannot be in blocks")
+    by_seed = grouped((_numbered(point, 0) for point in real), lambda each: each.config.seed)
     first, *others = {seed: _configurations(each) for seed, each in by_seed.items()}.items()
     for seed, configurations in others:
         if configurations != first[1]:

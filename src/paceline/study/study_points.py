@@ -14,6 +14,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
 from paceline.errors import SettingError, did_you_mean
+from paceline.grouped import grouped
 from paceline.record.point_config import PointConfig
 from paceline.record.record import Result
 from paceline.study.compose import Composed, composer, copied, hydra_errors, jobs_of, parsed
@@ -123,10 +124,8 @@ class Study:
         """Tell each configuration which ones its search learns from."""
         if self.points[0].cfg.tuning is None:
             return
-        families = dict[str, list[Configuration]]()
-        for each in dict.fromkeys(self._configuration(point) for point in self.points):
-            families.setdefault(each.situation, []).append(each)
-        for family in families.values():
+        each_once = dict.fromkeys(self._configuration(point) for point in self.points)
+        for family in grouped(each_once, lambda each: each.situation).values():
             for each in family:
                 each.family = family
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paceline.errors import SettingError
+from paceline.errors import SettingError, tell
+from paceline.grouped import grouped
 from paceline.record.point import Point
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result, record_version
@@ -58,7 +59,7 @@ def run_queued(points: Sequence[Point]) -> list[str]:
             problems.append(_tell(by_key[key], jobs[key], has_ended(key)))
     except KeyboardInterrupt:
         message = "its jobs continue, and the next sweep waits for them"
-        print(f"paceline: {message}; paceline sweep {study} --cancel ends them", file=sys.stderr)
+        tell(f"{message}; paceline sweep {study} --cancel ends them")
         raise
     return [problem for problem in problems if problem]
 
@@ -71,7 +72,7 @@ def _tell(point: Point, job: str, has_ended: bool) -> str:
         path = log_folder(config.folder.parent) / f"{job}_0_log.out"
         words = slurm_jobs.last_words(path) or "it printed nothing"
         problem = f"job {job} left the queue without a record: {words}"
-        print(f"paceline: {config.key}: {problem}; {path}", file=sys.stderr, flush=True)
+        tell(f"{config.key}: {problem}; {path}")
         return problem
     print(result_line(None, config, result, f"job {job}"), flush=True)
     unlogged = log(config.folder, config.measurement.mlflow)
@@ -126,13 +127,13 @@ def _submit(points: Sequence[Point], study: str, folder: Path) -> Jobs:
 
 def _by_needs(points: Sequence[Point]) -> Iterator[tuple[dict[str, Any], list[list[Point]]]]:
     """Group points by needed resources; yield the resources and the points of each job."""
-    alike: dict[str, list[Point]] = {}
-    for point in points:
+
+    def needs_of(point: Point) -> str:
         assert point.cluster.submitted_to is not None
         needs = point.cluster.needs_of(*point.num_processes)
-        size = point.cluster.submitted_to.points_per_job
-        alike.setdefault(json.dumps([needs, size], sort_keys=True), []).append(point)
-    for text, members in alike.items():
+        return json.dumps([needs, point.cluster.submitted_to.points_per_job], sort_keys=True)
+
+    for text, members in grouped(points, needs_of).items():
         needs, size = json.loads(text)
         yield needs, [members[first : first + size] for first in range(0, len(members), size)]
 

@@ -4,7 +4,6 @@ If another study has a record of the same point, this record is copied. If the l
 points are tuned, the trials of the study's hyperparameter search run first.
 """
 
-import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -13,7 +12,7 @@ from typing import Any
 
 from filelock import Timeout
 
-from paceline.errors import SettingError, printable
+from paceline.errors import SettingError, tell
 from paceline.record.archive import (
     ARCHIVE,
     Record,
@@ -65,7 +64,7 @@ def checked_study(
     study = opened_study(name, root, overrides, params, unpack=unpack, source=source)
     if (root / "params.yaml").exists():  # as `dvc exp run -S training.lr=0.1` writes it
         message = "params.yaml is not read; dvc exp run -S experiments/STUDY.yaml:SETTING=VALUE is"
-        print(f"paceline: {message}", file=sys.stderr, flush=True)
+        tell(message)
     points = [*study.trials_of_points, *study.in_order]
     for point in points:
         point.check()
@@ -164,7 +163,7 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
         tags = {"study": folder.name}
         if config.question:
             tags[NOTE] = config.question
-        _tell_unlogged(begin_study_run(folder, mlflow, list(points[0].axes), tags))
+        _unlogged(begin_study_run(folder, mlflow, list(points[0].axes), tags))
         watch = SweepWatch(config.study, study.root / "runs")
         runner = _Runner(launch, (take_over, *write), watch)
         status, ended = "FAILED", dict[str, str]()  # of the study's run in MLflow
@@ -179,7 +178,7 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
             status = "KILLED"
             raise
         finally:
-            _tell_unlogged(end_study_run(folder, mlflow, status, ended))
+            _unlogged(end_study_run(folder, mlflow, status, ended))
 
 
 def _tune(study: Study, runner: "_Runner") -> bool:
@@ -238,7 +237,7 @@ class _Runner:
             reasons = [point.result["reason"] for point in left if point.result]
             why = f" ({reasons[0]})" if reasons else ""
             message = f"{len(left)} of {len(points)} points failed for environment reasons"
-            _tell(f"{message}{why}; the next sweep runs them again")
+            tell(f"{message}{why}; the next sweep runs them again")
         return not left
 
     def _run(self, points: Points) -> None:
@@ -318,7 +317,7 @@ def one_at_a_time(folder: Path) -> Generator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock.acquire(patience=0)
     except Timeout:
-        _tell(f"another process is running {folder.name}; waiting for its end")
+        tell(f"another process is running {folder.name}; waiting for its end")
         lock.acquire(patience=-1)
     except OSError as error:
         raise SettingError("study", f"cannot write {folder}: {error.strerror or error}") from error
@@ -332,7 +331,12 @@ def tell_unfit(folders: Iterable[Path]) -> None:
     """Print which records are invalid, and why; the sweep replaces these records."""
     for folder in folders:
         if fault := fault_of(folder):
-            _tell(f"{folder} is invalid and counts as missing: {fault}")
+            tell(f"{folder} is invalid and counts as missing: {fault}")
+
+
+def _unlogged(reason: str | None) -> None:
+    if reason:
+        tell(f"measurement.mlflow.tracking_uri: {reason}")
 
 
 def _log_missing(points: Points) -> None:
@@ -342,7 +346,7 @@ def _log_missing(points: Points) -> None:
     """
     for point in points:
         if point.result and (reason := log(point.folder, point.config.measurement.mlflow)):
-            return _tell(f"{reason}; the next sweep logs the records again")
+            return tell(f"{reason}; the next sweep logs the records again")
 
 
 def _warn_of_crowding(points: Points) -> None:
@@ -350,7 +354,7 @@ def _warn_of_crowding(points: Points) -> None:
     processes = max((each.config.sweep.jobs * each.num_processes for each in several), default=0)
     if processes > num_cores():
         message = f"{processes} processes at a time share {num_cores()} cores"
-        _tell(f"sweep.jobs: {message}, which lowers the throughput")
+        tell(f"sweep.jobs: {message}, which lowers the throughput")
 
 
 def _warn_of_no_effect(study: Study) -> None:
@@ -360,16 +364,7 @@ def _warn_of_no_effect(study: Study) -> None:
     rated = [point for point in study.points if point.has_rate]
     lines = [without_effect(point.point) for point in rated]
     for line in filter(None, dict.fromkeys(on_cpu(point.point) for point in rated)):
-        _tell(line)
+        tell(line)
     for line in lines[0] if lines else []:
         if all(line in each for each in lines):
-            _tell(line)
-
-
-def _tell_unlogged(reason: str | None) -> None:
-    if reason:
-        _tell(f"measurement.mlflow.tracking_uri: {reason}")
-
-
-def _tell(message: str) -> None:
-    print(f"paceline: {printable(message)}", file=sys.stderr, flush=True)
+            tell(line)

@@ -228,25 +228,18 @@ class SearchBox(NamedTuple):
         near = [(depth, side) for depth, side in depths if depth < _EDGE and side not in closed]
         return min(near)[1] if near else None
 
-    def beyond(self, side: Side, share: float) -> "SearchBox":
-        """Return the box that lies next to this one, beyond `side`.
+    def beyond(self, side: Side, share: float) -> "tuple[SearchBox, SearchBox]":
+        """Return the box that lies next to this one beyond `side`, and both boxes as one.
 
         Across this side, it has `share` times the logarithmic length of this box, but it ends at
         momentum 0.
         """
-        bounds = self[side.axis]
-        if not side.is_high:
-            return self._with(side, Bounds(bounds.at(-share), bounds.low))
-        high = bounds.at(1 + share)
-        return self._with(side, Bounds(bounds.high, min(1.0, high) if side.axis == 1 else high))
-
-    def joined(self, part: "SearchBox", side: Side) -> "SearchBox":
-        """Return this box extended by `part`, the box beyond its `side`."""
-        ends = (*self[side.axis], *part[side.axis])
-        return self._with(side, Bounds(min(ends), max(ends)))
-
-    def _with(self, side: Side, bounds: Bounds) -> "SearchBox":
-        return self._replace(**{self._fields[side.axis]: bounds})
+        bounds, name = self[side.axis], self._fields[side.axis]
+        low, high = bounds.at(-share), bounds.at(1 + share)
+        high = min(1.0, high) if side.axis == 1 else high
+        part = Bounds(bounds.high, high) if side.is_high else Bounds(low, bounds.low)
+        both = Bounds(min(part.low, bounds.low), max(part.high, bounds.high))
+        return self._replace(**{name: part}), self._replace(**{name: both})
 
 
 @settings("tuning")
@@ -288,9 +281,9 @@ class QuasiRandomSearch(AbstractTuning):
             side = box.edge(best.effective_rate, 1 - (best.momentum or 0)) if best else None
             if side is None or extension == self.extensions:
                 break
-            part = box.beyond(side, self.extension_trials / each)
+            part, box = box.beyond(side, self.extension_trials / each)
             trials += self._in(part, each, self.extension_trials)
-            box, each = box.joined(part, side), each + self.extension_trials
+            each += self.extension_trials
         return Tried(tuple(trials), best, str(side or ""))
 
     @property

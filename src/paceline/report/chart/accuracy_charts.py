@@ -11,6 +11,7 @@ from paceline.analysis.configuration import PROCESSES, groups, situation_columns
 from paceline.analysis.configuration_table import NAME
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.searches import tuning_axes
+from paceline.grouped import grouped
 from paceline.report.answer import target_metric, validation_images
 from paceline.report.chart.chart_style import Chart, chart, short, situation_rows
 from paceline.report.findings import StudyFindings, situations
@@ -40,9 +41,7 @@ def time_chart(findings: StudyFindings) -> Chart | None:
 def _thinned(rows: list[Row]) -> list[Row]:
     """Return about _MOST rows: of each line the last one, and every n-th before it."""
     every = -(-len(rows) // _MOST)
-    lines: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        lines.setdefault((row["situation"], row["scheme"]), []).append(row)
+    lines = grouped(rows, lambda row: (row["situation"], row["scheme"]))
     return [row for line in lines.values() for row in line[::-1][::every][::-1]]
 
 
