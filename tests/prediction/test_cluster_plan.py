@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from paceline import cli
+from paceline.command.cluster_plan_view import sections
 from paceline.command.plan_command import COMMAND
 from paceline.errors import SettingError
 from paceline.prediction.cluster_plan import (
@@ -133,6 +134,13 @@ def test_more_workers_than_keep_the_accuracy_are_not_recommended():
     assert (strict.chosen.workers, strict.runner_up) == (1, None)
     assert plan_cluster(question(allowed=0.02, **few_images)).chosen.workers == 4
     assert plan_cluster(question(allowed=0.08, **few_images)).chosen.workers == 64
+
+
+def test_large_updates_of_one_worker_are_not_called_safe():
+    for batch_size, told in ((32, 0), (4096, 1)):
+        asked = question(workers=(1, 4), batch_sizes=[batch_size], images=55_000)
+        said = dict(sections(plan_cluster(asked)))["What it rests on"]
+        assert sum("also if one worker computes them" in each for each in said) == told, said
 
 
 def test_slower_links_change_the_answer_where_the_plan_says_so():

@@ -91,6 +91,11 @@ def test_what_cannot_be_predicted_is_one_line_with_what_would_help():
         A100S: "model: the step of this cluster follows from a network; choose one, as model=",
         (TITANS, *SMALL): "workload: the step of mobilenet_v3_small is not known for this cluster;",
         (*A100S, *SMALL, "batch_size=100000"): "batch_size: 100,000 images of mobilenet_v3_small ",
+        (
+            *A100S,
+            "workload=nin",
+            "batch_size=90000",
+        ): "batch_size: 90,000 images of nin do not ",
         (*A100S, *SMALL, "training.precision=64-true"): "training.precision: A100 80 GB has no 64",
         (*A100S, *SMALL, "training.precision=fast"): "training.precision: A100 80 GB has no fast;",
         (*A100S, "model=vit_h_14", "cluster.chip.memory=5.0e+9"): "batch_size: 32 images of vit_h",

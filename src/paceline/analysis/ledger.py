@@ -144,9 +144,9 @@ def ledger(root: Path) -> list[Row]:
                 tested=None if seen is None else (seen, evaluate(claim, seen)),
             )
             cases.append(case)
-        of_p = [n for n, case in enumerate(cases) if case.tested and case.tested[1].has_p]
-        p = np.array([float(cases[n].tested[1].p) for n in of_p])
-        for n, adjusted in zip(of_p, holm(p), strict=True):
+        tested = {n: case.tested[1] for n, case in enumerate(cases) if case.tested}
+        p = {n: float(found.p) for n, found in tested.items() if found.has_p}
+        for n, adjusted in zip(p, holm(np.array([*p.values()])), strict=True):
             cases[n] = replace(cases[n], p=adjusted)
         rows += [_row(case, root) for case in cases]
     return rows

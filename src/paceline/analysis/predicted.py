@@ -38,7 +38,9 @@ def predicted(tables: Tables, _: Configuration, points: Frame) -> Row:
     if not len(own):
         return {}
     seeds: Frame = own["images_per_second"].astype(float)
-    found = _held(own, NEAR[own["kind"].iloc[0]], *(float(hmean(own[side])) for side in _SIDES))
+    found = _held(
+        own, NEAR[own["kind"].iloc[0]], *(float(hmean(own[side].astype(float))) for side in _SIDES)
+    )
     found |= {"least": seeds.min(), "most": seeds.max()}
     if (own["predicted_kind"] == "calibrated").any():
         found["verdict"] = "calibrated"

@@ -281,6 +281,12 @@ def _distance(plan: ClusterPlan, evidence: Evidence) -> Iterator[str]:
         f"there and {count(here)} here{above}, and by the staleness of gradients, up to "
         f"{max(row.staleness for row in evidence.observed):.0f} updates there and {stale:.0f} here"
     )
+    most = max((each.batch_size for each in shown(plan) if each.workers == 1), default=1)
+    if question.of_one_worker(most) != KEPT:
+        yield (
+            f"one worker is what others are compared with, but updates of {count(most)} images are "
+            "not shown to keep the accuracy, also if one worker computes them"
+        )
     yield (
         f"at most {points_lost(question.allowed)} lost: yes, with 95 % confidence; no: more is "
         f"lost; not shown: the interval allows both; {NOT_STUDIED}: beyond the studies"

@@ -233,6 +233,16 @@ class Question:
         rounds = self.rounds(point.workers, point.batch_size)
         return self.evidence.change(point.config.names["scheme"], rounds, stale, rate)
 
+    def of_one_worker(self, batch_size: int) -> str:
+        """Return the verdict on updates of so many images by one worker.
+
+        Those that are as large as studies made with several workers count as these.
+        """
+        rounds, evidence = self.rounds(1, batch_size), self.evidence
+        if evidence is None or rounds >= max(row.rounds for row in evidence.observed):
+            return KEPT
+        return _verdict(evidence.change(REFERENCE, rounds), self.allowed)
+
 
 @dataclass(frozen=True)
 class ClusterPlan:

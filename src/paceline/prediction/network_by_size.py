@@ -82,10 +82,10 @@ def with_network(config: PointConfig) -> PointConfig:
     if counts_network(config):
         name, shape = name_of(config), config.values["data"].get("image_shape")
         size, kept = _counted(json.dumps(config.target("model").values), tuple(shape))
+        if chip is not None:
+            _check_memory(config, chip, name, size.weight_bytes, kept)
         if own_image_shape(name) not in (None, tuple(shape)):
             name += f"_{shape[-1]}"
-        if chip is not None:
-            _check_memory(config, chip, size, kept)
         values["workload"] = {
             "_target_": _COUNTED,
             "name": name,
@@ -96,6 +96,10 @@ def with_network(config: PointConfig) -> PointConfig:
             "kept": kept,
         }
         values["names"] = {**config.names, "workload": name}
+    elif chip is not None and config.values["workload"].get("_target_") == _COUNTED:
+        network = _workload(json.dumps(config.values["workload"]))
+        weight_bytes = network.size.weight_bytes
+        _check_memory(config, chip, network.name, weight_bytes, network.activations)
     return config.replaced(**values) if values else config
 
 
@@ -104,7 +108,7 @@ def _chip(config: PointConfig) -> Chip | None:
     return Chip(**chip) if chip else None
 
 
-def _check_memory(config: PointConfig, chip: Chip, size: NetworkSize, kept: int) -> None:
+def _check_memory(config: PointConfig, chip: Chip, name: str, weight_bytes: int, kept: int) -> None:
     """Raise SettingError("batch_size") if a step does not fit into the chip's memory.
 
     `kept`: activations that backward keeps of an image. Weights, gradients and the optimizer's
@@ -113,14 +117,20 @@ def _check_memory(config: PointConfig, chip: Chip, size: NetworkSize, kept: int)
     optimizer: Any = config.values["model"].get("optimizer")
     kind = str(optimizer.get("_target_", "")) if isinstance(optimizer, Mapping) else ""
     states = _STATES.get(kind.rpartition(".")[2], 2)
-    most = chip.largest_batch(size.weight_bytes, kept, states)
+    most = chip.largest_batch(weight_bytes, kept, states)
     batch_size = config.values["batch_size"]
     if not isinstance(batch_size, int) or batch_size <= most:
         return
     fit = f"at most {most:,} fit" if most > 0 else "none fit"
-    message = f"{batch_size:,} images of {name_of(config)} do not fit into the "
+    message = f"{batch_size:,} images of {name} do not fit into the "
     message += f"{chip.memory / 1e9:,.0f} GB of the {chip.name}; {fit}"
     raise SettingError("batch_size", message)
+
+
+@lru_cache(maxsize=8)
+def _workload(values: str) -> CountedNetwork:
+    """Return the counted network with these settings, given as JSON."""
+    return Target("workload", json.loads(values)).build_as(CountedNetwork)
 
 
 @lru_cache(maxsize=64)
