@@ -21,8 +21,7 @@ from benchmarks.row import row
 from paceline.model.count_layers import count_kept, count_layers
 from paceline.model.network_by_name import timm_network, without_weights
 from paceline.model.network_size import NetworkSize
-from paceline.prediction.prediction_interval import factor
-from paceline.prediction.step_interval import STEP_FACTOR
+from paceline.prediction.prediction_interval import STEP_FACTOR, factor
 from paceline.timing import chip as rule
 from paceline.timing.chip import Chip
 

@@ -6,8 +6,7 @@ from paceline.command.predict_command import as_json, cells, notes, table
 from paceline.errors import SettingError
 from paceline.prediction.network_by_size import in_precision, own_images
 from paceline.prediction.predict import StepFrom, predict
-from paceline.prediction.prediction_interval import FACTOR
-from paceline.prediction.step_interval import STEP_FACTOR
+from paceline.prediction.prediction_interval import FACTOR, STEP_FACTOR
 from paceline.study.compose import composed_each
 from paceline.timing.chip import FLOP, PASSES, TRAFFIC, UPDATE_PASSES
 from tests.tiny import CONF

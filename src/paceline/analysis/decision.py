@@ -81,9 +81,11 @@ class Timed(NamedTuple):
 
     def interval(self) -> Interval:
         """Return the time with its 95 % interval."""
-        mean, variance = self.time.mean, self.time.variance
-        wider = self.time._replace(variance=variance + (self.error * mean) ** 2)
-        return Interval(*wider.interval().at(), self.time.n)
+        return Interval(*self.wider(self.error**2).interval().at(), self.time.n)
+
+    def wider(self, extra: float) -> RestrictedMean:
+        """Return the time with `extra` added to the variance of its logarithm."""
+        return self.time._replace(variance=self.time.variance + extra * self.time.mean**2)
 
 
 BEST, TIED, BEHIND, NEVER = "best", "tied", "behind", "never"
@@ -312,11 +314,7 @@ def _sides(one: Timed, other: Timed) -> tuple[RestrictedMean, RestrictedMean]:
     This error is known as well as the times: from a few seeds.
     """
     half = _of_target(one, other) / 2
-
-    def wider(time: RestrictedMean) -> RestrictedMean:
-        return time._replace(variance=time.variance + half * time.mean**2)
-
-    return wider(one.time), wider(other.time)
+    return one.wider(half), other.wider(half)
 
 
 def _times_row(

@@ -4,15 +4,17 @@ import json
 from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from paceline.analysis.analyse import read_conclusion, table_path
 from paceline.analysis.frames import Frame, write_table
-from paceline.analysis.tables import Tables, read_tables
 from paceline.errors import SettingError
 from paceline.prediction.evidence import FILE, TUNED, Observed
 from paceline.record.tied_files import digest_of
+
+if TYPE_CHECKING:
+    from paceline.analysis.tables import Tables
 
 _LEAST_SEEDS = 3
 _OF_TRAINING = ("model.shards", "global_batch_size", "training.precision", "training.epochs")
@@ -44,13 +46,9 @@ def find_evidence(
     counts, and the first of these. Studies whose tables are missing or were changed are left out.
     """
     found, tables = dict[tuple[object, ...], Observed](), {row.table for row in known}
-    for folder in sorted(path.parent for path in reports.glob("*/study.json")):
-        path = table_path(folder, "decision")
-        if not path.is_file() or digest_of(path) in tables:
-            continue
-        if names is not None and _names(folder) != names:
-            continue
-        for row in _of_study(folder):
+    folders = sorted(path.parent for path in reports.glob("*/study.json"))
+    for folder in (each for each in folders if names in (None, _names(each))):
+        for row in _of_study(folder, tables):
             key = (row.training, row.scheme, row.rate, row.workers)
             if key not in found or row.seeds > found[key].seeds:
                 found[key] = row
@@ -62,7 +60,14 @@ def _names(folder: Path) -> tuple[object, object]:
     return settings.get("names.model"), settings.get("names.data")
 
 
-def _of_study(folder: Path) -> Iterator[Observed]:
+def _of_study(folder: Path, known: Collection[str]) -> Iterator[Observed]:
+    """Yield what a study found, unless its table has one of these digests."""
+    from paceline.analysis.analyse import read_conclusion, table_path  # scipy takes a second
+    from paceline.analysis.tables import read_tables
+
+    path = table_path(folder, "decision")
+    if not path.is_file() or digest_of(path) in known:
+        return
     try:
         decision, tables = read_conclusion(folder, "decision"), read_tables(folder)
     except SettingError:  # a study of exchanges, or one without a report
@@ -72,7 +77,7 @@ def _of_study(folder: Path) -> Iterator[Observed]:
     budget = tables.about["settings"].get("training.samples")  # may be a part of an epoch
     if budget is not None or any(name in decision for name in _OF_TRAINING):
         return
-    digest = digest_of(table_path(folder, "decision"))
+    digest = digest_of(path)
     even = decision.get("cluster.slow_workers", 0) == 0
     several = (decision["workers"] > 1) & (decision["n"] >= _LEAST_SEEDS)
     compared = decision["one_worker_top1_difference_mean"].notna() | (decision["n_diverged"] > 0)
@@ -80,7 +85,7 @@ def _of_study(folder: Path) -> Iterator[Observed]:
         yield _observed(folder.name, digest, tables, row)
 
 
-def _observed(study: str, digest: str, tables: Tables, row: Frame) -> Observed:
+def _observed(study: str, digest: str, tables: "Tables", row: Frame) -> Observed:
     runs, about = tables.finished, tables.about["settings"]
     one = runs[runs["workers"] == 1]
     own = tables.runs

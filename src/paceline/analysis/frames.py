@@ -104,6 +104,13 @@ def as_written(table: Frame) -> Frame:
     return table.assign(**numbers.map(lambda number: float(f"{number:.{DIGITS}g}")))
 
 
+def setting(value: Entry) -> str:
+    """Format the value of an axis; an empty one is "null"."""
+    if pd.isna(value):
+        return "null"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def _typed(column: pd.Series, numbers: Collection[str]) -> pd.Series:
     name = str(column.name)
     if name in _TEXT or name.startswith("versions.") or name.endswith(_VERDICTS):

@@ -21,7 +21,7 @@ from paceline.analysis.configuration import (
     one_process,
 )
 from paceline.analysis.decision import best_and_faster, decision
-from paceline.analysis.frames import Entry, Frame, Row
+from paceline.analysis.frames import Frame, Row, setting
 from paceline.analysis.intervals import ratio
 from paceline.analysis.tables import Tables
 
@@ -253,14 +253,8 @@ def _reporting_rule(tables: Tables) -> RuleFinding:
 
 def name_of(row: Row, axes: Sequence[str]) -> str:
     """Name a configuration in words: sync_allreduce, workers 4, batch_size 32."""
-    parts = [f"{axis} {_text(row[axis])}" for axis in axes if axis != "scheme"]
+    parts = [f"{axis} {setting(row[axis])}" for axis in axes if axis != "scheme"]
     return ", ".join([str(row["scheme"]), *parts])
-
-
-def _text(value: Entry) -> str:
-    if pd.isna(value):
-        return "null"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 _OF_SPEEDUPS: dict[str, Callable[[Tables, Sides], RuleFinding]] = {

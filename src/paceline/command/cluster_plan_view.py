@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
@@ -24,12 +24,12 @@ from paceline.prediction.cluster_plan import (
 )
 from paceline.prediction.evidence import Change, Evidence
 from paceline.prediction.predict import StepFrom
-from paceline.prediction.prediction_interval import FACTOR
-from paceline.prediction.step_interval import STEP_FACTOR
-from paceline.report.chart.chart_style import Chart, chart, short, static_svg
+from paceline.prediction.prediction_interval import FACTOR, STEP_FACTOR
 from paceline.report.number_format import bit_rate, count, plural, times
-from paceline.report.page import render
 from paceline.report.words import scheme_name
+
+if TYPE_CHECKING:
+    from paceline.report.chart.chart_style import Chart
 
 _MOST_ROWS = 8
 _SHOWN = 0.05  # share below which a difference in cost is not worth a word
@@ -335,6 +335,9 @@ def _entry(each: Candidate) -> dict[str, Any]:
 
 def as_page(plan: ClusterPlan, target: str, command: str) -> str:
     """Return the plan as an HTML page that needs no other file. `command`: what was typed."""
+    from paceline.report.chart.chart_style import static_svg  # takes a second
+    from paceline.report.page import render
+
     drawn = _chart(plan)
     content: Mapping[str, Any] = {
         "title": f"Plan for {plan.question.config.names['cluster']}",
@@ -349,8 +352,10 @@ def as_page(plan: ClusterPlan, target: str, command: str) -> str:
     return render("plan.html.j2", content)
 
 
-def _chart(plan: ClusterPlan) -> Chart | None:
+def _chart(plan: ClusterPlan) -> "Chart | None":
     """Draw the expected change of top-1 over the time, for candidates of which both are known."""
+    from paceline.report.chart.chart_style import chart, short
+
     known: Sequence[Candidate] = [each for each in shown(plan) if each.change]
     name, unit = _unit(plan)
     rows = [

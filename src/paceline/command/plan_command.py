@@ -192,12 +192,10 @@ def _allowed(
 
 
 def _check(options: argparse.Namespace) -> None:
+    from paceline.command.terminal import require_folder
+
     for name in ("json", "page"):
-        path = getattr(options, name)
-        if path and not Path(path).parent.is_dir():
-            raise SettingError(name, f"there is no folder {Path(path).parent}")
-        if path and Path(path).is_dir():
-            raise SettingError(name, f"{path} is a folder; a file is needed")
+        require_folder(name, getattr(options, name))
     if options.rounds is not None and options.rounds < 1:
         raise SettingError("rounds", f"1 or more are needed, not {options.rounds}")
     if options.seconds is not None and not 0 <= options.seconds < math.inf:

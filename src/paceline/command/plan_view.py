@@ -26,15 +26,15 @@ def plan_view(
     [bytes].
     """
     yield "memory of an unchanged step [MB]"
-    yield plain_table(_numbers("batch_size", *_PARTS), map(_memory_row, planned))
+    yield plain_table([">batch_size", *(f">{part}" for part in _PARTS)], map(_memory_row, planned))
     yield "time of a step: unchanged, as measured; planned, as predicted by the fastest plan"
     yield _plans(planned)
     chosen = compared[0]
     yield f"blocks at batch size {chosen.planned.batch_size:,}, as chosen and unchanged"
-    names = ["block", "alternative", *_numbers("time", "keeps MB", "unchanged", "keeps MB")]
+    names = ["block", "alternative", ">time", ">keeps MB", ">unchanged", ">keeps MB"]
     yield plain_table(names, _block_rows(chosen))
     yield "whole steps"
-    names = _numbers("batch_size", "predicted", "measured", "error", "images/s", "rounds")
+    names = [">batch_size", ">predicted", ">measured", ">error", ">images/s", ">rounds"]
     yield plain_table(["plan", *names], map(_whole_row, ("choice", "runner-up"), compared))
     yield "\n".join(_reasons(compared, memory))
 
@@ -50,7 +50,7 @@ def peak_view(planned: Sequence[Planned], peaks: Sequence[int]) -> Iterator[Rend
         error = f"{100 * (counted / peak - 1):+.1f} %"
         rows.append([f"{each.batch_size:,}", _megabytes(counted), _megabytes(peak), error])
     yield "peak memory of an unchanged step [MB]"
-    yield plain_table(_numbers("batch_size", "counted", "allocated", "error"), rows)
+    yield plain_table([">batch_size", ">counted", ">allocated", ">error"], rows)
 
 
 def verified_view(verified: Sequence[Compared]) -> Iterator[RenderableType]:
@@ -70,9 +70,9 @@ def verified_view(verified: Sequence[Compared]) -> Iterator[RenderableType]:
         ]
         for each in verified
     ]
-    names = ["predicted", "measured", "against the choice", "counted MB", "allocated"]
+    names = ["plan", ">predicted", ">measured", ">against the choice", ">counted MB", ">allocated"]
     yield "whole steps by feasible plans, the choice first"
-    yield plain_table(["plan", *_numbers(*names)], rows)
+    yield plain_table(names, rows)
     ratio = chosen.step_seconds / min(each.step_seconds for each in verified)
     yield (
         f"against the choice: median of {len(chosen.seconds)} rounds with a 95 % interval by "
@@ -161,10 +161,10 @@ def _memory_row(planned: Planned) -> list[str]:
 
 
 def _plans(planned: Sequence[Planned]) -> RenderableType:
-    names = ["batch_size", "unchanged", "planned", "images/s", "MB"]
+    names = [">batch_size", ">unchanged", ">planned", ">images/s", ">MB"]
     if has_target := any(each.updates is not None for each in planned):
-        names += ["updates", "to target"]
-    return plain_table(_numbers(*names), [_plan_row(each, has_target) for each in planned])
+        names += [">updates", ">to target"]
+    return plain_table(names, [_plan_row(each, has_target) for each in planned])
 
 
 def _plan_row(each: Planned, has_target: bool) -> list[str]:
@@ -239,11 +239,6 @@ def _changes(plan: Plan, other: Plan, planned: Planned) -> str:
         for block, ours, theirs in rows
         if ours.alternative != theirs.alternative
     )
-
-
-def _numbers(*names: str) -> list[str]:
-    """Return headings of columns that are aligned to the right (see `plain_table`)."""
-    return [f">{name}" for name in names]
 
 
 def _milliseconds(seconds: float) -> str:

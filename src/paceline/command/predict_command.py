@@ -81,13 +81,12 @@ def _print_retimed(options: argparse.Namespace, root: Path) -> None:
 
 
 def _print_predictions(options: argparse.Namespace, root: Path) -> None:
-    from paceline.command.terminal import show_rows
+    from paceline.command.terminal import require_folder, show_rows
     from paceline.prediction.network_by_size import in_precision, own_images
     from paceline.prediction.predict import predict
     from paceline.study.compose import composed_each
 
-    if options.json and not Path(options.json).parent.is_dir():
-        raise SettingError("json", f"there is no folder {Path(options.json).parent}")
+    require_folder("json", options.json)
     predictions = [
         predict(each.config, options.steps, each.swept, options.draws)
         for each in composed_each(options.overrides, root, [own_images, in_precision])
@@ -146,8 +145,7 @@ def _rate(images_per_second: float) -> str:
 def notes(predictions: "Sequence[Prediction]") -> list[str]:
     """Return the lines below the table."""
     from paceline.prediction.predict import StepFrom
-    from paceline.prediction.prediction_interval import FACTOR
-    from paceline.prediction.step_interval import STEP_FACTOR
+    from paceline.prediction.prediction_interval import FACTOR, STEP_FACTOR
 
     found = ["predicted: modelled time, nothing trained; batch_size: images of a worker and step"]
     found += dict.fromkeys(map(_sources, predictions))

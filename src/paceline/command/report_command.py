@@ -29,6 +29,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _run(options: argparse.Namespace, root: Path) -> int:
     from paceline.analysis.evidence_table import write_evidence
+    from paceline.command.terminal import require_folder
     from paceline.report.front_page import write_front_page
     from paceline.report.papers_page import verify_papers, write_papers
     from paceline.report.readme_answer import write_readme_answer
@@ -39,8 +40,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
             raise SettingError(name, "it is of one study; its name is needed")
     if options.verify and options.study != PAPERS:
         raise SettingError("verify", f"it is of the papers: paceline report {PAPERS} --verify")
-    if single and not single.parent.is_dir():
-        raise SettingError("single", f"there is no folder {single.parent}")
+    require_folder("single", single)
     code = 0
     if options.verify:
         print(f"{verify_papers(root)} claims have the verdicts that their tables result in")

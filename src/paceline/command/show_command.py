@@ -55,10 +55,10 @@ def _is_report(name: str, root: Path) -> bool:
 
 def _compared(a: str, b: str, csv: str | None, root: Path) -> str:
     from paceline.analysis.frames import write_table
+    from paceline.command.terminal import require_folder
     from paceline.report.compare import as_text, compare, read_report
 
-    if csv and not Path(csv).parent.is_dir():
-        raise SettingError("csv", f"there is no folder {Path(csv).parent}")
+    require_folder("csv", csv)
     compared = compare(*(read_report(name, root / "reports") for name in (a, b)))
     if csv:
         write_table(Path(csv), compared.rows)

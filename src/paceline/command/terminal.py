@@ -1,14 +1,15 @@
-"""Prints tables and texts in the terminal."""
+"""Prints tables and texts in the terminal, and checks where files are to be written."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
 from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from paceline.errors import printable
+from paceline.errors import SettingError, printable
 
 _WIDTH = 200  # of tables where there is no terminal
 
@@ -36,3 +37,11 @@ def show_rows(rows: Sequence[Mapping[str, str]]) -> None:
     """Print a table of rows, which are texts by heading; print nothing if there are no rows."""
     if rows:
         show([plain_table([*rows[0]], [[*row.values()] for row in rows])])
+
+
+def require_folder(name: str, path: str | Path | None) -> None:
+    """Raise SettingError for the option `name` if no file can be written to this path."""
+    if path and not Path(path).parent.is_dir():
+        raise SettingError(name, f"there is no folder {Path(path).parent}")
+    if path and Path(path).is_dir():
+        raise SettingError(name, f"{path} is a folder; a file is needed")

@@ -23,8 +23,7 @@ from paceline.cluster.virtual import VirtualCluster
 from paceline.data.shuffle import DataTraffic
 from paceline.errors import SettingError
 from paceline.prediction.network_by_size import with_network
-from paceline.prediction.prediction_interval import FACTOR, lacking
-from paceline.prediction.step_interval import STEP_FACTOR
+from paceline.prediction.prediction_interval import FACTOR, STEP_FACTOR, lacking
 from paceline.record.observed import images_per_second
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig

@@ -12,7 +12,7 @@ from paceline.analysis.configuration import groups
 from paceline.analysis.exchanges import NAME, NO_DIFFERENCE, TABLES, Exchanges, read_exchanges
 from paceline.analysis.frames import Frame, Row
 from paceline.report.answer import Answer
-from paceline.report.chart.collective_chart import collective_chart
+from paceline.report.chart.model_charts import collective_chart
 from paceline.report.number_format import setting, size
 from paceline.report.page import write_page
 from paceline.report.page_tables import Table, axes, columns, table

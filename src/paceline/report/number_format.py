@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 import pandas as pd
 
-from paceline.analysis.frames import Entry, Frame
+from paceline.analysis.frames import Entry, Frame, setting
 from paceline.record.numbers import Unit
 
 Form = Callable[[float], str]
@@ -86,13 +86,6 @@ def listed(names: Iterable[object]) -> str:
     """Join names or whole numbers as in "a, b and c"."""
     *first, last = map(str, names)
     return f"{', '.join(first)} and {last}" if first else last
-
-
-def setting(value: Entry) -> str:
-    """Format the value of an axis; an empty one is "null"."""
-    if pd.isna(value):
-        return "null"
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def crossing(workers: float, least: int, most: int) -> str:

@@ -28,7 +28,7 @@ from paceline.report.chart.accuracy_charts import (
 )
 from paceline.report.chart.chart_style import Chart, static_svg
 from paceline.report.chart.decision_charts import decision_chart, map_chart
-from paceline.report.chart.prediction_chart import prediction_charts
+from paceline.report.chart.model_charts import prediction_charts
 from paceline.report.chart.worker_charts import phase_chart, staleness_chart, timeline_chart
 from paceline.report.doubts import broken_rules, cautions
 from paceline.report.findings import StudyFindings, read_findings, situations

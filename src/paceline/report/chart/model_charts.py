@@ -1,4 +1,4 @@
-"""Draws updates per second of each collective by number of workers, measured and predicted."""
+"""Draws what a model predicts beside what was measured: images/s, exchanges, and collectives."""
 
 import pandas as pd
 
@@ -6,8 +6,37 @@ from paceline.analysis.configuration import groups
 from paceline.analysis.exchanges import Exchanges
 from paceline.analysis.frames import Frame, Row
 from paceline.report.chart.chart_style import Chart, chart, short
+from paceline.report.findings import StudyFindings
 from paceline.report.number_format import size
-from paceline.report.words import value_words
+from paceline.report.words import scheme_words, value_words
+
+
+def prediction_charts(findings: StudyFindings) -> list[Chart]:
+    """Return a chart of images/s and a chart of seconds of exchange, if these were predicted."""
+    prefixes = {"predicted": "rate", "predicted_exchange": "exchange"}
+    made = (_chart(findings, name, prefix) for name, prefix in prefixes.items())
+    return [each for each in made if each is not None]
+
+
+def _chart(findings: StudyFindings, name: str, prefix: str) -> Chart | None:
+    """Return the chart `name`, of the columns whose names begin with `prefix`."""
+    table = findings.known(f"{prefix}_n")
+    for side in ("observed", "predicted"):  # axes are logarithmic
+        table = table[table[f"{prefix}_{side}"] > 0] if len(table) else table
+    settings = ["workers", *(name for name in findings.varying if name in table)]
+    rows = [
+        {
+            "scheme": scheme_words(row),
+            "settings": ", ".join(value_words(name, row[name]) for name in settings),
+            "observed": short(row[f"{prefix}_observed"]),
+            "predicted": short(row[f"{prefix}_predicted"]),
+            "error": short(row[f"{prefix}_error"], 4),
+            "verdict": str(row[f"{prefix}_verdict"]),
+        }
+        for _, row in table.iterrows()
+    ]
+    ends = [row[name] for row in rows for name in ("observed", "predicted")] or [1]
+    return chart(name, rows, low=min(ends) / 1.15, high=max(ends) * 1.15)
 
 
 def collective_chart(exchanges: Exchanges, seconds: Frame) -> Chart | None:
@@ -18,7 +47,7 @@ def collective_chart(exchanges: Exchanges, seconds: Frame) -> Chart | None:
     rows: list[Row] = []
     for values, own in groups(finished, varying):
         panel = ", ".join(_words(name, value) for name, value in values.items() if pd.notna(value))
-        rows += [_row(panel, row) for _, row in own.iterrows()]
+        rows += [_collective_row(panel, row) for _, row in own.iterrows()]
     collectives = list(dict.fromkeys(row["scheme"] for row in rows))
     kinds = " or ".join(dict.fromkeys(finished["kind"]))
     return chart("exchanges", rows, collectives=collectives, kinds=kinds)
@@ -30,7 +59,7 @@ def _words(name: str, value: object) -> str:
     return str(value).replace("_", " ") if name == "cluster" else value_words(name, value)
 
 
-def _row(panel: str, row: Frame) -> Row:
+def _collective_row(panel: str, row: Frame) -> Row:
     low, high = row["seconds_low"], row["seconds_high"]
     return {
         "panel": panel,
