@@ -55,6 +55,12 @@ class RuleFinding(NamedTuple):
     evidence: str
     place: str
 
+    @property
+    def verdict(self) -> str:
+        if not self.of:
+            return "not applicable"
+        return "broken" if self.broken else "holds"
+
 
 _NO_SPEEDUP = RuleFinding(0, 0, "no speed-up against one worker", _TABLE)
 
@@ -70,15 +76,9 @@ def rules(tables: Tables) -> Frame:
     found = found or dict.fromkeys(_OF_SPEEDUPS, _NO_SPEEDUP)
     found |= {asks: find(tables) for asks, find in _OF_POINTS.items()}
     return pd.DataFrame(
-        {"rule": number, "asks": asks, "verdict": _verdict(each)} | each._asdict()
+        {"rule": number, "asks": asks, "verdict": each.verdict} | each._asdict()
         for number, (asks, each) in enumerate(found.items(), 1)
     )
-
-
-def _verdict(found: RuleFinding) -> str:
-    if not found.of:
-        return "not applicable"
-    return "broken" if found.broken else "holds"
 
 
 def _accuracy_rule(tables: Tables, sides: Sides) -> RuleFinding:
@@ -93,7 +93,12 @@ def _accuracy_rule(tables: Tables, sides: Sides) -> RuleFinding:
         for configuration, points, base in sides
         if len(matching(first, configuration))
     ]
-    lower = [each for each in found if each[1].verdict == "different" and not _is_higher(each[1])]
+    lower = [
+        (own, accuracy)
+        for own, accuracy in found
+        if accuracy.verdict == "different"
+        and (accuracy.lost_seeds or not accuracy.difference.low > 0)
+    ]
     equal = sum(accuracy.verdict == "equal" for _, accuracy in found)
     evidence = (
         f"of {len(found)} schemes that are first at the target, {equal} end within "
@@ -104,10 +109,6 @@ def _accuracy_rule(tables: Tables, sides: Sides) -> RuleFinding:
         worst, accuracy = lower[int(np.argmin(np.nan_to_num(means, nan=-1.0)))]
         evidence += f"; {len(lower)} end lower: {name_of(worst, tables.axes)}, {_points(accuracy)}"
     return RuleFinding(len(lower), len(found), evidence, _TABLE)
-
-
-def _is_higher(accuracy: EqualAccuracy) -> bool:
-    return not accuracy.lost_seeds and accuracy.difference.low > 0
 
 
 def _points(accuracy: EqualAccuracy) -> str:

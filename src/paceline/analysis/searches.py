@@ -52,7 +52,8 @@ def tuning_curve(tables: Tables) -> Frame:
             row = configuration | {"trials": spent, "of": len(trials)}
             row["expected_best"] = expected_best(trials["score"], spent)
             if spent <= min(map(len, searches)):
-                bests = pd.concat([_bests(search.head(spent)) for search in searches])
+                tried = pd.concat([search.head(spent) for search in searches])
+                bests = tried.loc[tried.groupby("seed", sort=False)["score"].idxmax()]
                 row |= {"searches": len(searches), "searches_median": bests["score"].median()}
                 row |= {"top1_sd": bests["score"].std(), "test_top1_sd": bests["test"].std()}
             rows.append(row)
@@ -217,11 +218,6 @@ def _scored(tables: Tables) -> Frame:
     return tuning.assign(
         **{name: own.where(done, tuning["chance"]).astype(float) for name, own in scores.items()}
     )
-
-
-def _bests(trials: Frame) -> Frame:
-    """Return the best trial of each search."""
-    return trials.loc[trials.groupby("seed")["score"].idxmax()] if len(trials) else trials
 
 
 def _own(tables: Tables, configuration: Configuration) -> Configuration:

@@ -142,10 +142,8 @@ def read_evidence(text: str | None = None) -> list[Observed]:
         text = (files("paceline.prediction") / FILE).read_text()
     kinds: dict[str, Any] = {field.name: field.type for field in fields(Observed)}
     return [
-        Observed(**{name: _read(kind, row[name]) for name, kind in kinds.items()})
+        Observed(
+            **{n: kind(row[n] if kind is str else row[n] or "nan") for n, kind in kinds.items()}
+        )
         for row in csv.DictReader(text.splitlines())
     ]
-
-
-def _read(kind: Any, text: str) -> Any:
-    return kind(text if text or kind is str else "nan")

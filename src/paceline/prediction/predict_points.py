@@ -48,6 +48,7 @@ _EMULATED = (
     *("straggler_probability", "straggler_factor"),
     *("workers_per_node", "server_placement", "link"),
 )
+_REAL = ("measured", "paced")  # kinds of runs of real processes
 _LINKS = ("link", "node_link", "allreduce_link")
 # How unevenly TCP divides an emulated link among a server's answers: 0.27 to 0.83 was measured for
 # two of them, and 0.005 to 0.024 for two pushes. benchmarks/many_to_one.py tests what follows.
@@ -84,7 +85,11 @@ def predict_points(study: str, root: Path) -> Path:
     """
     folder = root / "reports" / study
     text = io.StringIO(_read(folder / "runs.csv", study).decode())
-    runs = {row["key"]: row for row in csv.DictReader(text) if _has_rate(row)}
+    runs = {
+        row["key"]: row
+        for row in csv.DictReader(text)
+        if row["kind"] in _REAL and row["images_per_second"]
+    }
     declared = study_points(study, root)
     halves = _halves(declared)
     points = [point for point in declared if point.key in runs]
@@ -241,11 +246,6 @@ def _staleness_of(folder: Path, study: str) -> dict[str, Counter[int]]:
 
 def _modelled(name: str, root: Path) -> Values:
     return composed([f"cluster={name}"], root).values["cluster"]
-
-
-def _has_rate(run: Run) -> bool:
-    """Return True for a run of real processes with known images/s, whatever its accuracy."""
-    return run["kind"] in ("measured", "paced") and bool(run["images_per_second"])
 
 
 def _is_whole(point: StudyPoint) -> bool:

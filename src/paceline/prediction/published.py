@@ -157,21 +157,18 @@ def judge(entry: Entry, known: Mapping[str, Mapping[str, str]], root: Path) -> J
     in_unit = partial(_in_unit, entry, row, point, base)
     images = point.workers * point.sharding.shards * point.batch_size  # if all work on their own
     predicted = in_unit(prediction.run.images_per_second)
-    memory = [row, *(known[each] for each in (rate.rows if rate else ()))]
+    told = [row, *(known[each] for each in (rate.rows if rate else ()))]
+    from_memory = any(FROM_MEMORY in text for each in told for text in each.values())
     return Judged(
         entry=entry,
         published=row,
         predicted=predicted,
         interval=None if lacks else (predicted / FACTOR, predicted * FACTOR),
         naive=None if rate is None else in_unit(images / rate.seconds(point.batch_size)),
-        verdict=_verdict(entry, row, rows, _any_from_memory(memory), lacks),
+        verdict=_verdict(entry, row, rows, from_memory, lacks),
         rows=list(dict.fromkeys(rows)),
         platform=point.config.names["cluster"],
     )
-
-
-def _any_from_memory(rows: Iterable[Mapping[str, str]]) -> bool:
-    return any(FROM_MEMORY in text for row in rows for text in row.values())
 
 
 def _verdict(

@@ -74,7 +74,12 @@ def compare(a: Report, b: Report) -> ComparedReports:
     rows["top1_difference"] = rows[f"{metric}_b"] - rows[f"{metric}_a"]
     rows["images_per_second_ratio"] = rows["images_per_second_b"] / rows["images_per_second_a"]
     names = [*shared, *extra]
-    varying = [name for name in names if name in ("scheme", "workers") or _varies(name, a, b)]
+    cells = {n: [c for each in (a, b) for c in each.decision.get(n, ())] for n in names}
+    varying = [
+        name
+        for name in names
+        if name in ("scheme", "workers") or len({*map(_comparable, cells[name])}) > 1
+    ]
     known = set(rows["key"])
     only = [_only(*each, varying, known) for each in zip((a, b), sides, strict=True)]
     rows = rows[names + [name for name in rows if name not in ("key", *names)]]
@@ -108,11 +113,6 @@ def _comparable(value: Entry) -> Entry:
     if pd.isna(value) or value == "":
         return None
     return value if isinstance(value, str) else float(value)
-
-
-def _varies(name: str, *reports: Report) -> bool:
-    known = [each.decision[name] for each in reports if name in each.decision]
-    return len({_comparable(cell) for column in known for cell in column}) > 1
 
 
 def _numbers(report: Report, side: str, metric: str, shared: Sequence[str]) -> Frame:

@@ -177,7 +177,7 @@ def _content(findings: StudyFindings) -> Row:
         "target": target_origin(findings),
         "sentences": [
             *summary_sentences(findings),
-            *(say("uses_of_size", size=each.words, uses=each.use) for each in counts),
+            *(say("uses_of_size", size=size, uses=uses) for size, uses in counts.items()),
         ],
         "answers": answers(findings),
         "most_answers": 0 if asks_of_time(findings) or counts else MOST,

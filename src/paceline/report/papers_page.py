@@ -72,7 +72,8 @@ def write_papers(root: Path, reports: Path | None = None) -> Path:
     common |= {"says": f"{extent(rows, root)} {chance(rows)}", "counts": _counts(rows)}
     common |= {"meanings": MEANINGS, "tables": [], "figures": [], "paper": None}
     with replaced(folder) as new:
-        write_rows(new / LEDGER, _COLUMNS, [_plain(row) for row in rows])
+        cells = [{name: _cell(row.get(name)) for name in _COLUMNS} for row in rows]
+        write_rows(new / LEDGER, _COLUMNS, cells)
         (new / "ledger.json").write_text(_public(papers, of_paper))
         (new / "index.html").write_text(render("papers.html.j2", common))
         (new / "README.md").write_text(render("papers.md.j2", common))
@@ -168,12 +169,8 @@ def _counts(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _plain(row: Row) -> Row:
-    """Return the cells of a row of the ledger as texts; infinite and unknown numbers are empty."""
-    return {name: _cell(row.get(name)) for name in _COLUMNS}
-
-
 def _cell(value: Any) -> str:
+    """Return a cell of the ledger as text; infinite and unknown numbers are empty."""
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     if isinstance(value, float):
@@ -184,15 +181,18 @@ def _cell(value: Any) -> str:
 def _public(papers: Sequence[Paper], of_paper: Mapping[str, Sequence[Row]]) -> str:
     """Return the ledger for programs: a list of papers with their DOI, each with its claims."""
     made = [
-        {"paper": paper.paper, "doi": paper.doi, "claims": [*map(_entry, of_paper[paper.id])]}
+        {
+            "paper": paper.paper,
+            "doi": paper.doi,
+            "claims": [
+                {name: row.get(name, "") for name in _PUBLIC}
+                | {"margin_later_than_data": row["margin_later"]}
+                for row in of_paper[paper.id]
+            ],
+        }
         for paper in papers
     ]
     return json.dumps(made, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def _entry(row: Row) -> Row:
-    known = {name: row.get(name, "") for name in _PUBLIC}
-    return known | {"margin_later_than_data": row["margin_later"]}
 
 
 def _read(path: Path) -> dict[str, Row]:

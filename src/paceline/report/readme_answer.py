@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from paceline.analysis.configuration import matching
-from paceline.analysis.frames import Frame, Row
+from paceline.analysis.frames import Row
 from paceline.report.answer import Choice, answered, choice, throughput
 from paceline.report.findings import StudyFindings, read_findings
 from paceline.report.number_format import times, with_interval
@@ -64,17 +64,15 @@ def _use(chosen: Choice) -> list[str]:
         return ["no winner", ""]
     use = f"**{scheme_words(first)}**"
     if len(chosen.tied):
-        names = [_tied(row) for _, row in chosen.tied.iterrows()]
+        names = [
+            scheme_words(row) + (", less accurate" if row["less_accurate_than"] else "")
+            for _, row in chosen.tied.iterrows()
+        ]
         told = "; ".join(names) if len(names) <= _MOST else f"{len(names)} others"
         use += f" (tied with: {told})"
     if not chosen.is_scheme:
         use = f"**{chosen.use}**; of several, {use}"
     return [use, with_interval(first, "best_speedup", times)]
-
-
-def _tied(row: Frame) -> str:
-    """Name a scheme that is tied with the first, and whether its accuracy is lower."""
-    return scheme_words(row) + (", less accurate" if row["less_accurate_than"] else "")
 
 
 def _number(findings: StudyFindings, table: str, values: Row) -> int:

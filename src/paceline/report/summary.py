@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import pandas as pd
 
@@ -23,18 +22,6 @@ MOST = 8  # situations with a sentence each; more are counted by what to use
 _MOST_NAMED = 3  # configurations that a sentence names
 _SIDES = {"right": "right", "wrong": "wrong", "close": "too close"}  # verdicts of comparisons
 _MANY = 6  # settings with a sentence each; more share one per kind
-
-
-class UseCount(NamedTuple):
-    """Count of what is to be used in the situations that have the same number of workers.
-
-    `words` name this number and the number of situations. `use` says how often each scheme is to be
-    used. `rows` are the rows of decision.csv of these schemes.
-    """
-
-    words: str
-    use: str
-    rows: Frame
 
 
 def asks_of_time(findings: StudyFindings) -> bool:
@@ -81,18 +68,18 @@ def accuracy_at_scale(findings: StudyFindings) -> list[str]:
     return texts
 
 
-def use_counts(findings: StudyFindings) -> list[UseCount]:
-    """Count what to use by number of workers; empty for MOST or fewer situations."""
+def use_counts(findings: StudyFindings) -> dict[str, str]:
+    """Say how often each scheme is to be used, by words for the number of workers of situations.
+
+    Empty for MOST or fewer situations.
+    """
     found = choices(findings)
     if len(found) <= MOST or asks_of_time(findings):
-        return []
-    counts = []
-    for size in dict.fromkeys(each.size_words for each, _ in found):
-        own = [(each, chosen) for each, chosen in found if each.size_words == size]
-        words = f"{size}, {plural(len(own), 'situation')}"
-        rows = pd.DataFrame([chosen.row for _, chosen in own if chosen.is_scheme])
-        counts.append(UseCount(words, _uses(own), rows))
-    return counts
+        return {}
+    return {
+        f"{size}, {plural(len(own), 'situation')}": _uses(own)
+        for size, own in grouped(found, lambda each: each[0].size_words).items()
+    }
 
 
 def _uses(found: Sequence[tuple[Situation, Choice]]) -> str:

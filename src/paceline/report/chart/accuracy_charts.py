@@ -65,7 +65,11 @@ def scale_chart(findings: StudyFindings) -> Chart | None:
     ]
     rows: list[Row] = []
     for each in situations(findings):
-        own = [found for values, found in lines if _agree(each.values, values)]
+        own = [
+            found
+            for values, found in lines
+            if all(_equal(each.values, values, name) for name in values)
+        ]
         if own:
             shown = [*own, *_of_other_kinds(each.values, lines)]
             rows += [{"situation": each.name} | row for found in shown for row in found]
@@ -145,10 +149,6 @@ def _of_other_kinds(
     of_data = [(values, own) for values, own in others if values["data"] == situation["data"]]
     same = [own for values, own in of_data if _equal(values, situation, "batch_size")]
     return same or [own for _, own in of_data]
-
-
-def _agree(situation: Row, values: Row) -> bool:
-    return all(_equal(situation, values, name) for name in values)
 
 
 def _equal(one: Row, other: Row, name: str) -> bool:

@@ -44,12 +44,12 @@ def timeline_chart(findings: StudyFindings) -> Chart | None:
     timeline, finished = findings.tables.of_points["timeline"], findings.tables.finished
     spans = {key: rows for key, rows in timeline.groupby("key", sort=False)}
     runs, reference = finished[finished["key"].isin(spans)], reference_scheme(findings.tables.runs)
-    every = situations(findings)
-    shown = {each.name: _runs(findings, runs, each, reference) for each in every}
+    shown = {each.name: _runs(findings, runs, each, reference) for each in situations(findings)}
     most = max(40, _MOST_SPANS // max(1, sum(map(len, shown.values()))))
     rows: list[Row] = []
     for situation, own in shown.items():
-        chosen = [_first_workers(spans[run["key"]]) for run in own]
+        every = [spans[run["key"]].sort_values("start", kind="stable") for run in own]
+        chosen = [rows[rows["worker"] < _MOST_WORKERS] for rows in every]
         end = min((_end(each, most) for each in chosen), default=0)
         for run, each in zip(own, chosen, strict=True):
             known = {"situation": situation, "scheme": scheme_words(run.drop(findings.of_size))}
@@ -75,10 +75,6 @@ def _runs(
         if len(same) and len(found) < 2:
             found.append(same.iloc[0])
     return found
-
-
-def _first_workers(rows: Frame) -> Frame:
-    return rows[rows["worker"] < _MOST_WORKERS].sort_values("start", kind="stable")
 
 
 def _end(rows: Frame, most: int) -> float:
