@@ -4,7 +4,7 @@ import io
 import sys
 import threading
 
-from paceline.study.progress import Status, StatusLine, display
+from paceline.study.progress import Status, display, status_line
 
 BEGUN = Status("made", 0.25, "1 of 4 points")
 
@@ -47,7 +47,7 @@ def test_the_state_is_asked_for_until_the_work_ends(monkeypatch, capsys):
             asked.set()
         return BEGUN
 
-    with StatusLine(status):
+    with status_line(status):
         assert asked.wait(100)
     assert capsys.readouterr() == ("", "progress: made: 25 %, 1 of 4 points\n")
     assert not [thread for thread in threading.enumerate() if thread.name == "status"]

@@ -223,13 +223,10 @@ def _in_unit(
     images_per_second: float,
 ) -> float:
     """Return images/s in the unit of the published number."""
-    unit = row["unit"]
-    if unit == "images/s":
-        return images_per_second
-    if unit == "1/s":
-        return images_per_second / (point.workers * point.batch_size)
-    if unit == "steps/s":
-        return images_per_second / point.batch_size
+    unit, batch_size = row["unit"], point.batch_size
+    images = {"images/s": 1, "1/s": point.workers * batch_size, "steps/s": batch_size}
+    if unit in images:
+        return images_per_second / images[unit]
     if unit == "x" and base is not None:
         passes = (entry.baseline_epochs or 1) / (entry.epochs or 1)
         return passes * images_per_second / base.run.images_per_second

@@ -3,7 +3,7 @@
 import multiprocessing
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -25,7 +25,7 @@ from paceline.record.record import Result, partial_folder
 from paceline.record.tracking.log import log, prepare_log, run_label
 from paceline.record.without_effect import on_cpu, without_effect
 from paceline.study.compose import CONFIG, as_setting_error, check_groups, models_of, with_libraries
-from paceline.study.progress import RunWatch, StatusLine, result_line
+from paceline.study.progress import RunWatch, result_line, status_line
 from paceline.study.tuning import set_rate
 
 
@@ -157,9 +157,9 @@ def _queue(point: Point) -> tuple[Result | None, str]:
     return read_result(point.config.folder), "; ".join(problems)
 
 
-def _watch(point: Point) -> StatusLine:
+def _watch(point: Point) -> AbstractContextManager[None]:
     folder = partial_folder(point.config.folder)
-    return StatusLine(RunWatch(run_label(point.config.values), point.kind, folder).status)
+    return status_line(RunWatch(run_label(point.config.values), point.kind, folder).status)
 
 
 def _leave(message: str, code: int) -> NoReturn:

@@ -236,32 +236,29 @@ def duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} hours" if seconds >= 3600 else f"{seconds / 60:.1f} minutes"
 
 
-class StatusLine:
-    """Context manager that shows the progress of the work inside.
+@contextmanager
+def status_line(status: Callable[[], Status]) -> Generator[None]:
+    """Show the progress of the work inside.
 
-    On a terminal, it shows a bar that vanishes at the end; elsewhere, it prints a line every 30
-    seconds. `status` returns the state of the work; a thread calls it regularly.
+    On a terminal, it is a bar that vanishes at the end; elsewhere, a line every 30 seconds.
+    `status` returns the state of the work; a thread calls it regularly.
     """
+    stopped = threading.Event()
 
-    def __init__(self, status: Callable[[], Status]) -> None:
-        self._status = status
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._follow, name="status", daemon=True)
-
-    def __enter__(self) -> "StatusLine":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def _follow(self) -> None:
+    def follow() -> None:
         yield_to_workers()
         with display(sys.stderr) as show:
-            while not self._stopped.wait(_PERIOD):
+            while not stopped.wait(_PERIOD):
                 with suppress(OSError):  # a record was replaced while it was read: the next look
-                    show(self._status())
+                    show(status())
+
+    thread = threading.Thread(target=follow, name="status", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
 
 
 Show = Callable[[Status], None]

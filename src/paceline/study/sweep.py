@@ -40,7 +40,7 @@ from paceline.record.tracking.log import (
 )
 from paceline.record.tracking.mlflow_log import LogError
 from paceline.study.collect import num_of_other_code
-from paceline.study.progress import StatusLine, SweepWatch
+from paceline.study.progress import SweepWatch, status_line
 from paceline.study.study_point import Points, StudyPoint, counts, to_run
 from paceline.study.study_points import Study
 
@@ -220,7 +220,7 @@ class _Runner:
         self._write_untrained(points)
         if needed := to_run(points):
             self._watch.begin(name, points, needed, later)
-            with StatusLine(self._watch.status):
+            with status_line(self._watch.status):
                 left = self._queue(needed)
                 local = list(left)
                 for batch in batches:
