@@ -1,6 +1,7 @@
 """Size of a network by layers: the weights, activations and multiply-adds of its training."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Annotated, Literal, NamedTuple
 
 from paceline.settings import Neutral, Whole, settings
@@ -60,11 +61,9 @@ class NetworkSize(NamedTuple):
         """Return, for each layer, the share of backward's arithmetic after which its gradient is
         ready. Backward goes through the layers from the last to the first.
         """
-        done, shares = 0, list[float]()
-        for layer in reversed(self.layers):
-            done += layer.multiply_adds
-            shares.append(done / self.multiply_adds)
-        return shares[::-1]
+        total = self.multiply_adds
+        done = accumulate(layer.multiply_adds for layer in reversed(self.layers))
+        return [each / total for each in done][::-1]
 
 
 @settings("model")
