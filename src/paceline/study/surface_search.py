@@ -21,6 +21,7 @@ from paceline.settings import Count, Whole, settings
 from paceline.study.trials import (
     AbstractTuning,
     Bounds,
+    MomentumRange,
     Range,
     ResultOf,
     SearchBox,
@@ -55,7 +56,7 @@ class SurfaceSearch(AbstractTuning):
     """
 
     effective_rate: Range
-    one_minus_momentum: Range
+    one_minus_momentum: MomentumRange
     rounds: Whole
     trials: Whole
     seed: Count
@@ -63,7 +64,6 @@ class SurfaceSearch(AbstractTuning):
     at: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def __post_init__(self) -> None:
-        SearchBox.check(self.effective_rate, self.one_minus_momentum)
         for scheme, (name, values) in self._owns.items():
             numbers = all(isinstance(v, int | float) and v > 0 for v in values)
             texts = all(isinstance(v, str) for v in values) and len(set(values)) == len(values) > 1

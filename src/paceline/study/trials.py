@@ -13,13 +13,29 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from omegaconf import DictConfig, OmegaConf
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from paceline.errors import SettingError
 from paceline.record.record import Result
 from paceline.settings import Count, Positive, Whole, settings
 
-Range = Annotated[list[Positive], Field(min_length=2, max_length=2)]
+
+def _rising(values: list[float]) -> list[float]:
+    if values[0] >= values[1]:
+        raise ValueError("should rise")
+    return values
+
+
+def _at_most_1(values: list[float]) -> list[float]:
+    if values[1] > 1:
+        raise ValueError("at most 1 is needed, where momentum is 0")
+    return values
+
+
+Range = Annotated[
+    list[Positive], Field(min_length=2, max_length=2), AfterValidator(_rising)
+]  # lowest and highest value
+MomentumRange = Annotated[Range, AfterValidator(_at_most_1)]  # of 1 - momentum
 _EDGE = 0.1  # share of the length of a search's box, in logarithms, at each of its sides
 
 
@@ -194,17 +210,6 @@ class SearchBox(NamedTuple):
     effective_rate: Bounds
     one_minus_momentum: Bounds
 
-    @staticmethod
-    def check(effective_rate: Sequence[float], one_minus_momentum: Sequence[float]) -> None:
-        """Raise SettingError if these are no bounds of a box."""
-        bounds = (effective_rate, one_minus_momentum)
-        for name, (low, high) in zip(SearchBox._fields, bounds, strict=True):
-            if low >= high:
-                raise SettingError(f"tuning.{name}", f"should rise, not {[low, high]}")
-        if one_minus_momentum[1] > 1:
-            message = f"at most 1 is needed, where momentum is 0, not {one_minus_momentum}"
-            raise SettingError("tuning.one_minus_momentum", message)
-
     def trial(self, rate: float, rest: float, seed: int, own: tuple[Any, ...] = ()) -> Trial:
         """Return the trial at these places in the box, from 0 to 1.
 
@@ -258,16 +263,13 @@ class QuasiRandomSearch(AbstractTuning):
     """
 
     effective_rate: Range
-    one_minus_momentum: Range
+    one_minus_momentum: MomentumRange
     searches: Whole
     trials: Whole
     extensions: Count
     extension_trials: Whole
     seed: Count
     at: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    def __post_init__(self) -> None:
-        SearchBox.check(self.effective_rate, self.one_minus_momentum)
 
     def first(self, searched: Searched) -> Sequence[Trial]:
         """Return the trials in the box that the settings define, search by search."""
