@@ -330,10 +330,14 @@ def write_claims(root, *claims, **paper):
     (root / "claims/a.yaml").write_text(yaml.safe_dump(own | {"claims": listed}))
 
 
-def write_study(root, factor=2.0, seeds=4, started="2026-01-03T00:00:00+00:00", missing=()):
+def write_study(root, factor=2.0, seeds=4, started="2026-01-03T00:00:00+00:00", missing=(), **more):
     runs = [
         make_run(
-            seed=seed, workers=w, started=started, seconds=(1 + seed / 100) * factor ** (w == 1)
+            seed=seed,
+            workers=w,
+            started=started,
+            seconds=(1 + seed / 100) * factor ** (w == 1),
+            **more,
         )
         for w in (1, 2)
         for seed in range(seeds)
@@ -374,6 +378,13 @@ def test_a_verdict_follows_from_tables_and_limits(root):
         assert row["verdict"] == expected, (claim, study)
     write_claims(root, {"untestable": "no machine"})
     assert ledger(root)[0]["verdict"] == UNTESTABLE
+
+
+def test_a_number_of_which_no_run_tells_is_not_shown(root):
+    write_study(root, status="failed", reason="lost")
+    write_claims(root, RATIO)
+    (row,) = ledger(root)
+    assert (row["verdict"], row["ours"], row["lost"]) == (UNDECIDED, "", 8)
 
 
 def test_a_study_of_which_runs_are_missing_was_not_run_yet(root):

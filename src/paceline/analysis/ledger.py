@@ -267,6 +267,8 @@ def _of_prediction(claim: Claim, predicted: Sequence[Row]) -> tuple[str, str]:
 
 
 def _interval(value: float, low: float, high: float, n: int | None, scale: float, unit: str) -> str:
+    if math.isnan(value):
+        return ""
     found, start, end = (_number(scale * each) for each in (value, low, high))
     ends = "no interval" if math.isnan(low) else f"{start} to {end}"
     is_exact = n is None and low == high
