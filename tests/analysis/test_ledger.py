@@ -387,6 +387,14 @@ def test_a_number_of_which_no_run_tells_is_not_shown(root):
     assert (row["verdict"], row["ours"], row["lost"]) == (UNDECIDED, "", 8)
 
 
+def test_a_rise_has_the_unit_of_its_column(root):
+    steps = {"test": "greater", "steps": [{"workers": 1}, {"workers": 2}]}
+    write_study(root)
+    for column, unit in (("images_per_second", " images/s ("), ("test_top1", " points (")):
+        write_claims(root, RATIO | steps | {"of": column})
+        assert unit in ledger(root)[0]["ours"]
+
+
 def test_a_study_of_which_runs_are_missing_was_not_run_yet(root):
     """A selection that fits no run is a mistake only where the study is complete."""
     write_claims(root, RATIO | {"left": {"workers": 7}})

@@ -8,7 +8,7 @@ from paceline.cli import command
 from paceline.errors import SettingError
 from tests.made_reports import make_run, write_reports
 
-CHECKED = Namespace(study="made", check=True, single=None, verify=False)
+CHECKED = Namespace(study="made", check=True, single=None, verify=False, records=None)
 
 
 @pytest.mark.parametrize(("difference", "code", "verdict"), [(0, 0, "holds"), (-0.03, 1, "broken")])
@@ -44,5 +44,6 @@ def test_a_name_without_a_study_is_not_sent_to_a_sweep(tmp_path):
     ):
         with pytest.raises(SettingError, match=told):
             command("report").run(
-                Namespace(study=name, check=False, single=None, verify=False), tmp_path
+                Namespace(study=name, check=False, single=None, verify=False, records=None),
+                tmp_path,
             )

@@ -147,9 +147,19 @@ def test_tests_that_pass_by_chance_are_counted():
     assert " 1.00 " in chance(rows)
 
 
+def test_runs_of_another_project_are_judged(made, tmp_path):
+    """By the claims of this one; a study that the other lacks is not run yet."""
+    shutil.copytree(made / "reports/five_ways", tmp_path / "reports/five_ways")
+    with (write_papers(made, judged=tmp_path).parent / "ledger.csv").open(newline="") as file:
+        verdicts = {row["claim"]: row["verdict"] for row in csv.DictReader(file)}
+    assert verdicts["yadan-same-updates"] == REPLICATED
+    assert verdicts["firecaffe-tree-beats-server"] == verdicts["firecaffe-47x"] == NOT_RUN
+    assert (tmp_path / "reports/papers/index.html").is_file()
+
+
 @pytest.mark.slow
 def test_the_command_line_verifies(root, capsys):
-    options = Namespace(study="papers", check=False, single=None, verify=True)
+    options = Namespace(study="papers", check=False, single=None, verify=True, records=None)
     assert command("report").run(options, root) == 0
     assert capsys.readouterr().out.startswith("49 claims")
 
@@ -158,8 +168,12 @@ def test_what_is_of_a_study_or_of_the_papers_alone(tmp_path):
     for study, changes, named in (
         ("five_ways", {"verify": True}, "verify"),
         (None, {"verify": True}, "verify"),
+        ("five_ways", {"records": tmp_path}, "records"),
+        ("papers", {"records": tmp_path}, "records"),  # has no reports
+        ("papers", {"records": tmp_path, "verify": True}, "records"),
         ("papers", {"check": True}, "check"),
     ):
-        options = {"study": study, "check": False, "single": None, "verify": False} | changes
+        options = {"study": study, "check": False, "single": None, "verify": False, "records": None}
+        options |= changes
         with pytest.raises(SettingError, match=f"^{named}: "):
             command("report").run(Namespace(**options), tmp_path)

@@ -29,6 +29,7 @@ from paceline.analysis.claims import NOT_JUDGED, TESTS, Claim, Limit, Paper, Pub
 from paceline.analysis.frames import Row
 from paceline.analysis.statistics.means import LEVEL, Array
 from paceline.analysis.statistics.multiple_comparisons import holm
+from paceline.record.numbers import NUMBERS
 
 REPLICATED = "replicated"
 EXCEEDS = "exceeds"
@@ -126,10 +127,14 @@ class _Case:
     p: float = 0.0
 
 
-def ledger(root: Path) -> list[Row]:
-    """Return a row for each claim of claims/*.yaml, in the order of the files."""
-    published, known = Published(root), predictions(root)
-    table = cache(partial(table_of, root=root))
+def ledger(root: Path, judged: Path | None = None) -> list[Row]:
+    """Return a row for each claim of claims/*.yaml, in the order of the files.
+
+    `judged`: project whose reports have the runs that test them; by default `root`.
+    """
+    judged = judged or root
+    published, known = Published(root), predictions(judged)
+    table = cache(partial(table_of, root=judged))
     rows: list[Row] = []
     for paper in read_papers(root):
         cases = list[_Case]()
@@ -187,8 +192,11 @@ def _numbers(case: _Case, seen: Observed, found: Result) -> Row:
     start, end = claimed_range(claim, size)
     true = size if claim.test == "ratio" and size is not None else (start + end) / 2
     chance, smallest = power(claim, found, start, end, true)
-    of_share = ("equal", "differ", *(["greater"] if claim.of in ACCURACIES else []))
-    scale, unit = (100, "points") if claim.test in of_share else (1, _UNITS.get(claim.test, ""))
+    scale, unit = 1, _UNITS.get(claim.test, "")
+    if claim.test in ("equal", "differ", "greater") and claim.of in ACCURACIES:
+        scale, unit = 100, "points"
+    elif claim.test == "greater":
+        unit = next((each.unit for each in NUMBERS if each.name == claim.of), "")
     return {
         "ours": _interval(value, low, high, found.n, scale, unit),
         "value": value,

@@ -23,6 +23,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--check", action="store_true", help=check)
     verify = "of papers: derive all of it anew; exit code 2 if anything differs"
     parser.add_argument("--verify", action="store_true", help=verify)
+    records = "of papers: a project of yours, the runs of whose reports are judged instead"
+    parser.add_argument("--records", metavar="PROJECT", type=Path, help=records)
     single = "write the page to a file that needs no other, and so can be sent"
     parser.add_argument("--single", metavar="FILE", type=Path, help=single)
 
@@ -38,8 +40,13 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     for name in ("check", "single"):
         if options.study in (None, PAPERS) and getattr(options, name):
             raise SettingError(name, "it is of one study; its name is needed")
-    if options.verify and options.study != PAPERS:
-        raise SettingError("verify", f"it is of the papers: paceline report {PAPERS} --verify")
+    for name in ("verify", "records"):
+        if getattr(options, name) and options.study != PAPERS:
+            raise SettingError(name, f"it is of the papers: paceline report {PAPERS} --{name}")
+    if options.records and options.verify:
+        raise SettingError("records", "pages of another project are not verified")
+    if options.records and not (options.records / "reports").is_dir():
+        raise SettingError("records", f"there is no folder {options.records / 'reports'}")
     require_folder("single", single)
     code = 0
     if options.verify:
@@ -49,7 +56,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
         write_readme_answer(root)
         write_evidence(root)
     if options.study == PAPERS or (options.study is None and (root / "claims").is_dir()):
-        print(write_papers(root))
+        print(write_papers(root, judged=options.records))
     elif options.study is not None:
         page = _report(options.study, root)
         if single:

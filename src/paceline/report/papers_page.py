@@ -56,18 +56,20 @@ _COLUMNS = (
 _PUBLIC = ("claim", "says", "verdict", "kind", "theirs", "ours", "why", "commit", "command")
 
 
-def write_papers(root: Path, reports: Path | None = None) -> Path:
+def write_papers(root: Path, reports: Path | None = None, judged: Path | None = None) -> Path:
     """Write the pages and the ledger into `reports`/papers; return the path of index.html.
 
-    `reports`: root/reports by default. Equal claims and tables result in files of equal bytes.
+    `judged`: project whose runs are judged; by default `root`, with the claims. `reports`: by
+    default the reports of that project. Equal claims and tables result in files of equal bytes.
     Raises SettingError for a claim that is not valid, or for a table that was changed.
     """
-    folder = (reports or root / "reports") / PAPERS
-    papers, published, rows = read_papers(root), Published(root), ledger(root)
+    judged = judged or root
+    folder = (reports or judged / "reports") / PAPERS
+    papers, published, rows = read_papers(root), Published(root), ledger(root, judged)
     for row in rows:
         row |= {"tone": TONES.get(row["verdict"], OPEN), "power_text": _power(row)}
     of_paper = {paper.id: [row for row in rows if row["paper"] == paper.id] for paper in papers}
-    predicted = predictions(root)
+    predicted = predictions(judged)
     common: Row = {"papers": papers, "rows": rows, "of_paper": of_paper, "tones": TONES}
     common |= {"says": f"{extent(rows, root)} {chance(rows)}", "counts": _counts(rows)}
     common |= {"meanings": MEANINGS, "tables": [], "figures": [], "paper": None}
@@ -79,7 +81,7 @@ def write_papers(root: Path, reports: Path | None = None) -> Path:
         (new / "README.md").write_text(render("papers.md.j2", common))
         (new / "figures").mkdir()
         for paper in papers:
-            figures = _figures(paper, published, root)
+            figures = _figures(paper, published, judged)
             for drawn, _ in figures:
                 (new / f"figures/{drawn.name}.svg").write_text(static_svg(drawn))
             own = {"paper": paper, "rows": of_paper[paper.id], "figures": figures}
