@@ -9,11 +9,6 @@ import pytest
 import yaml
 
 from paceline.cluster.agent_wire import KEY
-from paceline.scheme.accounting import Accounting
-from paceline.scheme.async_parameter_server import AsyncParameterServer
-from paceline.scheme.local_sgd import LocalSGD
-from paceline.scheme.mixed import Mixed
-from paceline.scheme.sync_allreduce import SyncAllReduce
 from tests.test_project import ROOMS
 
 ROOT = Path(__file__).parent.parent
@@ -25,12 +20,6 @@ FILE = re.compile(r"(?<![\w/])((?:src|conf|tests|experiments)/[\w/]+\.(?:py|yaml
 MODULE = re.compile(r"(?<![\w/])(paceline(?:\.\w+)+)")
 IMPORT = re.compile(r"^from (paceline[\w.]*) import (.+)$", re.MULTILINE)
 NEW = re.compile(r"`([\w/.]+)` \(new\)")  # what the reader of a page adds
-EXAMPLE = {  # settings and rows of the glossary's example
-    "`sync_allreduce`": SyncAllReduce(),
-    "`async_parameter_server`": AsyncParameterServer(servers=1),
-    "`local_sgd`, period 8": LocalSGD(period=8),
-    "`mixed`, group_size 2": Mixed(servers=1, group_size=2),
-}
 
 
 def links_of(page):
@@ -95,26 +84,6 @@ def test_the_index_links_every_file_of_docs():
 @pytest.mark.parametrize("room", ROOMS)
 def test_the_house_has_every_room(room):
     assert f"../src/paceline/{room}" in links_of(DOCS / "a_step_through_the_house.md")
-
-
-@pytest.mark.parametrize("row", EXAMPLE)
-def test_the_glossary_counts_as_the_code_does(row):
-    """4 workers, batches of 32, 80 of them."""
-    accounting = Accounting(EXAMPLE[row], 4)
-    steps_per_push = f"{accounting.steps_per_push}" if accounting.scheme.servers else "-"
-    pushes = 80 // accounting.steps_per_push if accounting.scheme.servers else 0
-    cells = [
-        row,
-        accounting.batches_per_update,
-        accounting.images_per_update(32),
-        accounting.batches_per_round,
-        steps_per_push,
-        f"{accounting.expected_staleness:g}",
-        80 // accounting.batches_per_update,
-        pushes,
-    ]
-    line = " | ".join(map(str, cells))
-    assert f"| {line} |" in (DOCS / "glossary.md").read_text()
 
 
 def test_the_kubernetes_manifest_is_a_job_whose_pods_find_each_other():

@@ -11,6 +11,7 @@ from tests.tiny import REPOSITORY
 
 PAGE = REPOSITORY / "docs/compatibility.md"
 VIRTUAL, SERVERS, OWN, PIPELINE = range(4)
+LISTS = {"in all four": [WORKS] * 4, "with each strategy": [*[WORKS] * 3, "-"]}  # two rows of names
 
 
 def rows():
@@ -20,7 +21,11 @@ def rows():
         for line in PAGE.read_text().splitlines()
         if line.startswith("| ")
     ]
-    return {name: [_read(cell) for cell in said] for name, *said in cells if name in ASKED}
+    said = {name: [_read(cell) for cell in said] for name, *said in cells if name in ASKED}
+    for name, *said_of in cells:
+        if outcomes := LISTS.get(name.partition(";")[0]):
+            said |= dict.fromkeys(said_of[0].split("; "), outcomes)
+    return said
 
 
 def _read(cell):
@@ -32,7 +37,7 @@ TABLE = rows()
 
 
 def test_the_page_has_what_is_tried_and_nothing_else():
-    assert list(TABLE) == list(ASKED)
+    assert sorted(TABLE) == sorted(ASKED)
 
 
 @pytest.mark.parametrize("name", ASKED)

@@ -45,7 +45,7 @@ def front(tmp_path_factory):
     write_exchanges(reports / "sums")
     analyse_exchanges(reports / "sums")
     write_reports(reports / "later")
-    options = Namespace(study="made", check=False, single=None, verify=False)
+    options = Namespace(study="made", check=False, single=None, verify=False, records=None)
     assert command("report").run(options, root) == 0
     return reports
 

@@ -51,10 +51,8 @@ def test_a_row_has_the_numbers_of_the_best(root):
 def test_the_command_renews_what_is_between_the_markers_alone(root):
     readme = root / "README.md"
     readme.write_text(f"before \\1\n\n{BEGIN}\nold\n{END}\n\nafter\n")
-    assert (
-        command("report").run(Namespace(study=None, check=False, single=None, verify=False), root)
-        == 0
-    )
+    options = Namespace(study=None, check=False, single=None, verify=False, records=None)
+    assert command("report").run(options, root) == 0
     assert readme.read_text() == f"before \\1\n\n{readme_answer(root / 'reports')}\n\nafter\n"
     assert (root / "reports/index.html").is_file()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from paceline.analysis.configuration import matching
 from paceline.analysis.frames import Row
-from paceline.report.answer import Choice, answered, choice, throughput
+from paceline.report.answer import Choice, answered, choice
 from paceline.report.findings import StudyFindings, read_findings
 from paceline.report.number_format import times, with_interval
 from paceline.report.page import markdown
@@ -43,8 +43,7 @@ def readme_answer(reports: Path) -> str:
     for name in (each for each in read("phrases") if each.startswith(_PHRASES)):
         if (reports / (study := name.removeprefix(_PHRASES)) / "study.json").is_file():
             findings = read_findings(reports / study)
-            facts = {"throughput": throughput(findings), "num": partial(_number, findings)}
-            texts.append(f"- {say(name, facts)}")
+            texts.append(f"- {say(name, num=partial(_number, findings))}")
     lines = [say("answers_head"), *(f"| {' | '.join(row)} |" for row in rows)]
     return "\n".join([BEGIN, *lines, *([""] if texts else []), *texts, END])
 
