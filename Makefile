@@ -31,8 +31,8 @@ study: setup
 	@$(WITH_VENV) paceline report quick
 	@echo "The report: reports/quick/index.html"
 
-test: setup
-	$(TESTED) python -m pytest --numprocesses 3 --dist worksteal -m "not slow"
+test: setup # thousands of small files, for which a disk takes longer than memory
+	$(if $(wildcard /dev/shm),TMPDIR=/dev/shm) $(TESTED) python -m pytest --numprocesses 3 --dist worksteal -m "not slow"
 
 test-slow: setup
 	$(TESTED) python -m pytest --numprocesses 3 --dist worksteal -m slow

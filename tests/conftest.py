@@ -1,5 +1,6 @@
 import functools
 import gc
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -11,6 +12,9 @@ import pytest
 
 from paceline.cluster import processes
 
+gc.disable()  # while modules are imported and tests collected, as all of that stays
+# Lightning and torch would look for plugins in all installed packages in each run
+importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)
 processes._PRELOADED.append("tests.unyielding")  # and so all that trains, once in a forkserver
 
 REPOSITORY = Path(__file__).parent.parent
@@ -18,23 +22,25 @@ REPOSITORY = Path(__file__).parent.parent
 
 def pytest_collection_finish():
     """Imported modules and collected cases are no garbage, and are not looked at again."""
-    gc.collect()
     gc.freeze()
-
-
-def pytest_sessionfinish():
-    gc.unfreeze()  # as libraries look for leaks when the interpreter ends
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _done_once():
-    """What depends only on the content of files: settings, and the digest of the source."""
+    """What depends only on the content of files: settings, the digest of the source, and the
+    library of charts, which takes seconds.
+    """
+    import vl_convert
+
     from paceline.record import provenance
     from tests import compose_once
 
     with pytest.MonkeyPatch.context() as patched:
         compose_once.patch(patched)
         patched.setattr(provenance, "_meaning", functools.cache(provenance._meaning))
+        bundle = functools.cache(vl_convert.javascript_bundle)
+        patched.setattr(vl_convert, "javascript_bundle", bundle)
         yield
 
 

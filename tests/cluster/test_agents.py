@@ -22,7 +22,7 @@ from paceline.cluster.node_agents import NodeAgents
 from paceline.cluster.processes import preload
 from paceline.cluster.supervisor import LostWorker, ProcessFailure, Task
 from paceline.errors import SettingError
-from tests.command_line import keep_forkserver
+from tests.command_line import keep_forkserver, run
 from tests.tiny import REPOSITORY, run_tiny, tiny_point
 
 TEST_KEY = "00112233445566778899aabbccddeeff"
@@ -300,15 +300,12 @@ def test_who_says_nothing_keeps_no_agent_out():
         agent.result()
 
 
-def test_an_agent_without_a_head_gives_up(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY / "src"))
-    command = [sys.executable, "-m", "paceline", "agent", "127.0.0.1:9", "--patience", "0.1"]
-    environment = {**os.environ, KEY: TEST_KEY}
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, cwd=REPOSITORY
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"paceline: {HEAD}: nothing answers at 127.0.0.1:9 for 0.1 s")
+def test_an_agent_without_a_head_gives_up():
+    words = ("agent", "127.0.0.1:9", "--patience", "0.1")
+    environment = ("os.environ", {**os.environ, KEY: TEST_KEY})
+    code, _, errors = run(REPOSITORY, *words, patched=[environment])
+    assert code == 2
+    assert errors[0].startswith(f"paceline: {HEAD}: nothing answers at 127.0.0.1:9 for 0.1 s")
 
 
 @pytest.mark.parametrize("given", ["", "host", "host:port", ":1", "host:0", "host:70000"])

@@ -1,5 +1,6 @@
 """Commands: one file each, all of them listed, and none that costs an import before it runs."""
 
+import json
 import re
 import subprocess
 import sys
@@ -47,20 +48,32 @@ def test_the_list_of_commands_fits_on_a_screen():
 _SLOW = {"torch", "torchvision", "pytorch_lightning", "mlflow", "pandas", "scipy"}  # to import
 
 
-@pytest.mark.parametrize(
-    ("words", "exit_code", "absent"),
-    [
+def test_a_command_imports_only_what_it_needs():
+    """One after the other in an interpreter, so that none may import for those after it either."""
+    program = """
+import json, sys
+from paceline.cli import main
+
+for words in json.loads(sys.argv[1]):
+    sys.argv[1:] = words
+    try:
+        main()
+        code = 0
+    except SystemExit as ended:
+        code = ended.code or 0
+    print("\\nENDED", code, *sys.modules)
+"""
+    cases = [
         (["--help"], 0, {*_SLOW, "hydra", "numpy"}),
         (["show"], 0, _SLOW),
         (["train", "workers=none", "nothing=1"], 2, _SLOW),
         (["train", "training.lr=-1"], 2, _SLOW),
         (["show", "quick"], 0, _SLOW),
         (["sweep", "quick", "--dry-run"], 0, _SLOW),
-    ],
-)
-def test_a_command_imports_only_what_it_needs(words, exit_code, absent):
-    code = "import atexit, sys; from paceline.cli import main; "
-    code += "atexit.register(lambda: print(*sys.modules, file=sys.stderr)); main()"
-    run = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
-    assert run.returncode == exit_code
-    assert not absent & set(run.stderr.split())
+    ]
+    asked = json.dumps([words for words, _, _ in cases])
+    run = subprocess.run([sys.executable, "-c", program, asked], capture_output=True, text=True)
+    ended = [line.split()[1:] for line in run.stdout.splitlines() if line.startswith("ENDED")]
+    for (words, exit_code, absent), (code, *imported) in zip(cases, ended, strict=True):
+        assert int(code) == exit_code, words
+        assert not absent & set(imported), words

@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
 
 from paceline.report.front_page import write_front_page
 
@@ -19,12 +17,20 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def chromium():
+    from playwright.sync_api import sync_playwright  # a second
+
     with sync_playwright() as playwright:
         options = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
         program = shutil.which("chromium")
         browser = playwright.chromium.launch(executable_path=program, args=options)
         yield browser
         browser.close()
+
+
+def audited(page):
+    from axe_playwright_python.sync_playwright import Axe
+
+    return Axe().run(page)
 
 
 @pytest.fixture
@@ -108,12 +114,12 @@ def test_nothing_that_axe_finds_keeps_anybody_from_reading(page, theme, reported
     path = reported / "index.html" if page == "made" else REPORTS / page
     if page == "index.html":
         path = write_front_page(Path(shutil.copytree(REPORTS, tmp_path / "reports")))
-    found = Axe().run(opened(path, color_scheme=theme))
+    found = audited(opened(path, color_scheme=theme))
     assert [each["id"] for each in found.response["violations"]] == []
     assert len(found.response["passes"]) > 10
 
 
 def test_axe_finds_what_is_wrong(opened, tmp_path):
     (tmp_path / "bad.html").write_text("<html><body><img src='data:,'><input></body></html>")
-    found = {each["id"] for each in Axe().run(opened(tmp_path / "bad.html")).response["violations"]}
+    found = {each["id"] for each in audited(opened(tmp_path / "bad.html")).response["violations"]}
     assert {"image-alt", "label", "html-has-lang"} <= found

@@ -12,7 +12,6 @@ from paceline.study.sweep import checked_study, sweep
 from tests.made_records import make_record
 
 UNLOGGED = ["measurement.mlflow.tracking_uri=null"]
-NEW = {"kind": "virtual", "source_digest": source_digest()}
 
 
 @pytest.fixture
@@ -25,7 +24,8 @@ def studies(root, studied):
 
 
 def record(point, **changes):
-    return make_record(point.folder, point.config, **{**NEW, **changes})
+    new = {"kind": "virtual", "source_digest": source_digest()}
+    return make_record(point.folder, point.config, **{**new, **changes})
 
 
 def runner():
