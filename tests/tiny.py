@@ -2,12 +2,14 @@
 
 import logging
 import warnings
+from collections.abc import Iterable
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import yaml
 from hydra.utils import instantiate
 from torch import Tensor, nn
 
@@ -121,8 +123,14 @@ def tiny_point(
 
 @cache
 def _composed(scheme: str, cluster: str) -> dict[str, Any]:
-    chosen = (f"scheme={scheme}", f"cluster={cluster}", "data=synthetic")
-    return dict(composed(chosen, REPOSITORY).values)
+    """Hydra composes once for each cluster; a scheme is what its file says."""
+    if scheme == "sync_allreduce":
+        chosen = (f"scheme={scheme}", f"cluster={cluster}", "data=synthetic")
+        return dict(composed(chosen, REPOSITORY).values)
+    config = deepcopy(_composed("sync_allreduce", cluster))
+    config["scheme"] = yaml.safe_load((CONF / f"scheme/{scheme}.yaml").read_text())
+    config["names"]["scheme"] = scheme
+    return config
 
 
 def point_of(config: dict[str, Any]) -> Point:
@@ -149,7 +157,29 @@ def run_tiny(
     here = point.kind == "virtual"
     target = "paceline.run.training_process:run" if here else process
     task = Task(target, (point, folder), *point.num_processes, folder / "log")
-    returned = _run_here(task) if here else point.cluster.run(task)
+    return _seen(point, _run_here(task) if here else point.cluster.run(task), folder)
+
+
+def run_together(
+    configs: list[dict[str, Any]], folder: Path
+) -> list[tuple[Seen, dict[str, Tensor]]]:
+    """As `run_tiny` of each, in a folder of its number in `folder`. Real processes run one after
+    the other, since half of the time of such a run is their start.
+    """
+    points = [point_of(config) for config in configs]
+    folders = [folder / str(number) for number in range(len(points))]
+    for each in folders:
+        each.mkdir()
+    if points[0].kind == "virtual":
+        return [run_tiny(*each) for each in zip(configs, folders, strict=True)]
+    most = max(sum(point.num_processes) for point in points)
+    task = Task("tests.unyielding:run_each", (points, folder), most, 0, folder / "log")
+    by_run = zip(*launch_task(task), strict=True)
+    return [_seen(*each) for each in zip(points, by_run, folders, strict=True)]
+
+
+def _seen(point: Point, returned: Iterable[Any], folder: Path) -> tuple[Seen, dict[str, Tensor]]:
+    returned = list(returned)
     processes = [each for each in returned if isinstance(each, TrainingReport)]
     training = [each for each in processes if each.shard == 0]
     strategies = [each.strategy for each in training]

@@ -1,15 +1,49 @@
-"""The process of a point, which takes its share of a core that others want, too.
+"""What the forkserver of tests has ready for all that it forks; and the process of a point, which
+yields to nobody.
 
 A paced worker beside a server gives way to everything on its machine: beside busy processes, as
 tests may run, it would hardly run at all. Here it leaves a file that says so.
 """
 
+import functools
+import importlib.metadata
+import itertools
 import os
 from pathlib import Path
 
+from paceline.clock.wall import own_weights_strategy
+from paceline.exchange.process_group import STORE
+from paceline.record import provenance
 from paceline.run import training_process
+
+for _name in (
+    "paceline.clock.wall.parameter_server_strategy",
+    "paceline.command.sweep_command",
+    "paceline.run.run_point",
+    "paceline.study.hydra_entry",
+    "tests.tiny",
+):
+    importlib.import_module(_name)
+# the packages that have plugins, and the syntax of Paceline's source: seconds, once
+importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)
+for _group in ("pytorch_lightning.callbacks_factory", "torch.distributed.backends"):
+    importlib.metadata.entry_points(group=_group)
+provenance._meaning = functools.cache(provenance._meaning)
+provenance.source_digest()
 
 
 def run(point, folder: Path):
     training_process.give_way = (folder / f"gave_way_{os.environ['RANK']}").touch
     return training_process.run(point, folder)
+
+
+def run_each(points, folder: Path):
+    """Take part in one run after the other, as far as each has so many processes."""
+    store, returned = os.environ[STORE], []
+    for number, point in enumerate(points):
+        processes = sum(point.num_processes)
+        os.environ |= {STORE: f"{store}.{number}", "WORLD_SIZE": str(processes)}
+        own_weights_strategy._runs = itertools.count()  # of a group of their own
+        taking_part = int(os.environ["RANK"]) < processes
+        returned.append(run(point, folder / str(number)) if taking_part else None)
+    return returned

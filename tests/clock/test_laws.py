@@ -26,7 +26,15 @@ from tests.clock.references import (
     unmoved,
 )
 from tests.clock.replay import replayed
-from tests.tiny import CLOCKS, NUM_TRAIN, PlainSGD, batches_of, run_tiny, tiny_point
+from tests.tiny import (
+    CLOCKS,
+    NUM_TRAIN,
+    PlainSGD,
+    batches_of,
+    run_tiny,
+    run_together,
+    tiny_point,
+)
 
 SYNC, ASYNC = "sync_allreduce", "async_parameter_server"
 on_both_clocks = pytest.mark.parametrize("clock", CLOCKS)
@@ -210,16 +218,32 @@ def named_laws():
             yield pytest.param(scheme, law, id=name)
 
 
-@on_both_clocks
-@pytest.mark.parametrize(("scheme", "law"), list(named_laws()))
-def test_law(scheme, law, clock, tmp_path):
+def config_of(scheme, law, clock):
     settings = {**SCHEDULED, **law.settings, **CLOCKS[clock]}
-    config = tiny_point(scheme, law.workers, 8 if law.workers < 3 else 4, **settings)
-    seen, weights = run_tiny(config, tmp_path)
-    assert_close(weights, law.expected(config, seen), rtol=1e-12, atol=1e-14)
-    assert {each.strategy.counted for each in seen.training} == {law.workers}
-    assert len(seen.workers) == law.workers
+    return tiny_point(scheme, law.workers, 8 if law.workers < 3 else 4, **settings)
+
+
+def assert_holds(law, config, seen, weights):
+    expected = law.expected(config, seen)
+    told = (law.name, law.workers, law.settings)
+    assert_close(weights, expected, rtol=1e-12, atol=1e-14, msg=lambda said: f"{told}: {said}")
+    assert {each.strategy.counted for each in seen.training} == {law.workers}, told
+    assert len(seen.workers) == law.workers, told
     assert_nothing_is_lost(config, seen)
+
+
+@pytest.mark.parametrize(("scheme", "law"), list(named_laws()))
+def test_law_on_the_virtual_clock(scheme, law, tmp_path):
+    config = config_of(scheme, law, "virtual")
+    assert_holds(law, config, *run_tiny(config, tmp_path))
+
+
+@pytest.mark.parametrize("scheme", LAWS)
+def test_laws_of_real_processes(scheme, tmp_path):
+    laws = LAWS[scheme]
+    configs = [config_of(scheme, law, "wall") for law in laws]
+    for law, config, run in zip(laws, configs, run_together(configs, tmp_path), strict=True):
+        assert_holds(law, config, *run)
 
 
 def test_every_scheme_has_laws():

@@ -15,7 +15,15 @@ from paceline.scheme.local_sgd import LocalSGD
 from paceline.study.compose import composed
 from tests.clock.references import Flat, Momentum, Rate, owners
 from tests.clock.replay import Replay
-from tests.tiny import CLOCKS, NUM_TRAIN, batches_of, point_of, run_tiny, tiny_point
+from tests.tiny import (
+    CLOCKS,
+    NUM_TRAIN,
+    batches_of,
+    point_of,
+    run_tiny,
+    run_together,
+    tiny_point,
+)
 
 DECAY, REFERENCE = 0.8, 8  # of TINY's lr_reference_batch_size
 
@@ -117,13 +125,13 @@ SCHEMES = [
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
-@pytest.mark.parametrize(("scheme", "settings", "expected"), SCHEMES)
-def test_what_is_evaluated_is_the_average_of_all_weights(
-    scheme, settings, expected, clock, tmp_path
-):
-    config = averaging(scheme, settings, DECAY, **CLOCKS[clock])
-    seen, weights = run_tiny(config, tmp_path)
-    assert_close(weights, expected(config, seen), rtol=1e-12, atol=1e-14)
+def test_what_is_evaluated_is_the_average_of_all_weights(clock, tmp_path):
+    configs = [averaging(*each, DECAY, **CLOCKS[clock]) for *each, _ in SCHEMES]
+    found = run_together(configs, tmp_path)
+    for (scheme, _, expected), config, (seen, weights) in zip(SCHEMES, configs, found, strict=True):
+        assert_close(
+            *(weights, expected(config, seen)), rtol=1e-12, atol=1e-14, msg=f"{scheme}: {{}}".format
+        )
 
 
 @pytest.mark.parametrize(("scheme", "settings", "expected"), [SCHEMES[0], SCHEMES[2]])

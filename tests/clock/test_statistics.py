@@ -4,7 +4,15 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from tests.tiny import CLOCKS, NUM_TRAIN, PlainSGD, batches_of, run_tiny, tiny_point
+from tests.tiny import (
+    CLOCKS,
+    NUM_TRAIN,
+    PlainSGD,
+    batches_of,
+    run_tiny,
+    run_together,
+    tiny_point,
+)
 
 SYNC, ASYNC = "sync_allreduce", "async_parameter_server"
 STATISTICS = ("2.running_mean", "2.running_var")
@@ -29,17 +37,15 @@ def bare_loop(config):
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
-@pytest.mark.parametrize("scheme", [SYNC, "sync_parameter_server", "mixed"])
-def test_synchronous_workers_are_evaluated_with_the_mean_of_their_statistics(
-    scheme, clock, tmp_path
-):
-    config = normalised_point(scheme, 2, **CLOCKS[clock])
-    _, weights = run_tiny(config, tmp_path)
-    first, second = bare_loop(config)
-    for name in STATISTICS:
-        assert (first[name] - second[name]).abs().max() > 1e-3  # each worker has its own
-        assert_close(weights[name], (first[name] + second[name]) / 2, rtol=1e-12, atol=1e-14)
-    assert_close(weights["1.weight"], first["1.weight"], rtol=1e-12, atol=1e-14)
+def test_synchronous_workers_are_evaluated_with_the_mean_of_their_statistics(clock, tmp_path):
+    schemes = (SYNC, "sync_parameter_server", "mixed")
+    configs = [normalised_point(scheme, 2, **CLOCKS[clock]) for scheme in schemes]
+    first, second = bare_loop(configs[0])
+    for _, weights in run_together(configs, tmp_path):
+        for name in STATISTICS:
+            assert (first[name] - second[name]).abs().max() > 1e-3  # each worker has its own
+            assert_close(weights[name], (first[name] + second[name]) / 2, rtol=1e-12, atol=1e-14)
+        assert_close(weights["1.weight"], first["1.weight"], rtol=1e-12, atol=1e-14)
 
 
 def test_one_asynchronous_worker_is_evaluated_with_the_statistics_of_plain_sgd(tmp_path):

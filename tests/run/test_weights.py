@@ -9,7 +9,7 @@ from paceline.errors import SettingError
 from paceline.model.classifier import Classifier
 from paceline.model.score import score
 from paceline.run.weights import load_weights, save_weights
-from tests.tiny import CLOCKS, evaluated, run_tiny, tiny_network, tiny_point
+from tests.tiny import CLOCKS, evaluated, run_tiny, run_together, tiny_network, tiny_point
 
 
 @pytest.mark.parametrize("scheme", ["sync_allreduce", "async_parameter_server"])
@@ -34,14 +34,15 @@ def test_without_the_setting_there_are_none(tmp_path):
 
 
 @pytest.mark.parametrize("clock", CLOCKS)
-@pytest.mark.parametrize("scheme", ["sync_allreduce", "async_parameter_server", "local_sgd"])
-def test_a_run_begins_with_the_weights_of_the_file(scheme, clock, tmp_path):
+def test_a_run_begins_with_the_weights_of_the_file(clock, tmp_path):
     first = tiny_network().double().state_dict()
     torch.save(first, tmp_path / "first.pt")
     settings = {"training__initial_weights": str(tmp_path / "first.pt"), **CLOCKS[clock]}
     still = {"model__optimizer__lr": 0.0, "training__lr": 0.1, "training__epochs": 1}
-    _, weights = run_tiny(tiny_point(scheme, 2, 8, **settings, **still), tmp_path)
-    assert all(torch.equal(weights[name], first[name]) for name in first)
+    schemes = ("sync_allreduce", "async_parameter_server", "local_sgd")
+    configs = [tiny_point(scheme, 2, 8, **settings, **still) for scheme in schemes]
+    for scheme, (_, weights) in zip(schemes, run_together(configs, tmp_path), strict=True):
+        assert all(torch.equal(weights[name], first[name]) for name in first), scheme
 
 
 def made_classifier(batch_norm=False):

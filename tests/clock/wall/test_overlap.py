@@ -1,10 +1,9 @@
 """Pushes that leave during backward, over TCP: the same weights, bit for bit."""
 
-import pytest
 import torch
 from torch.testing import assert_close
 
-from tests.tiny import run_tiny, tiny_point
+from tests.tiny import run_together, tiny_point
 
 COUNTED = {
     "_target_": "paceline.timing.workload.CountedNetwork",
@@ -16,8 +15,7 @@ COUNTED = {
 PACED = {"workload": COUNTED, "cluster__step_seconds": 0.01}
 
 
-def run(folder, overlap, servers=1, batch_norm=False, num_early=0, **settings):
-    folder.mkdir()
+def configured(overlap, servers, batch_norm, num_early, settings):
     config = tiny_point(
         "sync_parameter_server",
         2,
@@ -29,26 +27,23 @@ def run(folder, overlap, servers=1, batch_norm=False, num_early=0, **settings):
         **settings,
     )
     config["model"]["network"]["batch_norm"] = batch_norm
-    seen, weights = run_tiny(config, folder)
-    sent = [(each.bytes_sent, each.bytes_received) for each in (*seen.workers, *seen.servers)]
-    return weights, sent, [each.scores for each in seen.training]
+    return config
 
 
-@pytest.mark.parametrize(
-    ("servers", "batch_norm", "num_early", "settings"),
-    [(1, False, 4, {}), (2, True, 5, {}), (2, False, 2, PACED)],
-)
-def test_overlap_changes_neither_weights_nor_bytes(
-    servers, batch_norm, num_early, settings, tmp_path
-):
+def test_overlap_changes_neither_weights_nor_bytes(tmp_path):
     """Parts: 4 parameters; 6, of which two come at once; all layers of the workload but one."""
-    options = {"servers": servers, "batch_norm": batch_norm, "num_early": num_early, **settings}
-    (early, *counted), (whole, *expected) = (
-        run(tmp_path / str(overlap), overlap, **options) for overlap in (True, False)
-    )
-    assert_close(early, whole, rtol=0, atol=0)
-    assert counted[0] == expected[0]
-    assert [[each.loss for each in scores] for scores in counted[1]] == [
-        [each.loss for each in scores] for scores in expected[1]
-    ]
-    assert all(torch.isfinite(value).all() for value in early.values())
+    cases = [(1, False, 4, {}), (2, True, 5, {}), (2, False, 2, PACED)]
+    configs = [configured(overlap, *case) for case in cases for overlap in (True, False)]
+    found = run_together(configs, tmp_path)
+    for case, (early, weights), (whole, expected) in zip(
+        cases, found[::2], found[1::2], strict=True
+    ):
+        assert_close(weights, expected, rtol=0, atol=0, msg=f"{case}: {{}}".format)
+        assert counted(early) == counted(whole), case
+        assert all(torch.isfinite(value).all() for value in weights.values())
+
+
+def counted(seen):
+    """Bytes of workers and servers, and losses."""
+    sent = [(each.bytes_sent, each.bytes_received) for each in (*seen.workers, *seen.servers)]
+    return sent, [[score.loss for score in each.scores] for each in seen.training]
