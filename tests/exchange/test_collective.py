@@ -35,7 +35,7 @@ def drawn_cases(workers):
     return cases
 
 
-@pytest.mark.parametrize("workers", range(1, 9))
+@pytest.mark.parametrize("workers", [1, 2, 3, 5, 8])  # as schedules are tried with any number
 def test_every_collective_sums_any_length_and_dtype_as_native_does(workers, tmp_path):
     """Integers exactly, other numbers to the rounding of any order; the same bits everywhere."""
     cases = drawn_cases(workers)

@@ -20,7 +20,7 @@ from paceline.model.network_by_name import (
 )
 
 NETWORKS = [
-    *("vit_b_16", "vit_h_14", "convnext_tiny", "efficientnet_b0", "swin_t", "swin_v2_t"),
+    *("vit_b_16", "convnext_tiny", "efficientnet_b0", "swin_t", "swin_v2_t"),
     *("resnet50", "resnext50_32x4d", "regnet_y_16gf", "inception_v3", "mobilenet_v3_small"),
     "shufflenet_v2_x1_0",
 ]

@@ -7,7 +7,7 @@ import numpy as np
 from paceline.prediction.blocks import ALTERNATIVES
 from paceline.prediction.programme import BlockCosts, Option, Programme
 
-NUM_INSTANCES = 200
+NUM_INSTANCES = 100
 
 
 def random_programme(random):

@@ -260,25 +260,6 @@ class Own(Classifier):
         super().__init__(network, lambda weights: torch.optim.SGD(weights, lr=lr))
 
 
-class OwnByEpoch(Own):
-    """Trains by the number of the epoch, and is evaluated by a teacher."""
-
-    def __init__(self, lr):
-        super().__init__(lr)
-        self.teacher = copy.deepcopy(self.network).requires_grad_(False)
-
-    def forward(self, points):
-        return (self.network if self.training else self.teacher)(points)
-
-    def training_step(self, batch, batch_idx):
-        loss = super().training_step(batch, batch_idx)
-        return loss * (1 + self.current_epoch) / self.trainer.max_epochs
-
-    def on_train_batch_end(self, *_):
-        for old, new in zip(self.teacher.parameters(), self.network.parameters(), strict=True):
-            old.data = old.data * 0.8 + new.data * 0.2
-
-
 class Softened(OwnData):
     """Mixes the images of a batch, so that labels are shares, and has labels of 32 bits."""
 
@@ -428,36 +409,29 @@ class ClippingByHook(Net):
         self.clip_gradients(optimizer, gradient_clip_val=0.1, gradient_clip_algorithm="norm")
 
 
-class Clamping(Net):
-    def on_train_batch_end(self, *_):
+def clamping_in(hook):
+    """A module that limits its weights in a hook, after what Lightning does there."""
+
+    def clamp(self, *arguments, **options):
+        getattr(super(made, self), hook)(*arguments, **options)
         for weight in self.parameters():
             weight.data.clamp_(-0.1, 0.1)
 
-
-class ClampingBeforeStep(Net):
-    def on_before_optimizer_step(self, optimizer):
-        for weight in self.parameters():
-            weight.data.clamp_(-0.1, 0.1)
+    made = type(f"ClampingIn_{hook}", (Net,), {hook: clamp, "__module__": __name__})
+    return made
 
 
-class DecayingWhereItClips(Net):
-    def configure_gradient_clipping(self, optimizer, **_):
-        with torch.no_grad():
-            for weight in self.parameters():
-                weight.mul_(0.99)
+ClampingInBatchEnd = clamping_in("on_train_batch_end")
+ClampingBeforeStep = clamping_in("on_before_optimizer_step")
+ClampingWhereItClips = clamping_in("configure_gradient_clipping")
+ClampingInItsStep = clamping_in("optimizer_step")
 
 
 class NormalisingBeforeZeroing(Net):
-    """Keeps the rows of its last layer at length one, as DINO's head does."""
+    """Keeps the rows of its last layer at length one, in new memory, as DINO's head does."""
 
     def on_before_zero_grad(self, optimizer):
         self.line[2].weight.data = nn.functional.normalize(self.line[2].weight.data)
-
-
-class PruningInItsStep(Net):
-    def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure):
-        super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
-        self.line[0].weight.data[0] = 0
 
 
 class AveragingAtTheEndOfEpochs(Student):
@@ -517,6 +491,14 @@ class OwnTeacher(Own):
             old.data = old.data * 0.8 + new.data * 0.2
 
 
+class OwnByEpoch(OwnTeacher):
+    """Trains by the number of the epoch, too."""
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return loss * (1 + self.current_epoch) / self.trainer.max_epochs
+
+
 class OwnWithLossOfTeacher(Own):
     """Scored by its network, which learns from a teacher in a hook."""
 
@@ -540,9 +522,7 @@ class OwnCycle(Own):
 
 
 class OwnWarmup(Own):
-    def on_train_batch_start(self, *_):
-        for group in self.optimizers().param_groups:
-            group["lr"] = 0.1 * min(1, (self.trainer.global_step + 1) / 16)
+    _lr, on_train_batch_start = 0.1, RateByStep.on_train_batch_start
 
 
 class SkippingNan(Net):

@@ -129,17 +129,16 @@ def test_a_part_that_cannot_be_scored_is_named(tmp_path):
                 rehearse_scores(OwnModule(lr=0), open_data(data, READING))
 
 
-@pytest.mark.parametrize(("part", "name"), [("val", "validation"), ("test", "test")])
-def test_a_part_that_cannot_be_scored_is_named_before_training(part, name, tmp_path):
-    config = point(tmp_path, **{part: "several"})
-    assert_nothing_is_trained(config, tmp_path, PAIRS.format(name))
+def test_a_part_that_cannot_be_scored_is_named_before_training(tmp_path):
+    assert_nothing_is_trained(point(tmp_path, test="several"), tmp_path, PAIRS.format("test"))
 
 
-@pytest.mark.parametrize("model", ["Tuple", "Flat", "Narrow"])
-def test_a_module_without_logits_is_named(model, tmp_path):
-    config = point(tmp_path, f"test_rehearsal.{model}")
+def test_a_module_without_logits_is_named(tmp_path):
     message = r"^model: forward must map images \[N, ...\] to logits \[N, classes\]: "
-    assert_nothing_is_trained(config, tmp_path, message)
+    for model in (Tuple, Flat, Narrow):
+        with pytest.raises(SettingError, match=message):
+            rehearse_scores(model(lr=0), open_data(OwnData(None), READING))
+    assert_nothing_is_trained(point(tmp_path, "test_rehearsal.Tuple"), tmp_path, message)
 
 
 def test_a_module_that_changes_batches_by_a_hook_is_named(tmp_path):

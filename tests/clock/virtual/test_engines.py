@@ -12,14 +12,13 @@ from paceline.clock.virtual.virtual_worker import Buffer
 from paceline.clock.virtual.wave_engines import ENGINES, Trained
 from paceline.errors import SettingError
 from paceline.timing.profile import ClusterProfile, Link
-from tests.clock.virtual.test_resume import Killed, WritesAt, assert_same
+from tests.clock.virtual.test_resume import FIRST_OF_EACH, Killed, WritesAt, assert_same
 from tests.clock.virtual.trained import STRUCTURES, module_of, train, weights_of, workers_for
 
 HAS_GPU = torch.cuda.is_available()
 DEVICES = ["cpu", *([pytest.param("cuda:0", marks=pytest.mark.gpu)] if HAS_GPU else [])]
 NODES = ClusterProfile(Link(0.05, 20_000), Link(0.02, 50_000), 2, 0.02, 100_000)
 every_engine = pytest.mark.parametrize("engine", ENGINES)
-every_scheme = pytest.mark.parametrize("scheme", STRUCTURES.values(), ids=STRUCTURES)
 on_every_device = pytest.mark.parametrize("device", DEVICES)
 
 
@@ -43,21 +42,20 @@ def times_of(strategy):
 
 
 @on_every_device
-@every_scheme
-@every_engine
-def test_weights_are_those_of_one_by_one(engine, scheme, device):
+@pytest.mark.parametrize("scheme", STRUCTURES.values(), ids=STRUCTURES)
+def test_weights_are_those_of_one_by_one(scheme, device):
     """So are the times, BatchNorm's statistics and its number of batches."""
-    (strategy, module), (other, expected) = (
-        run_with(each, scheme, device) for each in (engine, "one_by_one")
-    )
-    assert strategy.report(None, 0).engine == engine
-    assert_close(weights_of(module), weights_of(expected), rtol=1e-10, atol=1e-10)
-    assert times_of(strategy) == times_of(other)
-    vectors = [
-        [(each.weights, each.statistics) for each in run.clock.holder.snapshots]
-        for run in (strategy, other)
-    ]
-    assert_close(*vectors, rtol=1e-10, atol=1e-10)
+    other, expected = run_with("one_by_one", scheme, device)
+    for engine in ENGINES:
+        strategy, module = run_with(engine, scheme, device)
+        assert strategy.report(None, 0).engine == engine
+        assert_close(weights_of(module), weights_of(expected), rtol=1e-10, atol=1e-10)
+        assert times_of(strategy) == times_of(other)
+        vectors = [
+            [(each.weights, each.statistics) for each in run.clock.holder.snapshots]
+            for run in (strategy, other)
+        ]
+        assert_close(*vectors, rtol=1e-10, atol=1e-10)
 
 
 @on_every_device
@@ -149,7 +147,7 @@ def test_the_same_seed_gives_the_same_bits(engine, scheme, device):
 
 
 @on_every_device
-@every_scheme
+@pytest.mark.parametrize("scheme", FIRST_OF_EACH.values(), ids=FIRST_OF_EACH)
 def test_a_resumed_run_is_the_uninterrupted_one(scheme, device, tmp_path):
     """Gradients that were computed before they were due are in the checkpoint."""
 

@@ -34,7 +34,7 @@ from tests.clock.virtual.independent import (
 from tests.clock.virtual.trained import module_of, train
 from tests.tiny import batches_of, tiny_point
 
-WORKERS, STEPS = 6, 96
+WORKERS, STEPS = 6, 60
 DRAWS = StepTimes(jitter=0.4, slow_workers=1, slow_factor=4, seed=5)
 FREE = Link(0, math.inf)
 MESSAGES = Link(0.01, 40_000)  # 824 bytes take 31 ms
