@@ -97,11 +97,11 @@ def test_what_cannot_be_predicted_is_one_line_with_what_would_help():
         ): "batch_size: 90,000 images of nin do not ",
         (*A100S, *SMALL, "training.precision=64-true"): "training.precision: A100 80 GB has no 64",
         (*A100S, *SMALL, "training.precision=fast"): "training.precision: A100 80 GB has no fast;",
-        (*A100S, "model=vit_h_14", "cluster.chip.memory=5.0e+9"): "batch_size: 32 images of vit_h",
+        (*A100S, "model=vit_b_16", "cluster.chip.memory=1.0e+9"): "batch_size: 32 images of vit_b",
         (*A100S, "model=nin"): "model: it cannot take 1x28x28 images",
     }.items():
         assert refused(*overrides).startswith(message), overrides
     assert "at most 9," in refused(*A100S, *SMALL, "batch_size=100000")
-    assert refused(*A100S, "model=vit_h_14", "cluster.chip.memory=5.0e+9").endswith(
-        "do not fit into the 5 GB of the A100 80 GB; none fit"
+    assert refused(*A100S, "model=vit_b_16", "cluster.chip.memory=1.0e+9").endswith(
+        "do not fit into the 1 GB of the A100 80 GB; none fit"
     )
