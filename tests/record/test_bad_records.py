@@ -243,20 +243,20 @@ def test_a_whole_record_fits(whole):
     assert checked_result(whole, STUDY, key_of(whole))["key"] == key_of(whole)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_bad_record_is_named_in_one_line(kind, whole, tmp_path):
-    files = KINDS[kind](whole)
-    folder = tmp_path / STUDY / key_of(whole)
-    folder.mkdir(parents=True)
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-    fault = fault_of(folder)
-    assert fault is not None
-    assert fault.isprintable()
-    assert fault.split(": ")[0] in files
-    assert len(fault) < 500
-    with pytest.raises(ValueError, match=r"^[a-z]+\.[a-z]+: "):
-        checked_result(files, STUDY, key_of(whole))
+def test_a_bad_record_is_named_in_one_line(whole, tmp_path):
+    for number, (kind, damaged) in enumerate(KINDS.items()):
+        files = damaged(whole)
+        folder = tmp_path / str(number) / STUDY / key_of(whole)
+        folder.mkdir(parents=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        fault = fault_of(folder)
+        assert fault is not None, kind
+        assert fault.isprintable(), kind
+        assert fault.split(": ")[0] in files, kind
+        assert len(fault) < 500, kind
+        with pytest.raises(ValueError, match=r"^[a-z]+\.[a-z]+: "):
+            checked_result(files, STUDY, key_of(whole))
 
 
 def test_all_committed_records_fit():

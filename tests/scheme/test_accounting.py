@@ -1,5 +1,6 @@
 """What a rule on trial is counted by, against formulas by hand."""
 
+import itertools
 from typing import NamedTuple, final
 
 import pytest
@@ -101,66 +102,53 @@ def refused(scheme, k):
     return k % scheme.group_size or getattr(scheme, "backup_workers", 0) >= k
 
 
-COUNTED = [
-    pytest.param(scheme, k, expected, id=f"{scheme} x {k}")
-    for scheme, expected in CASES
-    for k in WORKERS
-    if not refused(scheme, k)
-]
-REFUSED = [
-    pytest.param(scheme, k, id=f"{scheme} x {k}")
-    for scheme, _ in CASES
-    for k in WORKERS
-    if refused(scheme, k)
-]
+EVERY = [(scheme, k, expected) for scheme, expected in CASES for k in WORKERS]
 
 
-@pytest.mark.parametrize(("scheme", "k", "expected"), COUNTED)
-def test_a_rule_on_trial_gives_the_numbers_that_formulas_give(scheme, k, expected):
-    accounting = Accounting(scheme, k)
-    assert accounting.own_weights == expected.own_weights
-    assert accounting.equal_steps == expected.equal_steps
-    assert accounting.batches_per_update == expected.update(k)
-    assert accounting.images_per_update(batch_size=8) == 8 * expected.update(k)
-    assert accounting.batches_per_round == expected.round(k)
-    assert accounting.expected_staleness == expected.staleness(k)
-    assert accounting.steps_between_pushes == expected.steps_between_pushes
-    assert accounting.steps_per_push == expected.steps_between_pushes * expected.group_size
-    assert accounting.needs_read == expected.needs_read
-    for updates in (1, 7, 10):
-        steps = updates * expected.update(k)
-        assert accounting.most_batches(steps) == expected.most_batches(k, steps)
+def test_a_rule_on_trial_gives_the_numbers_that_formulas_give():
+    for scheme, k, expected in EVERY:
+        if refused(scheme, k):
+            continue
+        accounting, case = Accounting(scheme, k), (scheme, k)
+        assert accounting.own_weights == expected.own_weights, case
+        assert accounting.equal_steps == expected.equal_steps, case
+        assert accounting.batches_per_update == expected.update(k), case
+        assert accounting.images_per_update(batch_size=8) == 8 * expected.update(k), case
+        assert accounting.batches_per_round == expected.round(k), case
+        assert accounting.expected_staleness == expected.staleness(k), case
+        between = expected.steps_between_pushes
+        assert accounting.steps_between_pushes == between, case
+        assert accounting.steps_per_push == between * expected.group_size, case
+        assert accounting.needs_read == expected.needs_read, case
+        for updates in (1, 7, 10):
+            steps = updates * expected.update(k)
+            assert accounting.most_batches(steps) == expected.most_batches(k, steps), case
+        for num_steps in (None, 48, 480) if not isinstance(scheme, SyncThenAsync) else (None,):
+            batches = [accounting.batches(updates, num_steps) for updates in range(20)]
+            assert batches == [updates * expected.update(k) for updates in range(20)], case
 
 
-@pytest.mark.parametrize(("scheme", "k", "expected"), COUNTED)
-def test_updates_of_one_size_have_a_multiple_of_batches_behind_them(scheme, k, expected):
-    accounting = Accounting(scheme, k)
-    for num_steps in (None, 48, 480) if not isinstance(scheme, SyncThenAsync) else (None,):
-        batches = [accounting.batches(updates, num_steps) for updates in range(20)]
-        assert batches == [updates * expected.update(k) for updates in range(20)]
+def test_numbers_of_workers_that_a_rule_cannot_have_are_refused():
+    cannot = [(scheme, k) for scheme, k, _ in EVERY if refused(scheme, k)]
+    assert cannot
+    for scheme, k in cannot:
+        with pytest.raises(SettingError, match=r"^scheme\.(group_size|backup_workers): "):
+            Accounting(scheme, k)
 
 
-@pytest.mark.parametrize(("scheme", "k"), REFUSED)
-def test_numbers_of_workers_that_a_rule_cannot_have_are_refused(scheme, k):
-    with pytest.raises(SettingError, match=r"^scheme\.(group_size|backup_workers): "):
-        Accounting(scheme, k)
-
-
-@pytest.mark.parametrize("num_workers", WORKERS)
-@pytest.mark.parametrize("switch_at", [0, 0.01, 0.25, 0.3, 0.45, 0.5, 0.99, 1])
-@pytest.mark.parametrize("num_steps", [40, 48, 96, 480])
-def test_updates_are_of_all_workers_until_the_switch_and_of_one_then(
-    switch_at, num_workers, num_steps
-):
-    accounting = Accounting(SyncThenAsync(1, switch_at), num_workers)
-    together = -int(-switch_at * num_steps / num_workers // 1)  # rounded up
-    expected = [
-        min(n, together) * num_workers + max(0, n - together)
-        for n in range(num_steps)
-        if switch_at < 1 or n * num_workers <= num_steps
-    ]
-    assert [accounting.batches(n, num_steps) for n in range(len(expected))] == expected
-    assert [accounting.batches(n, None) for n in range(9)] == [n * num_workers for n in range(9)]
+def test_updates_are_of_all_workers_until_the_switch_and_of_one_then():
+    for switch_at, k in itertools.product((0, 0.01, 0.25, 0.3, 0.45, 0.5, 0.99, 1), WORKERS):
+        accounting = Accounting(SyncThenAsync(1, switch_at), k)
+        for num_steps in (40, 48, 96, 480):
+            together = -int(-switch_at * num_steps / k // 1)  # rounded up
+            expected = [
+                min(n, together) * k + max(0, n - together)
+                for n in range(num_steps)
+                if switch_at < 1 or n * k <= num_steps
+            ]
+            found = [accounting.batches(n, num_steps) for n in range(len(expected))]
+            assert found == expected, (switch_at, k, num_steps)
+        assert [accounting.batches(n, None) for n in range(9)] == [n * k for n in range(9)]
 
 
 def test_batches_behind_updates_by_hand():
