@@ -1,3 +1,4 @@
+import atexit
 import functools
 import gc
 import importlib.metadata
@@ -24,6 +25,7 @@ def pytest_collection_finish():
     """Imported modules and collected cases are no garbage, and are not looked at again."""
     gc.freeze()
     gc.enable()
+    atexit.register(gc.unfreeze)  # as libraries look for leaks when the interpreter ends
 
 
 @pytest.fixture(scope="session", autouse=True)
