@@ -9,6 +9,8 @@ WITH_VENV = PATH="$(abspath $(VENV))/bin:$$PATH"
 LOCKED = --constraint constraints.txt --editable '.[dev]'
 # tests start hundreds of interpreters, which would compile all sources if they kept none compiled
 TESTED = PYTHONDONTWRITEBYTECODE= $(WITH_VENV)
+# thousands of small files, for which a disk takes longer than memory, where that has room for them
+IN_MEMORY = $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 2>/dev/null && echo TMPDIR=/dev/shm)
 
 .PHONY: setup study test test-slow lint bench mutants
 
@@ -31,8 +33,8 @@ study: setup
 	@$(WITH_VENV) paceline report quick
 	@echo "The report: reports/quick/index.html"
 
-test: setup # thousands of small files, for which a disk takes longer than memory
-	$(if $(wildcard /dev/shm),TMPDIR=/dev/shm) $(TESTED) python -m pytest --numprocesses 3 --dist worksteal -m "not slow"
+test: setup
+	$(IN_MEMORY) $(TESTED) python -m pytest --numprocesses 3 --dist worksteal -m "not slow"
 
 test-slow: setup
 	$(TESTED) python -m pytest --numprocesses 3 --dist worksteal -m slow

@@ -16,9 +16,11 @@ from paceline.cluster import processes
 gc.disable()  # while modules are imported and tests collected, as all of that stays
 # Lightning and torch would look for plugins in all installed packages in each run
 importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)
-processes._PRELOADED.append("tests.unyielding")  # and so all that trains, once in a forkserver
 
 REPOSITORY = Path(__file__).parent.parent
+processes._PRELOADED.append("tests.unyielding")  # and so all that trains, once in a forkserver
+# which finds it by this alone, where a test has gone to another folder before it starts
+os.environ["PYTHONPATH"] = f"{REPOSITORY}:{os.environ.get('PYTHONPATH', '')}".rstrip(":")
 
 
 def pytest_collection_finish():
