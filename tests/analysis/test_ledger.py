@@ -392,7 +392,9 @@ def test_a_rise_has_the_unit_of_its_column(root):
     write_study(root)
     for column, unit in (("images_per_second", " images/s ("), ("test_top1", " points (")):
         write_claims(root, RATIO | steps | {"of": column})
-        assert unit in ledger(root)[0]["ours"]
+        (row,) = ledger(root)
+        assert unit in row["ours"]
+        assert row["smallest_text"].endswith(unit.removesuffix(" ("))
 
 
 def test_a_study_of_which_runs_are_missing_was_not_run_yet(root):

@@ -209,6 +209,7 @@ def _numbers(case: _Case, seen: Observed, found: Result) -> Row:
         "p": case.p if found.has_p else None,
         "power": chance,
         "smallest": smallest,
+        "smallest_text": f"{_number(scale * smallest)} {unit}".strip(),
         "lost": seen.lost,
         "diverged": seen.diverged,
         "commit": seen.commit,

@@ -158,7 +158,7 @@ def _power(row: Row) -> str:
     if not math.isfinite(row.get("smallest", math.nan)):
         return ""
     is_ratio = row["test"] == "ratio"
-    text = f"a factor of {math.exp(row['smallest']):.3g}" if is_ratio else f"{row['smallest']:.3g}"
+    text = f"a factor of {math.exp(row['smallest']):.3g}" if is_ratio else row["smallest_text"]
     return f"an effect of {text} would be found four times of five"
 
 
