@@ -135,8 +135,12 @@ def test_a_part_that_cannot_be_scored_is_named_before_training(tmp_path):
 
 def test_a_module_without_logits_is_named(tmp_path):
     message = r"^model: forward must map images \[N, ...\] to logits \[N, classes\]: "
-    for model in (Tuple, Flat, Narrow):
-        with pytest.raises(SettingError, match=message):
+    for model, said in (
+        (Tuple, "it maps 16 images to tuple"),
+        (Flat, r"it maps 16 images to \[48\]"),
+        (Narrow, "there is a label 2, and 2 logits"),
+    ):
+        with pytest.raises(SettingError, match=message + said):
             rehearse_scores(model(lr=0), open_data(OwnData(None), READING))
     assert_nothing_is_trained(point(tmp_path, "test_rehearsal.Tuple"), tmp_path, message)
 
