@@ -9,6 +9,7 @@ from paceline import cli
 
 UNLOGGED = "measurement.mlflow.tracking_uri=null"
 OF_SYNTHETIC = "train data=synthetic data.image_shape=[1,8,8]"
+SERVED = "train scheme=async_parameter_server workers=2"
 REFUSED = {
     # words that are no settings
     "train =5": "settings",
@@ -16,6 +17,8 @@ REFUSED = {
     "train hydra.run.dir=/proc/x": "hydra.run.dir",
     "train experiments=5": "experiments",
     "train +data=5": "data",
+    "train wrokers=2": "wrokers",
+    "train study=../bad": "study",
     "train study=glob(*)": "study",
     "train -m seed=glob(*)": "seed",
     "sweep quick seed=glob(*)": "seed",
@@ -32,7 +35,13 @@ REFUSED = {
     "train data.image_shape=[28,28]": "data.image_shape",
     "train data.num_classes=abc": "data.num_classes",
     "train data.num_validation=1.5": "data.num_validation",
+    "train cluster=virtual cluster.link.bandwidth=-1": "cluster.link.bandwidth",
+    f"{SERVED} scheme.servers=-2": "scheme.servers",
+    f"{SERVED} scheme.compensation=null": "scheme.compensation",
     # what cannot be meant
+    "train workers=4096 cluster.accelerator=gpu": "workers",
+    "train scheme=mixed workers=2 training.gradient_clip_val=1": "training.gradient_clip_val",
+    f"{SERVED} data.placement=partitioned data.shuffle_every=1": "data.shuffle_every",
     "train cluster.step_jitter=5": "cluster.step_jitter",
     "train training.momentum=0.999999": "training.momentum",
     "train training.lr=1e-320": "training.lr",

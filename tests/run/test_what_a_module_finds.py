@@ -412,12 +412,6 @@ class OfRank(OwnModule):
             print("epoch")
 
 
-class Together(OwnModule):
-    def __init__(self, lr):
-        super().__init__(lr)
-        self.line = nn.Sequential(nn.Linear(3, 3), nn.SyncBatchNorm(3))
-
-
 class Opponents(OwnModule):
     def configure_optimizers(self):
         return [super(Opponents, self).configure_optimizers() for _ in range(2)]
@@ -458,7 +452,6 @@ REFUSED = {
     "Gathering": "it calls torch.distributed.all_reduce",
     "GatheringBySelf": "it calls all_gather",
     "OfRank": "it calls torch.distributed.get_rank",
-    "Together": "SyncBatchNorm needs workers that take their steps together",
     "Opponents": "not SGD, SGD|multiple optimizers",
     "Manual": "manual optimization cannot be driven",
 }
