@@ -314,7 +314,7 @@ def assert_nothing_is_lost(config, seen):
         assert sorted(number for number in taken if number < budget) == list(range(budget))
     steps = {worker.worker: worker.steps for worker in seen.workers}
     servers = seen.servers
-    dropped = servers[0].dropped if servers else 0
+    dropped = len(servers[0].dropped_steps) if servers else 0
     assert sum(steps.values()) == budget + dropped
     period = accounting.steps_between_pushes
     for server in servers:

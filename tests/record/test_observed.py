@@ -144,7 +144,7 @@ def test_staleness_is_a_histogram_per_server():
 def test_a_dropped_push_is_stale_in_no_number():
     """Worker 1's first push came too late for version 0, and was dropped."""
     pushes = [(0, 0), (1, 1), (0, 0), (1, 0)]
-    late = server(0, pushes, dropped=1, dropped_steps=[(1, 0)])
+    late = server(0, pushes, dropped_steps=[(1, 0)])
     assert late.applied == [(0, 0), (0, 0), (1, 0)]
     seen = {"images_seen": np.ones(16, bool)}
     point = observed(late, first=seen, second=seen)
@@ -260,7 +260,7 @@ def test_a_lost_worker_is_known_by_its_servers():
 def test_a_gradient_that_was_dropped_counts_for_nothing():
     """Of 16 images, each in one batch, worker 1's second batch came too late."""
     shares = [ORDER.times_drawn([(k, 0), (k, 1)]) for k in range(2)]
-    late = server(0, [(0, 0), (1, 0), (0, 0), (1, 1)], dropped_steps=[(1, 1)], dropped=1)
+    late = server(0, [(0, 0), (1, 0), (0, 0), (1, 1)], dropped_steps=[(1, 1)])
     first, second = ({"images_seen": share} for share in shares)
     point = observed(replace(late, samples=12), first=first, second=second)
     numbers = measured(point)

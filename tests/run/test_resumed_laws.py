@@ -74,6 +74,6 @@ def resume(scheme, settings, folder, rtol=1e-12, **where):
     for server in seen.servers:
         assert server.samples == 3 * 48
         behind = Accounting(point_of(config).scheme, law.workers).steps_per_push * 4
-        assert (len(server.pushes) - server.dropped) * behind == server.samples
-        taken -= server.dropped * law.settings.get("scheme__group_size", 1)
+        assert (len(server.pushes) - len(server.dropped_steps)) * behind == server.samples
+        taken -= len(server.dropped_steps) * law.settings.get("scheme__group_size", 1)
     assert taken * 4 == 3 * 48

@@ -80,16 +80,15 @@ class ServerReport:
     """Report of one server.
 
     `pushes`: (worker, staleness [updates]) in the order of arrival. `dropped_steps`: (worker,
-    number of the push among its own, from 0) of pushes that were never applied; `dropped`: their
-    number. `held`: answers delayed until another worker's push. `samples`: number of samples, over
-    all workers, whose gradients have been applied. `lost`: (worker, reason) of workers that died.
+    number of the push among its own, from 0) of pushes that were never applied. `held`: answers
+    delayed until another worker's push. `samples`: number of samples, over all workers, whose
+    gradients have been applied. `lost`: (worker, reason) of workers that died.
     """
 
     server: int
     pushes: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     updates: int = 0
     samples: int = 0
-    dropped: int = 0
     dropped_steps: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     held: int = 0
     bytes_sent: int = 0

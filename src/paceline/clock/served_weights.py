@@ -17,6 +17,9 @@ from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
 from paceline.scheme.serving import Arrival, Release
 
+# parts of a server's state that are plain values, or tensors that nobody else holds
+_COUNTS = ("_snapshot_samples", "_granted", "num_pushes", "_staleness", "_read")
+
 
 class ServedWeights:
     """Weights of one server, to which pushes are applied by the scheme's rule.
@@ -64,11 +67,7 @@ class ServedWeights:
             "average": self._average.weights if self._average else None,
             "report": vars(self.report),
             "snapshots": state_of(self.snapshots),
-            "snapshot_samples": self._snapshot_samples,
-            "granted": self._granted,
-            "num_pushes": self.num_pushes,
-            "staleness": self._staleness,
-            "read": self._read,
+            "counts": {name: getattr(self, name) for name in _COUNTS},
             "serving": self._serving.state(),
         }
 
@@ -81,9 +80,7 @@ class ServedWeights:
             self._average = self._run.average_of(here)
         self.report = ServerReport(**state["report"])
         self.snapshots = [Snapshot(**each) for each in state["snapshots"]]
-        self._snapshot_samples = state["snapshot_samples"]
-        self._granted, self._read = state["granted"], state["read"]
-        self.num_pushes, self._staleness = state["num_pushes"], state["staleness"]
+        vars(self).update(state["counts"])
         self._serving.load_state(state["serving"])
 
     @property
@@ -135,7 +132,6 @@ class ServedWeights:
         if release.applied:
             self._update(release.applied)
         self._granted -= len(release.dropped) * self._accounting.steps_per_push
-        self.report.dropped += len(release.dropped)
         self.report.dropped_steps += [(w, self.num_pushes[w] - 1) for w in release.dropped]
         self.report.held += sum(each != worker for each in release.answered)
         return release.answered

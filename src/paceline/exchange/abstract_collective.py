@@ -70,7 +70,7 @@ class AbstractCollective(ABC):
         on_links = self.link_seconds(num_bytes, workers, profile)
         count, vectors = self.node_messages(workers, of_node)
         on_cores = profile.core_seconds(count, vectors * num_bytes, of_node)
-        return max(on_links, on_cores) + profile.allreduce_seconds
+        return max(on_links, on_cores) + profile.added_seconds("allreduce")
 
 
 class AbstractScheduledCollective(AbstractCollective):

@@ -119,20 +119,11 @@ class ClusterProfile:
         """True if all workers and servers are on one machine."""
         return self.workers_per_node is None
 
-    @property
-    def ddp_seconds(self) -> float:
-        """Seconds that DistributedDataParallel adds to a worker's step, if known."""
-        return 0.0 if self.shared_cores is None else self.shared_cores.ddp_seconds
-
-    @property
-    def push_seconds(self) -> float:
-        """Seconds that a push adds to a step on shared cores, besides its messages."""
-        return 0.0 if self.shared_cores is None else self.shared_cores.push_seconds
-
-    @property
-    def allreduce_seconds(self) -> float:
-        """Seconds that an all-reduce adds to a step on shared cores, besides its messages."""
-        return 0.0 if self.shared_cores is None else self.shared_cores.allreduce_seconds
+    def added_seconds(self, by: Literal["ddp", "push", "allreduce"]) -> float:
+        """Return the seconds that DistributedDataParallel, a push or an all-reduce adds to a step
+        on shared cores, besides its messages; 0 on other ones.
+        """
+        return getattr(self.shared_cores, f"{by}_seconds", 0.0)
 
     @property
     def at_once(self) -> float | None:

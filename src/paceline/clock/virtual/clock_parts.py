@@ -94,7 +94,7 @@ class ClockParts:
         self.cores = Cores(self.kernel, profile.shared_cores)
         workers, step = run.num_workers, run.split_step
         by_ddp = scheme.carried_out_by_ddp and workers > 1 and step is None
-        self.seconds_of_ddp = profile.ddp_seconds if by_ddp else 0.0
+        self.seconds_of_ddp = profile.added_seconds("ddp") if by_ddp else 0.0
         overlap = profile.overlaps(workers) and step is None
         tensors = [shape.numel() for shape in shapes]
         workload = run.workload or OwnNetwork()

@@ -90,7 +90,7 @@ class VirtualPushLink:
         if self._network is None:
             message = self._profile.node_link.seconds(body)
             seconds, on_bus = (seconds, message) if self._buses.shared else (seconds + message, 0.0)
-            seconds += self._profile.push_seconds if server == 0 else 0.0
+            seconds += self._profile.added_seconds("push") if server == 0 else 0.0
         else:
             if self.early is None:
                 passage = yield from self._network.push(worker.index, server, body, left)

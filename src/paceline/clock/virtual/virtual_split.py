@@ -92,7 +92,7 @@ class VirtualSplit:
         seconds = self._native.seconds(by_all, self._workers * shards, profile) if by_all else 0.0
         if by_alike and self._workers > 1:
             seconds += self._native.seconds(by_alike, self._workers, alike)
-            seconds -= profile.allreduce_seconds if by_all else 0.0  # once a step
+            seconds -= profile.added_seconds("allreduce") if by_all else 0.0  # once a step
         return seconds
 
     def mean_volumes(self, length: int) -> Volumes:
