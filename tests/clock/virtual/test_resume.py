@@ -14,6 +14,7 @@ from paceline.timing.profile import ClusterProfile, Link
 from tests.clock.virtual.trained import (
     SCHEMES,
     STRUCTURES,
+    copied_vectors,
     first_by,
     train,
     weights_of,
@@ -93,7 +94,8 @@ def test_a_resumed_run_is_the_uninterrupted_one(scheme, tmp_path, request):
 
 @pytest.mark.parametrize("scheme", FIRST_OF_EACH.values(), ids=FIRST_OF_EACH)
 def test_a_resumed_run_of_copied_buffers_is_the_uninterrupted_one(scheme, tmp_path, request):
-    check(scheme, tmp_path, request.node.name, recycled=False, sample_decay=0.99)
+    with copied_vectors():
+        check(scheme, tmp_path, request.node.name, sample_decay=0.99)
 
 
 @pytest.mark.parametrize(

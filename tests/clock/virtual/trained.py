@@ -5,6 +5,7 @@ import warnings
 from dataclasses import fields
 from functools import cache, partial
 
+import pytest
 import torch
 import yaml
 from hydra.utils import instantiate
@@ -12,7 +13,9 @@ from pytorch_lightning import Trainer
 from pytorch_lightning.trainer.connectors import callback_connector
 
 from paceline.clock.run_spec import RunSpec
+from paceline.clock.virtual.virtual_own_weights import SharedStates
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
+from paceline.clock.virtual.virtual_worker import BufferPool
 from paceline.errors import SettingError
 from paceline.model.classifier import Classifier
 from paceline.scheme.accounting import Accounting
@@ -99,6 +102,26 @@ def trainer_of(strategy, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return Trainer(strategy=strategy, **settings)
+
+
+@contextlib.contextmanager
+def copied_vectors():
+    """Let no two workers share a vector, and recycle none."""
+    begin = SharedStates.__init__
+
+    def begin_apart(self, parts, vectors, weights):
+        begin(self, parts, vectors, weights)
+        for worker, state in enumerate(self.of[1:]):
+            self._split(state, {worker})
+
+    def release(self, buffer):
+        buffer.holders -= 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SharedStates, "__init__", begin_apart)
+        patch.setattr(BufferPool, "share", lambda self, buffer: self.copy(buffer.vector))
+        patch.setattr(BufferPool, "release", release)
+        yield
 
 
 def train(

@@ -69,8 +69,7 @@ class ClockParts:
     """Workers, links between nodes, cores and buffers of one virtual clock.
 
     `weights`: weights at the start, as one vector. `statistics`: floating-point buffers of the
-    module, as one vector. `counters`: its other buffers. `recycled`: False if no two workers share
-    a vector; the run is the same to the bit. `shapes`: those of the tensors in `weights`, in order;
+    module, as one vector. `counters`: its other buffers. `shapes`: those of the tensors in `weights`, in order;
     none if they are unknown. `split`: processes of split workers; None for whole
     ones. `profile`: cluster of the processes that exchange gradients, which are the first ones of
     split workers.
@@ -86,11 +85,10 @@ class ClockParts:
         weights: Tensor,
         statistics: Tensor,
         counters: Sequence[Tensor] = (),
-        recycled: bool = True,
         shapes: Sequence[Size] = (),
     ) -> None:
-        self.scheme, self.run, self.step_times, self.recycled = scheme, run, step_times, recycled
-        self.kernel, self.pool = Kernel(), BufferPool(weights, recycled=recycled)
+        self.scheme, self.run, self.step_times = scheme, run, step_times
+        self.kernel, self.pool = Kernel(), BufferPool(weights)
         self.cores = Cores(self.kernel, profile.shared_cores)
         workers, step = run.num_workers, run.split_step
         by_ddp = scheme.carried_out_by_ddp and workers > 1 and step is None

@@ -47,8 +47,7 @@ class SharedState:
 
 class SharedStates:
     """States of all workers, which are shared while they are equal. `of[worker]`: state of a
-    worker. All workers begin with one state, or with a copy each if vectors are not recycled. With
-    servers, the servers keep the moving averages.
+    worker. All workers begin with one state. With servers, the servers keep the moving averages.
     """
 
     def __init__(self, parts: ClockParts, vectors: VectorSpec, weights: Tensor) -> None:
@@ -59,8 +58,6 @@ class SharedStates:
         state = SharedState(first, optimizer, average, set(range(workers)))
         self.of = [state] * workers
         self._kept: dict[int, Buffer] = {}  # weights of steps under way, if they have changed since
-        for worker in range(0 if parts.recycled else workers - 1):
-            self._split(state, {worker})
 
     def begin(self, worker: int) -> Buffer:
         """Return the weights on which the worker computes its next step."""

@@ -85,7 +85,6 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         step_times: StepTimes | None = None,
         profile: ClusterProfile | None = None,
         device: torch.device | str = "cpu",
-        recycled: bool = True,
         real_seconds: Callable[[], float] = time.perf_counter,
         engine: EngineName = "one_by_one",
         batch_steps: int = 64,
@@ -94,7 +93,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         check_scheme(scheme, run)
         self.scheme, self.run = scheme, run
         self._step_times = step_times or StepTimes(seed=run.seed)
-        self._profile, self._recycled = profile or FREE, recycled
+        self._profile = profile or FREE
         self._draw: Callable[[int, int], Any] | None = None
         self._current_worker: VirtualWorker | None = None
         self._stepped: VirtualWorker | None = None  # last
@@ -242,7 +241,6 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             weights=weights,
             statistics=statistics,
             counters=self._counters,
-            recycled=self._recycled,
             shapes=[weight.shape for weight in self._weights],
         )
         self.clock = VirtualClock(parts, self._vectors, weights)

@@ -40,14 +40,10 @@ class Buffer:
 
 
 class BufferPool:
-    """Vectors of one size, dtype and device. `recycled`: False if every holder gets a copy and none
-    is recycled, which must not change a bit of the run. `made`: number of vectors that have been
-    allocated.
-    """
+    """Vectors of one size, dtype and device. `made`: number of vectors that have been allocated."""
 
-    def __init__(self, like: Tensor, *, recycled: bool = True) -> None:
+    def __init__(self, like: Tensor) -> None:
         self._like, self._shape = like.new_empty(0), like.shape
-        self._recycled = recycled
         self._free: list[Buffer] = []
         self.made = 0
 
@@ -71,8 +67,6 @@ class BufferPool:
 
     def share(self, buffer: Buffer) -> Buffer:
         """Return the content for one more holder, which must not write to it."""
-        if not self._recycled:
-            return self.copy(buffer.vector)
         buffer.holders += 1
         return buffer
 
@@ -87,7 +81,7 @@ class BufferPool:
     def release(self, buffer: Buffer) -> None:
         """Remove one holder; recycle the buffer after the last."""
         buffer.holders -= 1
-        if buffer.holders == 0 and self._recycled:
+        if buffer.holders == 0:
             self._free.append(buffer)
 
 
