@@ -69,10 +69,10 @@ class ClockParts:
     """Workers, links between nodes, cores and buffers of one virtual clock.
 
     `weights`: weights at the start, as one vector. `statistics`: floating-point buffers of the
-    module, as one vector. `counters`: its other buffers. `shapes`: those of the tensors in `weights`, in order;
-    none if they are unknown. `split`: processes of split workers; None for whole
-    ones. `profile`: cluster of the processes that exchange gradients, which are the first ones of
-    split workers.
+    module, as one vector. `counters`: its other buffers. `shapes`: those of the tensors in
+    `weights`, in order; none if they are unknown. `split`: processes of split workers; None for
+    whole ones. `profile`: cluster of the processes that exchange gradients, which are the first
+    ones of split workers.
     """
 
     def __init__(

@@ -45,6 +45,7 @@ from paceline.scheme.rule import AbstractScheme, Message
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
 
+BATCH_STEPS = 64
 _FREE_LINK = Link(latency=0, bandwidth=math.inf)
 FREE = ClusterProfile(_FREE_LINK, _FREE_LINK, None, server_seconds=0, server_bandwidth=math.inf)
 
@@ -73,7 +74,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     SettingError before training starts for options that it does not support.
 
     `engine`: computes gradients one by one, in the order of virtual time, or in waves (see
-    wave_engines). A batch of the Trainer is then one wave, or several that complete `batch_steps`
+    wave_engines). A batch of the Trainer is then one wave, or several that complete BATCH_STEPS
     steps together. "auto" chooses waves on a GPU where the module can be computed so.
     """
 
@@ -87,7 +88,6 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         device: torch.device | str = "cpu",
         real_seconds: Callable[[], float] = time.perf_counter,
         engine: EngineName = "one_by_one",
-        batch_steps: int = 64,
     ) -> None:
         super().__init__(device=device)  # pyright: ignore[reportUnknownMemberType]
         check_scheme(scheme, run)
@@ -102,7 +102,6 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._snapshots_at: list[float] = []  # real seconds
         self._resumed: Mapping[str, Any] | None = None  # state of the checkpoint to go on from
         self._asked_engine: EngineName = engine
-        self._batch_steps = batch_steps
         self._engine: AbstractEngine | None = None
         self._together: Callable[[Sequence[tuple[int, int]], torch.device], Any] | None = None
         self._wave: Wave | None = None  # under way
@@ -414,7 +413,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._completed = []
         loss, trainer = closure(), self._module.trainer
         self._finish_wave()
-        while len(self._completed) < self._batch_steps and not trainer.should_stop:
+        while len(self._completed) < BATCH_STEPS and not trainer.should_stop:
             if self.clock.due_worker() is None:
                 break
             self._compute(self._next_wave())
