@@ -9,7 +9,7 @@ import copy
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
@@ -40,17 +40,6 @@ _START_HOOKS = ("on_{}_model_eval", "on_{}_start", "on_{}_epoch_start")
 _SEED = 46_341
 
 
-class Found(NamedTuple):
-    """Results of a rehearsal. `moving`: names of parameters that change although no optimizer
-    holds them. `counting`: the first attribute that changes and is no tensor of the module, or "".
-    `steps`: what was seen in the steps.
-    """
-
-    moving: frozenset[str]
-    counting: str
-    steps: StepWatch
-
-
 def forms_group(point: Point) -> bool:
     """Return True if the workers of a point form a process group by themselves and take the same
     steps, so that their modules may call torch.distributed.
@@ -69,7 +58,7 @@ def rehearse_training(
     *,
     worker: int,
     gathers: bool,
-) -> Found:
+) -> StepWatch:
     """Let a copy of `module` take a few steps in the first epoch of the run, and in its last one;
     return what was found.
 
@@ -132,14 +121,15 @@ def rehearse_training(
                 "it adds weights after setup and configure_model, or buffers; build them there"
             )
             raise SettingError("model", message)
-    moving = frozenset(
+    watch.moving = frozenset(
         name
         for name, weight in trained.named_parameters()
         if id(weight) not in held and not torch.equal(weight.to(pairs[name].dtype), pairs[name])
     )
     now = numbers_of(trained)
-    counting = next((path for path in state if path in now and differ(state[path], now[path])), "")
-    return Found(moving, counting, watch)
+    changed = (path for path in state if path in now and differ(state[path], now[path]))
+    watch.counting = next(changed, "")
+    return watch
 
 
 def _watch_gathering(trainer: Trainer, gathers: bool) -> None:

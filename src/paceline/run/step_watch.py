@@ -43,8 +43,13 @@ class StepWatch(Callback):
     - `by_hand`: with other options than the first one, although there is no scheduler;
     - `remembers`: whose loss depends on steps before by something else than parameters, buffers and
       random numbers; it is only looked for if the module is `shared` by several workers.
-    `last` is the state of the module after the last step, before the epoch ends.
+    `last` is the state of the module after the last step, before the epoch ends. Of the whole
+    rehearsal, `moving` are names of parameters that change although no optimizer holds them, and
+    `counting` is the first attribute that changes and is no tensor of the module, or "".
     """
+
+    moving: frozenset[str] = frozenset()
+    counting: str = ""
 
     def __init__(self, told: Told, length: int, *, shared: bool) -> None:
         self.without_gradient = self.bent = self.moved = self.set_late = self.remembers = False

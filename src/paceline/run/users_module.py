@@ -128,28 +128,28 @@ def meet_strategy(
         raise SettingError("model", f"its training_step may return None ({where}), {NO_SKIPPING}")
     found = rehearse_training(module, data, told, point, worker=worker, gathers=together)
     forget_seed()
-    if found.steps.skipped and not strategy.skips_steps:
+    if found.skipped and not strategy.skips_steps:
         raise SettingError("model", f"its training_step returns None, {NO_SKIPPING}")
     accounting = Accounting(point.scheme, point.workers)
-    if several and found.steps.moved and not together:
+    if several and found.moved and not together:
         message = "its trained weights change by something else than steps of its optimizer, and "
         message += "the scheme does not share that: real workers with sync_allreduce are needed"
         raise SettingError("model", message)
-    if found.steps.unstepped:
+    if found.unstepped:
         message = "its optimizer takes no step in some batch, and each batch of a worker is a step "
         raise SettingError("model", message + "of a run: use a larger batch_size")
-    if several and together and found.steps.divided:
+    if several and together and found.divided:
         message = "its backward takes several passes, of which all-reduce averages the first: add "
         raise SettingError("model", message + "the losses, and take one")
-    if found.steps.bent and not together and not accounting.applies_own_gradients:
+    if found.bent and not together and not accounting.applies_own_gradients:
         message = "its hooks limit or bend gradients, or a step takes several, here those of one "
         message += "worker and not their mean, as for real workers with scheme=sync_allreduce"
         raise SettingError("model", message)
-    if virtual and several and found.steps.set_late:
+    if virtual and several and found.set_late:
         message = "it sets options of its optimizer after a step, which are those of all workers on"
         message += " the virtual clock: set them in on_train_batch_start, by trainer.global_step"
         raise SettingError("model", message)
-    if virtual and several and (found.counting or found.steps.remembers):
+    if virtual and several and (found.counting or found.remembers):
         what = f"its {found.counting} changes" if found.counting else "something else than buffers "
         what += " in training" if found.counting else "changes its loss from step to step"
         message = f"{what}, and the virtual clock has one module for all workers: register it as a "
@@ -164,8 +164,8 @@ def meet_strategy(
         raise SettingError("training.checkpoint_seconds", message)
     if not isinstance(strategy, AbstractSynchronousStrategy):
         strategy.moving = found.moving
-        return found.steps.by_hand
-    strategy.fills_gradients = found.steps.without_gradient
-    if found.steps.without_gradient and isinstance(strategy, SyncAllReduceStrategy):
+        return found.by_hand
+    strategy.fills_gradients = found.without_gradient
+    if found.without_gradient and isinstance(strategy, SyncAllReduceStrategy):
         strategy.expect_unused_weights()
-    return found.steps.by_hand
+    return found.by_hand
