@@ -128,8 +128,8 @@ class TrainingProcess:
         self._datamodule = None if point.data.is_ours else data
         self._data = open_data(data, reading)
         check_settings(settings, "data")
-        is_first = self._worker == shard_index() == 0
-        self._data_digest = data_digest(point.data) if is_first else None
+        self._is_first = self._worker == shard_index() == 0
+        self._data_digest = data_digest(point.data) if self._is_first else None
         self._budget = budget_of(point, self._data.num_train)
         self._accounting = Accounting(point.scheme, point.workers)
         self._module = self._build_module()
@@ -148,33 +148,22 @@ class TrainingProcess:
         Raises SettingError before training if module and data cannot be trained or evaluated.
         """
         strategy, data, point, clock = self._strategy, self._data, self._point, self._clock
-        is_first = self._worker == shard_index() == 0
-        if is_first and not (point.model.is_ours and point.data.is_ours):
-            rehearse_scores(self._module, data)
-        watched: WatchedWeights | None = None
-        by_hand = False
-        shared = point.kind == "virtual" and point.workers > 1  # whose layers must not remember
-        rehearsed = shared and not has_known_layers(self._module)
-        if (rehearsed or not self._is_plain) and (self._split is None or self._split.is_first):
-            by_hand = meet_strategy(self._module, data, self._told, point, strategy, self._worker)
-        if not self._is_plain and self._split is None:
-            watched = WatchedWeights(self._module)
-        thresholds = self._budget.thresholds
+        by_hand = self._rehearse()
+        is_watched = not self._is_plain and self._split is None
+        watched = WatchedWeights(self._module) if is_watched else None
         observer = Observer(
             clock,
             strategy.steps_of_batch,
-            thresholds,
-            live=self._folder / "progress.csv" if is_first else None,
+            self._budget.thresholds,
+            live=self._folder / "progress.csv" if self._is_first else None,
             training_seconds=strategy.seconds,
         )
         drawn = strategy.training_batches(data)
         batches = TimedBatches(drawn, clock, waits=self._split is not None)
         files = CheckpointFiles(self._folder, f"worker_{self._worker}", sum(point.num_processes))
         strategy.part = files.before
-        callbacks: list[Callback] = [
-            observer,
-            Checkpoints(point, self._folder, clock, strategy, files),
-        ]
+        checkpoints = Checkpoints(point, self._folder, clock, strategy, files)
+        callbacks: list[Callback] = [observer, checkpoints]
         if watched is not None and point.workers > 1:
             callbacks.append(watched)
         if not point.model.is_ours and files.before is None:
@@ -194,37 +183,59 @@ class TrainingProcess:
         rest()
         if not trainer.should_stop:
             batches.check_end()
-        step_ends, schedulers = np.array(observer.step_ends), trainer.lr_scheduler_configs
-        report = TrainingReport(
-            strategy=strategy.report(step_ends, batches.seconds_waiting),
-            evaluated=evaluated_weights(
-                self._accounting, averaged=self._run.sample_decay is not None
-            ),
+        report = self._report(trainer, observer, batches, files, by_hand)
+        self._evaluate(report, trainer, watched)
+        return report
+
+    def _rehearse(self) -> bool:
+        """Try a user's module before training; return True if it sets its learning rate itself."""
+        point = self._point
+        if self._is_first and not (point.model.is_ours and point.data.is_ours):
+            rehearse_scores(self._module, self._data)
+        shared = point.kind == "virtual" and point.workers > 1  # whose layers must not remember
+        tried = not self._is_plain or (shared and not has_known_layers(self._module))
+        if not tried or not (self._split is None or self._split.is_first):
+            return False
+        module, strategy = self._module, self._strategy
+        return meet_strategy(module, self._data, self._told, point, strategy, self._worker)
+
+    def _report(
+        self,
+        trainer: Trainer,
+        observer: Observer,
+        batches: TimedBatches,
+        files: CheckpointFiles,
+        by_hand: bool,
+    ) -> TrainingReport:
+        """Return a report of the observations, without scores. `by_hand`: see `_rehearse`."""
+        step_ends, traffic = np.array(observer.step_ends), self._data.traffic
+        averaged = self._run.sample_decay is not None
+        schedulers = ", ".join(_name_of(each.scheduler) for each in trainer.lr_scheduler_configs)
+        return TrainingReport(
+            strategy=self._strategy.report(step_ends, batches.seconds_waiting),
+            evaluated=evaluated_weights(self._accounting, averaged=averaged),
             images_per_update=self._budget.images_per_update,
             num_parameters=self._num_parameters,
-            lr=(point.training.lr if by_hand else None) or self._peak_rate(trainer),
+            lr=(self._point.training.lr if by_hand else None) or self._peak_rate(trainer),
             momentum=trainer.optimizers[0].param_groups[0].get("momentum"),
-            thresholds=thresholds,
+            thresholds=self._budget.thresholds,
             losses=observer.losses(),
             real_step_ends=step_ends,
-            order=data.traffic.order,
-            images_seen=data.traffic.order.times_drawn(strategy.batches_drawn()),
-            moved=data.traffic.moved,
+            order=traffic.order,
+            images_seen=traffic.order.times_drawn(self._strategy.batches_drawn()),
+            moved=traffic.moved,
             scores=[],
             test=None,
             joined=self._joined,
             built=self._built,
-            training_started=clock.started,
+            training_started=self._clock.started,
             shard=shard_index(),
             checkpoints=files.written,
             resumes=files.resumes,
             data_digest=self._data_digest,
             optimizer=_name_of(trainer.optimizers[0]),
-            scheduler=", ".join(_name_of(each.scheduler) for each in schedulers)
-            or ("own hooks" if by_hand else None),
+            scheduler=schedulers or ("own hooks" if by_hand else None),
         )
-        self._evaluate(report, trainer, watched)
-        return report
 
     @property
     def _told(self) -> Told:
