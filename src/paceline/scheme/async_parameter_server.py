@@ -21,7 +21,7 @@ from typing import Literal
 from pydantic import Field
 
 from paceline.scheme.audit import ServedLog, not_at_once
-from paceline.scheme.rule import AbstractServedScheme, GroupSize, Overlap, Sharding, Vector
+from paceline.scheme.rule import AbstractServedScheme, Claim, GroupSize, Overlap, Sharding, Vector
 from paceline.scheme.serving import AbstractServing, AtOnce
 from paceline.settings import NotNegative, Whole, settings
 
@@ -55,3 +55,8 @@ class AsyncParameterServer(AbstractServedScheme):
 
     def not_served(self, log: ServedLog) -> str:
         return not_at_once(log)
+
+    def claim(self, num_workers: int) -> Claim:
+        if num_workers == self.group_size > 1:
+            return "synchronous"
+        return "partly asynchronous" if self.group_size > 1 else "asynchronous"

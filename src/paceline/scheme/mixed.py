@@ -13,7 +13,7 @@ same as async_parameter_server.
 from pydantic import Field
 
 from paceline.scheme.audit import ServedLog, not_at_once
-from paceline.scheme.rule import AbstractServedScheme, Sharding
+from paceline.scheme.rule import AbstractServedScheme, Claim, Sharding
 from paceline.scheme.serving import AbstractServing, AtOnce
 from paceline.settings import Whole, settings
 
@@ -33,3 +33,8 @@ class Mixed(AbstractServedScheme):
 
     def not_served(self, log: ServedLog) -> str:
         return not_at_once(log)
+
+    def claim(self, num_workers: int) -> Claim:
+        if num_workers == self.group_size > 1:
+            return "synchronous"
+        return "partly asynchronous" if self.group_size > 1 else "asynchronous"

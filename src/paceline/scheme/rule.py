@@ -238,11 +238,6 @@ class AbstractServedScheme(AbstractScheme):
         weights = yield Push(worker.gradient)
         yield Adopt(weights)
 
-    def claim(self, num_workers: int) -> Claim:
-        if num_workers == self.group_size > 1:
-            return "synchronous"
-        return "partly asynchronous" if self.group_size > 1 else "asynchronous"
-
     def broken(self, log: RunLog) -> str:
         for number, served in enumerate(log.servers):
             groups = not_in_groups(served, self.group_size, log.steps)
