@@ -96,11 +96,6 @@ def predictions(root: Path) -> Mapping[str, Row]:
     return {row["row"]: dict(row) for _, row in rows.iterrows()}
 
 
-def predictions_of(claim: Claim, known: Mapping[str, Row]) -> list[Row]:
-    """Return the predictions of a claim's numbers; none for a claim that is not of predictions."""
-    return [known[name] for name in claim.published if name in known and claim.is_predicted]
-
-
 def observed(
     claim: Claim, root: Path, published: Published, table: Callable[[str], StudyTable | None]
 ) -> Observed | None:

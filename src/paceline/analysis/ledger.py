@@ -22,7 +22,6 @@ from paceline.analysis.claim_tests import (
     observed,
     power,
     predictions,
-    predictions_of,
     table_of,
 )
 from paceline.analysis.claims import NOT_JUDGED, TESTS, Claim, Limit, Paper, Published, read_papers
@@ -145,7 +144,9 @@ def ledger(root: Path, judged: Path | None = None) -> list[Row]:
                 claim=claim,
                 rows=[published.row(name, claim.id) for name in claim.published],
                 size=published.size(claim),
-                predicted=predictions_of(claim, known),
+                predicted=[
+                    known[name] for name in claim.published if name in known and claim.is_predicted
+                ],
                 tested=None if seen is None else (seen, evaluate(claim, seen)),
             )
             cases.append(case)

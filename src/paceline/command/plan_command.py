@@ -152,7 +152,7 @@ def _question(
     chosen = asked if "scheme" in is_set else [*studied]
     return cluster_plan.Question(
         config=config,
-        workers=counts if len(counts) > 1 else cluster_plan.worker_counts(most),
+        workers=counts if len(counts) > 1 else sorted({1, most // 4 or 1, most // 2 or 1, most}),
         batch_sizes=sizes,
         schemes={
             name: cluster_plan.scheme_settings(name, studied.get(name, ""), own, root)

@@ -86,7 +86,8 @@ def _uses(report: Path) -> str:
     changed.
     """
     command = f"paceline report {report.name}"
-    uses = [row["use"] for row in _read_conclusion(report / "tables/answers.csv", command)]
+    rows = read_rows(report / "tables/answers.csv", command, concluded=True)
+    uses = [row["use"] for row in rows]
     named = [f"{use} {count}" for use, count in Counter(filter(None, uses)).most_common(3)]
     return f"{', '.join(named)} (of {len(uses)})" if named else ""
 
@@ -129,25 +130,19 @@ def collected_rows(root: Path, study: str) -> list[Mapping[str, str]]:
     return []
 
 
-def read_rows(path: Path, command: str) -> list[dict[str, str]]:
+def read_rows(path: Path, command: str, *, concluded: bool = False) -> list[dict[str, str]]:
     """Return the rows of a table of a report, as texts; [] if there is no such file.
 
-    `command`: the one that writes the table. Raises ChangedFileError if it was changed since.
+    `command`: the one that writes the table. `concluded`: True for a table in tables/, which
+    follows from other tables of the report. Raises ChangedFileError if it was changed since, or if
+    the tables are others than those that it followed from.
     """
     if not path.exists():
         return []
     content = read_file(path, command)
     require_tied(path, content, command)
-    return list(csv.DictReader(io.StringIO(content.decode())))
-
-
-def _read_conclusion(path: Path, command: str) -> list[dict[str, str]]:
-    """Return the rows of a table in tables/, which follows from other tables of the report.
-
-    Raises ChangedFileError also if these are others than those that it followed from.
-    """
-    rows = read_rows(path, command)
-    if rows:
+    rows = list(csv.DictReader(io.StringIO(content.decode())))
+    if rows and concluded:
         require_sources(path.with_name(SUMS), command)
     return rows
 
@@ -248,7 +243,7 @@ def decision_table(path: Path) -> Table | None:
     `path`: tables/decision.csv of a report. Returns None if this file is missing or has no rows.
     Raises ChangedFileError if it was changed, or does not follow from the tables of the study.
     """
-    rows = _read_conclusion(path, f"paceline report {path.parent.parent.name}")
+    rows = read_rows(path, f"paceline report {path.parent.parent.name}", concluded=True)
     if not rows:
         return None
     from paceline.report.answer import MEANINGS, tier_of  # pandas takes half a second

@@ -37,7 +37,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     from paceline.study.hydra_entry import multirun
     from paceline.study.slurm_jobs import cancel_study
     from paceline.study.study_points import require_study
-    from paceline.study.sweep import checked_study, opened_study
+    from paceline.study.sweep import checked_study
 
     study, overrides, source = options.study, options.overrides, options.source
     require_study(study, root)
@@ -54,7 +54,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
             print_plan(checked_study(study, root, overrides, unpack=False, source=source))
             return 0
         if source is not None:
-            opened_study(study, root, overrides, source=source)  # the sweeper checks it
+            checked_study(study, root, overrides, source=source, checks=False)  # the sweeper does
         return 0 if multirun([f"experiments={study}", *overrides], root) else 1
 
 

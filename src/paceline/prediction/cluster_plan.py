@@ -432,11 +432,6 @@ def images_of(point: Point) -> int:
     raise SettingError("data", message)
 
 
-def worker_counts(most: int) -> list[int]:
-    """Return the numbers of workers to compare: 1, a quarter and a half of all, and all."""
-    return sorted({1, max(1, most // 4), max(1, most // 2), most})
-
-
 def fitting(config: PointConfig, sizes: Sequence[int]) -> list[int]:
     """Return the batch sizes whose step fits into the memory of the accelerator, if it is known.
 

@@ -21,10 +21,6 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def whole_percent(share: float) -> str:
-    return percent(share, 0)
-
-
 def percent_of_point(share: float) -> str:
     """Format a share with one more decimal than a mean has, so that single points can be ranked."""
     return percent(share, 2)
@@ -100,9 +96,12 @@ def crossing(workers: float, least: int, most: int) -> str:
     return f"more than {most}" if math.isinf(workers) else f"{workers:.3g}"
 
 
-_USED = (count, percent, whole_percent, percent_of_point, signed_percent, percent_points, signed)
+_USED = (count, percent, percent_of_point, signed_percent, percent_points, signed)
 _USED += (decimals, times, seconds, general, size, bit_rate, plural, listed, setting, crossing)
-FORMS: dict[str, Callable[..., str]] = {each.__name__: each for each in _USED}  # for templates
+FORMS: dict[str, Callable[..., str]] = {  # for templates
+    "whole_percent": lambda share: percent(share, 0),
+    **{each.__name__: each for each in _USED},
+}
 
 _OF_UNIT: dict[Unit, Form] = {
     "images/s": count,

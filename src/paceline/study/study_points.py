@@ -171,7 +171,8 @@ class Study:
     def _with_rate(self, point: StudyPoint) -> StudyPoint:
         """Return the point. If it is tuned and its best trial is known, it has the trial's rate."""
         best = self._configuration(point).tried.best if point.config.is_tuned else None
-        if best is None or best.is_in(point.cfg):
+        settings = best.settings if best else {}
+        if all(OmegaConf.select(point.cfg, name) == value for name, value in settings.items()):
             return point
         cfg = copied(point.cfg)
         put_best(cfg, self._tuning(cfg), best)

@@ -30,11 +30,6 @@ _FAR = 1e9  # distance to a trial that is not there
 _CLIFF = np.array([0.75, 1.5, 1.0])  # lengths by which a place is near a trial that did not train
 
 
-def gain_of(top1: ArrayLike) -> Array:
-    """Return the gain of an accuracy, a share; NaN stays NaN."""
-    return -np.log(1 + LEAST - np.asarray(top1, float))
-
-
 def points_of(gain: ArrayLike, top1: ArrayLike) -> Array:
     """Return by how much the accuracy `top1`, a share, rises if its gain rises by `gain`."""
     return -np.expm1(-np.asarray(gain)) * (1 + LEAST - np.asarray(top1))
@@ -62,7 +57,7 @@ class Surfaces:
         least = np.full(members.max(initial=-1) + 1, np.inf)
         np.minimum.at(least, members, error)
         trained = np.isfinite(error) & (error <= _POOR * least[members])
-        return cls(places, members, np.where(trained, gain_of(top1), np.nan))
+        return cls(places, members, np.where(trained, -np.log(error), np.nan))
 
     @property
     def trained(self) -> Array:

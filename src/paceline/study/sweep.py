@@ -56,40 +56,14 @@ def checked_study(
     *,
     unpack: bool = True,
     source: Path | None = None,
+    checks: bool = True,
 ) -> Study:
-    """Return the study as `opened_study` does, after its points are checked.
-
-    Raises SettingError for an invalid setting of any point.
-    """
-    study = opened_study(name, root, overrides, params, unpack=unpack, source=source)
-    if (root / "params.yaml").exists():  # as `dvc exp run -S training.lr=0.1` writes it
-        message = "params.yaml is not read; dvc exp run -S experiments/STUDY.yaml:SETTING=VALUE is"
-        tell(message)
-    points = [*study.trials_of_points, *study.in_order]
-    for point in points:
-        point.check()
-    tell_unfit(point.folder for point in points)
-    if not points[0].is_exchange:
-        tell_if_unfollowed(points[0].config.target("data"))
-        _warn_of_crowding(to_run(points))
-        _warn_of_no_effect(study)
-    return study
-
-
-def opened_study(
-    name: str | None,
-    root: Path,
-    overrides: Sequence[str] = (),
-    params: Mapping[str, Any] | None = None,
-    *,
-    unpack: bool = True,
-    source: Path | None = None,
-) -> Study:
-    """Return the study, after its archived records are unpacked.
+    """Return the study, after its archived records are unpacked and its points are checked.
 
     The arguments are passed to `Study`. Without `unpack`, the archive's records only count as those
     of the points, and nothing is written. `source`: another archive, whose records of the study's
-    points are taken up.
+    points are taken up. Without `checks`, nothing is checked. Raises SettingError for an invalid
+    setting of any point.
     """
     archived: Mapping[str, Result] = {}
     if name is not None and (archive := root / "reports" / name / ARCHIVE).exists():
@@ -108,7 +82,23 @@ def opened_study(
     study = Study(name, root, overrides, params, archived)
     if source is not None:
         _take_up(study, source, unpack)
+    if checks:
+        _check(study)
     return study
+
+
+def _check(study: Study) -> None:
+    if (study.root / "params.yaml").exists():  # as `dvc exp run -S training.lr=0.1` writes it
+        message = "params.yaml is not read; dvc exp run -S experiments/STUDY.yaml:SETTING=VALUE is"
+        tell(message)
+    points = [*study.trials_of_points, *study.in_order]
+    for point in points:
+        point.check()
+    tell_unfit(point.folder for point in points)
+    if not points[0].is_exchange:
+        tell_if_unfollowed(points[0].config.target("data"))
+        _warn_of_crowding(to_run(points))
+        _warn_of_no_effect(study)
 
 
 def _take_up(study: Study, source: Path, unpack: bool) -> None:

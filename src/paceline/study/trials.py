@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from omegaconf import DictConfig, OmegaConf
 from pydantic import AfterValidator, Field
 
 from paceline.errors import SettingError
@@ -62,10 +61,6 @@ class Trial:
     def effective_rate(self) -> float:
         """Step length lr / (1 - momentum) to which a constant gradient of 1 leads."""
         return self.lr / (1 - (self.momentum or 0))
-
-    def is_in(self, cfg: DictConfig) -> bool:
-        """Return True if `cfg` has the learning rate and the momentum of the trial."""
-        return all(OmegaConf.select(cfg, name) == value for name, value in self.settings.items())
 
     @property
     def override(self) -> str:
