@@ -70,7 +70,8 @@ def test_every_collective_sends_what_its_formula_says_and_none_is_measured_twice
 
     monkeypatch.setattr(exchange_study, "measure_exchanges", None)
     assert exchange(root) == rows
-    command("report").run(Namespace(study="made", check=False, single=None, verify=False), root)
+    options = Namespace(study="made", check=False, single=None, verify=False, records=None)
+    command("report").run(options, root)
     assert "12 of 12 points finished" in (root / "reports/made/README.md").read_text()
 
 
