@@ -43,8 +43,6 @@ EQUAL = [
     ("cluster.link.bandwidth", None, math.inf),
     ("cluster.server_bandwidth", 4, 4.0),
     ("cluster.message_bandwidth", {8: 4}, {8: 4.0}),
-    ("cluster.overlap", "ddp", True),
-    ("cluster.overlap", "caffe", False),
     ("training.lr", 1, 1.0),
     ("training.momentum", 0, 0.0),
     ("training.epochs", 2, 2.0),

@@ -14,7 +14,6 @@ from paceline.model.network_size import Sharding
 from paceline.record.measurement import Measurement
 from paceline.record.target import GROUPS, Target, own_classes
 from paceline.settings import Neutral, Unkeyed
-from paceline.timing.machine import DURING_BACKWARD
 
 
 class StudySettings(TypedDict):
@@ -93,16 +92,13 @@ def _in_one_form(value: Any, setting: str = "") -> Any:
     """Return settings in which equal numbers are equal texts.
 
     Whole numbers have no decimal point. Bandwidths have one, except those of _WHOLE_BANDWIDTHS; an
-    infinite bandwidth is None. Software that overlaps stands for what it does. `setting`: name of
-    the innermost setting that has the value.
+    infinite bandwidth is None. `setting`: name of the innermost setting that has the value.
     """
     if isinstance(value, dict):
         inner = cast("dict[str, Any]", value)
         return {n: _in_one_form(v, setting if n.isdigit() else n) for n, v in inner.items()}
     if isinstance(value, list):
         return [_in_one_form(each, setting) for each in cast("list[Any]", value)]
-    if setting == "overlap" and isinstance(value, str):
-        return DURING_BACKWARD.get(value, value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return value
     if setting.endswith("bandwidth"):

@@ -21,7 +21,7 @@ Topology = Annotated[
 _AT_ONCE = {"pcie_host": 1.0}  # one message at a time
 
 # When software reduces gradients: True while the backward pass runs, as they become ready.
-DURING_BACKWARD = {
+_DURING_BACKWARD = {
     "ddp": True,  # buckets of 25 MB (Li et al. 2020, arXiv:2006.15704, section 3.2.3)
     "horovod": True,  # fused tensors, every few ms (Sergeev & Del Balso 2018, arXiv:1802.05799)
     "mxnet": True,  # its engine starts what waits for nothing (Chen et al. 2015, arXiv:1512.01274)
@@ -37,10 +37,10 @@ def messages_at_once(topology: str | None) -> float | None:
 
 def _during_backward(value: Any) -> Any:
     """Return what the software does, or the value itself if it is none of them."""
-    if isinstance(value, str) and value not in DURING_BACKWARD:
-        known = ", ".join(DURING_BACKWARD)
+    if isinstance(value, str) and value not in _DURING_BACKWARD:
+        known = ", ".join(_DURING_BACKWARD)
         raise ValueError(f"true, false or one of {known} is needed")
-    return DURING_BACKWARD[value] if isinstance(value, str) else value
+    return _DURING_BACKWARD[value] if isinstance(value, str) else value
 
 
 Overlap = Annotated[bool, Field(strict=True), BeforeValidator(_during_backward), Neutral(True)]
