@@ -32,7 +32,15 @@ TestName = Literal[
 NotJudged = Literal["from memory", "not a claim of the paper", "held by a test of the code"]
 NOT_JUDGED: tuple[NotJudged, ...] = get_args(NotJudged)
 # Reasons for which the best verdict is out of reach
-Limit = Literal["no size is published", "settings are not stated", "cores are shared"] | NotJudged
+Limit = (
+    Literal[
+        "no size is published",
+        "settings are not stated",
+        "cores are shared",
+        "the luck of the search is left out",
+    ]
+    | NotJudged
+)
 Cell = str | float | int | bool | None
 Selection = dict[str, Cell | list[Cell]]
 Text = Annotated[str, Field(min_length=1)]

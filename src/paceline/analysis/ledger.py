@@ -47,9 +47,9 @@ TONES |= {NOT_REPLICATED: "bad", INCONSISTENT: "bad"}
 MEANINGS = {  # in the order of the page
     REPLICATED: "the whole interval lies in what was claimed",
     EXCEEDS: "the whole interval lies beyond what was claimed, on the better side",
-    DIRECTION: "the sign is right; the size is not, or was not published",
+    DIRECTION: "the sign is right; the size is not, or it or its settings were not published",
     NOT_REPLICATED: "the interval excludes what was claimed, or its sign",
-    UNDECIDED: "too few runs, too wide an interval, or none, or runs that are missing",
+    UNDECIDED: "too few runs or trials, too wide an interval, or none, or runs that are missing",
     CONSISTENT: "a prediction whose interval contains the published number; no run",
     INCONSISTENT: "a prediction whose interval excludes the published number; no run",
     CALIBRATED: "the published number is an input of the prediction, so that it is no test",
@@ -63,6 +63,7 @@ _CAPS: dict[Limit, str] = {
     "no size is published": DIRECTION,
     "settings are not stated": DIRECTION,
     "cores are shared": UNDECIDED,
+    "the luck of the search is left out": UNDECIDED,
 }
 _CAPS |= dict.fromkeys(NOT_JUDGED, SHOWN)
 
@@ -266,8 +267,8 @@ def _of_prediction(claim: Claim, predicted: Sequence[Row]) -> tuple[str, str]:
     inputs = {each for row in predicted for each in str(row["inputs"]).split(" ")}
     if inputs & set(claim.published) or any(row["verdict"] == CALIBRATED for row in predicted):
         return CALIBRATED, "a published number of this claim is an input of its prediction"
-    worst, margin = max(abs(float(row["error"])) for row in predicted), claim.margin or 0
-    reason = f"at most {100 * worst:.0f} % from the paper, where {100 * margin:.0f} % are allowed"
+    worst = max(abs(float(row["error"])) for row in predicted)
+    reason = f"at most {100 * worst:.0f} % from the paper"
     reason = "; ".join(filter(None, [reason, claim.because]))
     if any(math.isnan(row["low"] + row["high"]) for row in predicted):
         return UNDECIDED, f"no interval; {reason}"

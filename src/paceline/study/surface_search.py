@@ -98,7 +98,8 @@ class SurfaceSearch(AbstractTuning):
             best = self._best(surfaces, place, trials, searched.result_of)
         side = None
         if best is not None:
-            side = self._wide.edge(best.effective_rate, 1 - (best.momentum or 0))
+            box = self._box if self.rounds == 1 else self._wide
+            side = box.edge(best.effective_rate, 1 - (best.momentum or 0))
         return Tried(tuple(trials[place]), best, str(side or ""))
 
     def own_of(self, scheme: str, trial: Trial) -> Mapping[str, Any]:
