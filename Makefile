@@ -10,7 +10,8 @@ LOCKED = --constraint constraints.txt --editable '.[dev]'
 # tests start hundreds of interpreters, which would compile all sources if they kept none compiled
 TESTED = PYTHONDONTWRITEBYTECODE= $(WITH_VENV)
 # thousands of small files, for which a disk takes longer than memory, where that has room for them
-IN_MEMORY = $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 2>/dev/null && echo TMPDIR=/dev/shm)
+IN_MEMORY = $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 2>/dev/null && \
+  ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo TMPDIR=/dev/shm)
 
 .PHONY: setup study test test-slow lint bench mutants
 

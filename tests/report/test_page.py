@@ -1,7 +1,6 @@
 import hashlib
 import json
 import re
-import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -29,7 +28,7 @@ def digests(folder):
 def test_the_same_tables_give_the_same_bytes(reported, tmp_path):
     """Whatever an earlier report has left."""
     again = write_reports(tmp_path / "made")
-    shutil.copytree(reported, again, dirs_exist_ok=True)
+    (again / "figures").mkdir(exist_ok=True)
     (again / "figures" / "old.svg").write_text("")
     analyse(again)
     assert report(again) == again / "index.html"

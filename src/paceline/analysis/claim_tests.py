@@ -8,6 +8,7 @@ independent tables, so that a test can be tried on thousands of made-up tables a
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -158,9 +159,16 @@ def of_table(
             diverged += lost_it
     lost = int(np.isnan(values).sum())
     starts = [each for group in groups for each in group["started"]]
-    started = min(starts) if all(isinstance(each, str) for each in starts) else ""
+    known = all(isinstance(each, str) and each for each in starts)
+    started = min(starts, key=time_of) if known else ""
     commit = next((each for group in groups for each in group.get("commit", [""])), "")
     return Observed(values, np.array(along, float), lost, diverged, started, commit)
+
+
+def time_of(text: str) -> datetime:
+    """Return a time with its zone: UTC, if the text names none."""
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def _held(run: Mapping[Any, Any]) -> bool:

@@ -47,7 +47,7 @@ def find_evidence(
     """
     found, tables = dict[tuple[object, ...], Observed](), {row.table for row in known}
     folders = sorted(path.parent for path in reports.glob("*/study.json"))
-    for folder in (each for each in folders if names in (None, _names(each))):
+    for folder in (each for each in folders if names is None or _names(each) == names):
         for row in _of_study(folder, tables):
             key = (row.training, row.scheme, row.rate, row.workers)
             if key not in found or row.seeds > found[key].seeds:

@@ -7,7 +7,6 @@ limits the test. The best verdict of a prediction is that it is consistent with 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cache, partial
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from paceline.analysis.claim_tests import (
     power,
     predictions,
     table_of,
+    time_of,
 )
 from paceline.analysis.claims import NOT_JUDGED, TESTS, Claim, Limit, Paper, Published, read_papers
 from paceline.analysis.frames import Row
@@ -166,7 +166,7 @@ def _row(case: _Case, root: Path) -> Row:
     is_later = bool(case.predicted)  # a prediction has no date; without data, no margin is later
     if case.tested:  # unless every run is known to have started after the commit of the margin
         started = case.tested[0].started
-        is_later = not started or datetime.fromisoformat(started) <= registered
+        is_later = not started or time_of(started) <= registered
     row: Row = {
         "paper": paper.id,
         "doi": paper.doi,

@@ -38,7 +38,9 @@ def test_overlap_changes_neither_weights_nor_bytes(tmp_path):
     for case, (early, weights), (whole, expected) in zip(
         cases, found[::2], found[1::2], strict=True
     ):
-        assert_close(weights, expected, rtol=0, atol=0, msg=f"{case}: {{}}".format)
+        assert_close(
+            weights, expected, rtol=0, atol=0, msg=lambda said, case=case: f"{case}: {said}"
+        )
         assert counted(early) == counted(whole), case
         assert all(torch.isfinite(value).all() for value in weights.values())
 

@@ -32,8 +32,9 @@ class Beside:
         self._last.set_result(None)
 
     def is_idle(self) -> bool:
+        done = self._last.done()
         self.check()
-        return self._last.done()
+        return done
 
     def begin(self, call: Callable[[], None]) -> None:
         """Make `call` in the thread; no other may be under way."""
