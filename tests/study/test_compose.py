@@ -53,6 +53,15 @@ def test_a_project_may_lie_anywhere(name, tmp_path):
     assert composed(["experiments=quick"], root).study == "quick"
 
 
+def test_a_file_that_is_no_yaml_is_one_line_with_its_place(tmp_path):
+    for folder in ("conf", "experiments"):
+        shutil.copytree(REPOSITORY / folder, tmp_path / folder)
+    (tmp_path / "experiments" / "odd.yaml").write_text("study: odd\ngrids: [a, {b: c\n")
+    with pytest.raises(SettingError, match=r'", line 2, column 12 expected') as error:
+        composed(["experiments=odd"], tmp_path)
+    assert "\n" not in str(error.value)
+
+
 RATES = "${per:${names.scheme},${workers},{gossip:{1:0.5,4:0.25},local_sgd:{2:0.125}}}"
 
 

@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
@@ -293,10 +294,12 @@ def _resolve_hydra(cfg: DictConfig | ListConfig) -> None:
 
 @contextmanager
 def hydra_errors(setting: str) -> Generator[None]:
-    """Raise SettingError in place of errors of Hydra inside; see `as_setting_error`."""
+    """Raise SettingError in place of errors of Hydra inside, and of files that are no YAML; see
+    `as_setting_error`.
+    """
     try:
         yield
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, yaml.YAMLError) as error:
         raise as_setting_error(error, setting) from error
 
 
