@@ -99,6 +99,14 @@ def test_a_best_trial_at_the_edge_is_named():
     assert tried.best.effective_rate < 0.001  # later rounds look beyond the box, too
 
 
+def test_a_search_of_one_round_is_at_the_edge_of_its_own_box():
+    """And not of that of later rounds, which it never has."""
+    once, far = SurfaceSearch(**ASKED | {"rounds": 1, "trials": 16}), world("gossip", 1e-5)
+    tried = once.tried(far, [far])
+    assert tried.best == min(tried.trials, key=lambda trial: trial.effective_rate)
+    assert tried.edge == "lowest effective_rate"
+
+
 @pytest.mark.parametrize(
     ("values", "tried"),
     [([1, 16], set(range(1, 17))), (["ring", "complete"], {"ring", "complete"})],
