@@ -42,7 +42,11 @@ def run_both(project, *command):
     """Exit codes and what was printed, of torchrun on two nodes."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "OMP_NUM_THREADS": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{project}:{REPOSITORY / 'src'}",
+        "OMP_NUM_THREADS": "1",
+    }
     logs = [project / f"node_{rank}.log" for rank in (0, 1)]
     processes = []
     for rank, log in enumerate(logs):
@@ -53,7 +57,12 @@ def run_both(project, *command):
             processes.append(
                 subprocess.Popen(torchrun, cwd=project, env=environment, stdout=file, stderr=file)
             )
-    codes = [process.wait(SECONDS) for process in processes]
+    try:
+        codes = [process.wait(SECONDS) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
     return codes, [log.read_text() for log in logs]
 
 
@@ -71,7 +80,9 @@ def test_a_sweep_trains_on_both_nodes_and_runs_nothing_twice(project):
 
 
 def test_another_cluster_is_refused_once(project):
-    """Else every process would run all of it."""
+    """Else every process would run all of it. The second comes when the first would be gone."""
+    late = "import os, time; time.sleep(8 * (os.environ.get('RANK') == '1'))"
+    (project / "sitecustomize.py").write_text(late)
     codes, logs = run_both(project, "train", "workers=2", *SMALL)
     assert codes[0] != 0
     assert "cluster: it does not use the processes that torchrun started" in logs[0]

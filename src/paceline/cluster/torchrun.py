@@ -10,6 +10,7 @@ import datetime
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -22,6 +23,7 @@ from paceline.exchange.node import address_toward
 from paceline.settings import settings
 
 _HEAD, _NOTHING = "paceline/head", b"nothing to run"  # in torchrun's store
+_TOLD = "paceline/told"  # and a rank, which has read that there is nothing to run
 _PATIENCE = 600.0  # seconds for agents to come; torchrun itself waits until all nodes are there
 _DAY = 86400.0
 
@@ -63,14 +65,22 @@ def serve_torchrun(code: str) -> None:
     store.wait([_HEAD], datetime.timedelta(seconds=_DAY))  # if the head dies, torchrun ends all
     told = store.get(_HEAD)
     if told == _NOTHING:
+        store.set(f"{_TOLD}/{os.environ['RANK']}", "")
         return
     serve(head(told.decode(errors="replace")), agent_key(), code, _PATIENCE)
 
 
 def let_others_go() -> None:
-    """Tell the other processes to end if the head has never needed them."""
+    """Tell the other processes to end if the head has never needed them, and wait until all know.
+
+    The store goes with torchrun on the head's node, which ends at once if the head failed, and a
+    process that comes later would look for it for minutes.
+    """
     if not _listening.cache_info().currsize:
         _store().set(_HEAD, _NOTHING.decode())
+        others = [f"{_TOLD}/{rank}" for rank in range(1, int(os.environ["WORLD_SIZE"]))]
+        with suppress(RuntimeError):  # one of them failed: torchrun says so
+            _store().wait(others, datetime.timedelta(minutes=2))
 
 
 @cache
