@@ -11,7 +11,7 @@ from paceline.errors import SettingError
 from paceline.study.collect import collect
 from paceline.study.study_points import Study
 from paceline.study.surface_search import SurfaceSearch
-from paceline.study.sweep import sweep
+from paceline.study.sweep import checked_study, sweep
 from paceline.study.trials import Searched, Trial
 from paceline.study.tuning import set_rate
 from tests.made_records import make_record
@@ -148,6 +148,13 @@ def test_a_tuning_that_cannot_be_is_named():
 def test_a_single_point_cannot_know_what_other_schemes_found(tmp_path):
     with pytest.raises(SettingError, match=r"^training\.rate: tuned by all schemes of a study"):
         set_rate(config("tuned", ASKED), tmp_path)
+
+
+def test_a_setting_that_is_searched_is_not_missed_before_the_search(root, studied):
+    small = ASKED | {"trials": 2, "own": {"local_sgd": {"scheme.period": [2, 16]}}}
+    studied("made", {"tuning": small}, scheme="local_sgd", **{"training.rate": "tuned"})
+    checked = checked_study("made", root, ["sweep.jobs=2"])  # whose processes are counted
+    assert checked.points[0].config.values["scheme"]["period"] is None
 
 
 def test_a_study_searches_in_rounds_and_goes_on_where_it_stopped(root, studied, capsys):

@@ -113,7 +113,8 @@ def estimate(to_run: "Points", results: "Sequence[Result]") -> str:
     if (left := costs.left(to_run)) is None:
         return "time and memory: unknown until one point has run"
     peak = max(r.get("peak_rss_bytes") or 0 for point in to_run for r in costs.matching(point))
-    processes = max(point.config.sweep.jobs * point.num_processes for point in to_run)
+    rated = [point for point in to_run if point.has_rate]  # others have the processes of trials
+    processes = max((each.config.sweep.jobs * each.num_processes for each in rated), default=1)
     return f"{left}; up to {processes * peak / 2**30:.1f} GiB of memory in {processes} processes"
 
 

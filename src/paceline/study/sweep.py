@@ -340,7 +340,7 @@ def _log_missing(points: Points) -> None:
 
 
 def _warn_of_crowding(points: Points) -> None:
-    several = [point for point in points if point.config.sweep.jobs > 1]
+    several = [each for each in points if each.has_rate and each.config.sweep.jobs > 1]
     processes = max((each.config.sweep.jobs * each.num_processes for each in several), default=0)
     if processes > num_cores():
         message = f"{processes} processes at a time share {num_cores()} cores"
