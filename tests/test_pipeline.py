@@ -70,7 +70,8 @@ def test_a_stage_depends_on_the_settings_that_its_points_compose(study):
 
 def composed(study):
     """Files of conf/ that the points of a study compose, but for those that change no result."""
-    groups = {path.name for path in (ROOT / "conf").iterdir() if path.is_dir()}
+    conf = ROOT / "conf"
+    groups = {str(path.relative_to(conf)) for path in conf.rglob("*") if path.is_dir()}
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
 
         def choices(*overrides):
