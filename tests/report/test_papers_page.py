@@ -135,10 +135,10 @@ def test_what_is_judged_by_runs_and_what_waits_is_said(tmp_path):
             (UNTESTABLE, ""),
         )
     ]
-    told = "1 of 7 claims are judged by runs, and 1 more have runs that do not decide them; "
-    told += "1 wait for studies that are not written yet (planned)."
+    told = "Runs judge 1 of 7 claims, and do not decide 1 more; "
+    told += "no study is written yet for 1 (planned)."
     assert extent(rows, tmp_path) == told
-    assert extent(rows[:2], tmp_path) == "1 of 2 claims are judged by runs."
+    assert extent(rows[:2], tmp_path) == "Runs judge 1 of 2 claims."
 
 
 def test_tests_that_pass_by_chance_are_counted():

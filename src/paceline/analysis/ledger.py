@@ -38,7 +38,7 @@ UNDECIDED = "undecided"
 CONSISTENT = "consistent"
 INCONSISTENT = "inconsistent"
 CALIBRATED = "calibrated"
-SHOWN = "shown"
+UNJUDGED = "not judged"
 UNTESTABLE = "not testable here"
 NOT_RUN = "not run yet"
 OPEN = "open"
@@ -53,7 +53,7 @@ MEANINGS = {  # in the order of the page
     CONSISTENT: "a prediction whose interval contains the published number; no run",
     INCONSISTENT: "a prediction whose interval excludes the published number; no run",
     CALIBRATED: "the published number is an input of the prediction, so that it is no test",
-    SHOWN: "not judged: the number is from memory, or it is no claim of the paper",
+    UNJUDGED: "the number is from memory, or it is no claim of the paper, or a test of the code",
     UNTESTABLE: "the reason is given",
     NOT_RUN: "the command and its cost are given",
 }
@@ -65,7 +65,7 @@ _CAPS: dict[Limit, str] = {
     "cores are shared": UNDECIDED,
     "the luck of the search is left out": UNDECIDED,
 }
-_CAPS |= dict.fromkeys(NOT_JUDGED, SHOWN)
+_CAPS |= dict.fromkeys(NOT_JUDGED, UNJUDGED)
 
 _UNITS = {
     "ratio": "times",
@@ -240,8 +240,8 @@ def _verdict(case: _Case, root: Path) -> tuple[str, str]:
         return UNTESTABLE, claim.untestable
     if claim.study != TESTS and not case.tested and not predicted:
         return NOT_RUN, _cost(case.paper, claim, root)
-    if cap == SHOWN or any(row["verified"] != "yes" for row in case.rows):
-        return SHOWN, claim.because or "the published number is from memory"
+    if cap == UNJUDGED or any(row["verified"] != "yes" for row in case.rows):
+        return UNJUDGED, claim.because or "the published number is from memory"
     if claim.is_predicted:
         return _of_prediction(claim, predicted)
     assert case.tested is not None

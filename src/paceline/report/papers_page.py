@@ -131,12 +131,12 @@ def extent(rows: Sequence[Row], root: Path) -> str:
     known = {path.stem for path in (root / "experiments").glob("*.yaml")}
     waiting = [row for row in rows if row["verdict"] == NOT_RUN]
     unwritten = sorted({row["study"] for row in waiting} - known - {*NO_RUNS})
-    text = f"{judged} of {len(rows)} claims are judged by runs"
+    text = f"Runs judge {judged} of {len(rows)} claims"
     if open_ := len(of_runs) - judged:
-        text += f", and {open_} more have runs that do not decide them"
+        text += f", and do not decide {open_} more"
     if unwritten:
         number = sum(row["study"] in unwritten for row in waiting)
-        text += f"; {number} wait for studies that are not written yet ({', '.join(unwritten)})"
+        text += f"; no study is written yet for {number} ({', '.join(unwritten)})"
     return text + "."
 
 
