@@ -47,6 +47,7 @@ def make_run(scheme="sync_allreduce", workers=1, batch_size=32, seed=0, **change
         "seed": seed,
         "jobs": 1,
         "samples": SAMPLES,
+        "dropped_samples": 0,
         "updates": SAMPLES // batch_size,
         "seconds": SAMPLES / speed,
         "images_per_second": speed,

@@ -279,7 +279,8 @@ def test_lost_runs_count():
     assert word(diverged) == UNDECIDED
     assert seen(status="failed", test_top1=math.nan).lost == 1
     for late, lost in ((3, 0), (4, 1), (math.nan, 0)):  # of 320 steps
-        assert seen(late_steps=late, samples=2560.0, batch_size=8).lost == lost
+        steps = {"samples": 2496.0, "dropped_samples": 64.0, "batch_size": 8}
+        assert seen(late_steps=late, **steps).lost == lost
     without = of_table(claim, pd.DataFrame(runs[:-1]), {})
     assert without.lost == 1
     failed = [run | {"status": "failed", "test_top1": math.nan} for run in runs[4:]]

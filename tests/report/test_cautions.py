@@ -146,7 +146,10 @@ def test_workers_that_shared_a_gpu(findings):
 
 def test_steps_that_were_too_late_for_the_pace(findings):
     """20 steps each, of 2 workers."""
-    late = [make_run(workers=2, seed=s, kind="paced", late_steps=n) for s, n in enumerate((0, 5))]
+    late = [
+        make_run(workers=2, seed=s, kind="paced", samples=640, late_steps=n)
+        for s, n in enumerate((0, 5))
+    ]
     assert numbers(only(cautions(findings(late)))) == ["1", "2", "25.0"]
 
 

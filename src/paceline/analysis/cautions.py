@@ -95,10 +95,15 @@ def _shared_gpu(tables: Tables) -> Iterator[Row]:
             yield _row("shared_gpu", points, same, **group, value=value)
 
 
+def late_share(runs: Frame) -> Frame:
+    """Return for each run the share of its workers' steps that exceeded their emulated times."""
+    images = runs["samples"].astype(float) + runs["dropped_samples"].astype(float)
+    return runs["late_steps"].astype(float) * runs["batch_size"] / images
+
+
 def _late(tables: Tables) -> Iterator[Row]:
-    steps = tables.of_points["phases"].groupby("key")["steps"].sum()
     paced = tables.runs[tables.runs["kind"] == "paced"]
-    shares = paced["late_steps"].astype(float) / paced["key"].map(steps).astype(float)
+    shares = late_share(paced)
     late = shares[shares > LATE]
     if len(late):
         yield _row("late", late, paced, kind="paced", share=late.max())

@@ -16,7 +16,7 @@ import numpy as np
 import yaml
 from scipy.special import stdtr, stdtrit
 
-from paceline.analysis.cautions import LATE
+from paceline.analysis.cautions import LATE, late_share
 from paceline.analysis.claims import PREDICT, PREDICTIONS, WORKLOADS, Claim, Published, Selection
 from paceline.analysis.exchanges import NAME, read_exchanges
 from paceline.analysis.frames import Frame, Row, read_tied
@@ -152,15 +152,18 @@ def of_table(
     values = np.full((len(groups), len(seeds)), math.nan)
     diverged = 0
     for row, group in zip(values, groups, strict=True):
-        for _, run in group.iterrows():
+        held = group["status"] == "finished"
+        if "late_steps" in group:
+            held &= ~(late_share(group) > LATE)
+        for index, run in group.iterrows():
             lost_it = run["status"] == "diverged" and claim.of in ACCURACIES
-            known = run[claim.of] if run["status"] == "finished" and _held(run) else math.nan
-            row[seeds.index(run["seed"])] = 0.0 if lost_it else known
+            number = run[claim.of] if held[index] else math.nan
+            row[seeds.index(run["seed"])] = 0.0 if lost_it else number
             diverged += lost_it
     lost = int(np.isnan(values).sum())
     starts = [each for group in groups for each in group["started"]]
-    known = all(isinstance(each, str) and each for each in starts)
-    started = min(starts, key=time_of) if known else ""
+    has_starts = all(isinstance(each, str) and each for each in starts)
+    started = min(starts, key=time_of) if has_starts else ""
     commit = next((each for group in groups for each in group.get("commit", [""])), "")
     return Observed(values, np.array(along, float), lost, diverged, started, commit)
 
@@ -169,12 +172,6 @@ def time_of(text: str) -> datetime:
     """Return a time with its zone: UTC, if the text names none."""
     time = datetime.fromisoformat(text)
     return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-def _held(run: Mapping[Any, Any]) -> bool:
-    """Return False for a paced run that exceeded its emulated steps in more than a share LATE."""
-    late, samples = run.get("late_steps", 0), run.get("samples", math.inf)
-    return not late * run.get("batch_size", 1) > LATE * samples
 
 
 def _groups(
