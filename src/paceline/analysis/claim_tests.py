@@ -20,6 +20,7 @@ from paceline.analysis.cautions import LATE, late_share
 from paceline.analysis.claims import PREDICT, PREDICTIONS, WORKLOADS, Claim, Published, Selection
 from paceline.analysis.exchanges import NAME, read_exchanges
 from paceline.analysis.frames import Frame, Row, read_tied
+from paceline.analysis.searches import NO_LUCK, RATE, Luck, edge_of, lucks, of_best
 from paceline.analysis.statistics.means import (
     LEVEL,
     POSITIVE,
@@ -36,18 +37,20 @@ from paceline.analysis.statistics.multiple_comparisons import (
     holm,
     unadjusted,
 )
-from paceline.analysis.tables import read_about
+from paceline.analysis.tables import Tables, read_about, read_tables
 from paceline.errors import SettingError
 from paceline.model.network_size import Layer, NetworkSize
 from paceline.record.numbers import NUMBERS
 from paceline.record.schema import columns_of_runs
 from paceline.record.tied_files import sums_of_predictions
 
-StudyTable = tuple[Frame, Mapping[str, Any], bool]  # see `table_of`
+StudyTable = tuple[Frame, Mapping[str, Any], bool, Tables | None]  # see `table_of`
 _WITHOUT_POWER = ("differ", "knee", "law_of_growth")  # whose chance does not follow from a width
 FEWEST = 3  # seeds or turns
 _DRAWS = 2000  # of made-up experiments, for the power of a test
 ACCURACIES = {each.name for each in NUMBERS if each.unit == "share" and "top" in each.name}
+EFFECTIVE_RATE = "effective_rate"  # a column that tables of runs do not have: lr / (1 - momentum)
+_AT_BEST = {"equal": ACCURACIES, "differ": ACCURACIES, "slope": {EFFECTIVE_RATE}}
 _COUNTS: dict[str, Callable[[NetworkSize, int], float]] = {  # columns of FireCaffe's Table 1
     "weight_size": lambda size, batch: size.weight_bytes / 1e6,
     "data_size_per_batch": lambda size, batch: size.activation_bytes(batch) / 1e6,
@@ -63,7 +66,8 @@ class Observed:
     axis of a law or of a knee. `lost`: number of runs that failed or are missing, that diverged and
     so have no time, or that did not hold the pace of their steps. `diverged`: number of runs that
     diverged and count as an accuracy of 0. `started`: when the oldest run started, "" if that is
-    not known of each; `commit`: its code.
+    not known of each; `commit`: its code. `luck`: what the search of each group may have missed;
+    none where no rate was searched, or where `unknown` says why that is not known of a group.
     """
 
     values: Array
@@ -72,6 +76,8 @@ class Observed:
     diverged: int = 0
     started: str = ""
     commit: str = ""
+    luck: Sequence[Luck] = ()
+    unknown: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,27 +120,35 @@ def observed(
 
 
 def table_of(study: str, root: Path) -> StudyTable | None:
-    """Return the runs of a study, the settings that they share, and whether all runs were made;
-    None without its tables. The turns of exchanges have their number in the column `seed`.
+    """Return the runs of a study, the settings that they share, whether all runs were made, and all
+    tables of a study that searched rates; None without its tables. The turns of exchanges have
+    their number in the column `seed`.
     """
     folder, command = root / "reports" / study, f"paceline sweep {study}"
     if (folder / NAME).is_file():
-        return read_exchanges(folder).rows.rename(columns={"turn": "seed"}), {}, True
+        return read_exchanges(folder).rows.rename(columns={"turn": "seed"}), {}, True, None
     if not (folder / "runs.csv").is_file():
         return None
     rows = read_tied(folder / "runs.csv", command, columns_of_runs())
     rows = rows[rows["repeat"] == 0] if "repeat" in rows else rows
+    rows = rows.assign(**{EFFECTIVE_RATE: rows["lr"] / (1 - rows["momentum"])})
     about = read_about(folder, command)
-    return rows, about["settings"], not about["missing"]
+    is_tuned = "tuned" in {about["settings"].get(RATE), *rows.get(RATE, ())}
+    tables = read_tables(folder) if is_tuned else None
+    return rows, about["settings"], not about["missing"], tables
 
 
 def of_table(
-    claim: Claim, rows: Frame, fixed: Mapping[str, Any], complete: bool = True
+    claim: Claim,
+    rows: Frame,
+    fixed: Mapping[str, Any],
+    complete: bool = True,
+    tables: Tables | None = None,
 ) -> Observed | None:
     """Select the numbers that test a claim from a table of runs; None if too few runs were made.
 
     `fixed`: settings that all runs share, of which the table has no column. `complete`: False for
-    a study of which runs are missing.
+    a study of which runs are missing. `tables`: with the searches of their rates.
     """
     groups, along = _groups(claim, rows, fixed)
     fewest = 3 if claim.test in ("law_of_growth", "knee") else 2
@@ -165,7 +179,26 @@ def of_table(
     has_starts = all(isinstance(each, str) and each for each in starts)
     started = min(starts, key=time_of) if has_starts else ""
     commit = next((each for group in groups for each in group.get("commit", [""])), "")
-    return Observed(values, np.array(along, float), lost, diverged, started, commit)
+    searches = _searches(claim, groups, fixed, tables) if tables else ((), "")
+    return Observed(values, np.array(along, float), lost, diverged, started, commit, *searches)
+
+
+def _searches(
+    claim: Claim, groups: Sequence[Frame], fixed: Mapping[str, Any], tables: Tables
+) -> tuple[Sequence[Luck], str]:
+    """Return what the search of each group may have missed, or why that is not known of one."""
+    firsts = [{RATE: fixed.get(RATE)} | group.iloc[0].to_dict() for group in groups]
+    is_tuned = [own[RATE] == "tuned" for own in firsts]
+    if not any(is_tuned) or claim.of not in (*ACCURACIES, EFFECTIVE_RATE):
+        return (), ""
+    if claim.of not in _AT_BEST.get(claim.test, ()):
+        text = f"the test {claim.test} cannot judge {claim.of} at best settings"
+        raise SettingError(f"claims.{claim.id}", f"rates of {claim.study} were searched: {text}")
+    luck = lucks(tables, firsts)
+    for own, missed, searched in zip(firsts, luck, is_tuned, strict=True):
+        if searched and (why := edge_of(tables, own) or (missed is NO_LUCK and "no trial trained")):
+            return (), why
+    return luck, ""
 
 
 def time_of(text: str) -> datetime:
@@ -243,11 +276,18 @@ def evaluate(claim: Claim, seen: Observed) -> Result:
     return replace(found, n=None) if is_exact else found
 
 
-def slope(claim: Claim, seen: Observed) -> Estimate:
-    """Log-log slope of each seed, by least squares."""
+def slope(claim: Claim, seen: Observed) -> Estimate | Result:
+    """Log-log slope of each seed, by least squares; that of searched rates is one of each draw."""
     x = np.log(seen.along)[:, None]
     x = x - x.mean()
-    return _of_mean(pooled([(x * np.log(seen.values)).sum(axis=-2) / (x**2).sum()]))
+    slopes = (x * np.log(seen.values)).sum(axis=-2) / (x**2).sum()
+    if not seen.luck:
+        return _of_mean(pooled([slopes]))
+    missed = (x * [own.faster for own in seen.luck]).sum(axis=0) / (x**2).sum()
+    drawn = slopes.mean(axis=-1, keepdims=True) + missed
+    ends = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=-1)
+    found = Estimate(drawn.mean(axis=-1), *ends)
+    return Result(found, found, None)
 
 
 def law(claim: Claim, seen: Observed) -> Estimate:
@@ -317,11 +357,14 @@ def _first(estimate: Estimate) -> Estimate:
     return Estimate(*(np.asarray(part)[..., 0] for part in estimate))
 
 
+def _compared(seen: Observed, find: Callable[..., Estimate] = against_reference) -> Estimate:
+    """Compare the first of two groups with the second, at best settings if rates were searched."""
+    shift, missed = of_best(seen.luck, 1) if seen.luck else (0.0, 0.0)
+    return _first(find(paired(seen.values), 1, extra_variance=missed, shift=shift))
+
+
 def _differ(claim: Claim, seen: Observed) -> Estimate:
-    """Size of the difference of two groups, whatever its sign."""
-    value, low, high = _first(against_reference(paired(seen.values), 1))
-    sizes = np.abs(low), np.abs(high)
-    return Estimate(np.abs(value), np.maximum(np.maximum(low, -high), 0), np.maximum(*sizes))
+    return _compared(seen)
 
 
 def _ratio(claim: Claim, seen: Observed) -> Estimate:
@@ -329,9 +372,7 @@ def _ratio(claim: Claim, seen: Observed) -> Estimate:
 
 
 def _equal(claim: Claim, seen: Observed) -> Result:
-    family = paired(seen.values)
-    plain, narrow = (_first(find(family, 1)) for find in (against_reference, for_equivalence))
-    return Result(plain, narrow, seen.values.shape[-1])
+    return Result(_compared(seen), _compared(seen, for_equivalence), seen.values.shape[-1])
 
 
 def _exact(claim: Claim, seen: Observed) -> Estimate:

@@ -32,15 +32,7 @@ TestName = Literal[
 NotJudged = Literal["from memory", "not a claim of the paper", "held by a test of the code"]
 NOT_JUDGED: tuple[NotJudged, ...] = get_args(NotJudged)
 # Reasons for which the best verdict is out of reach
-Limit = (
-    Literal[
-        "no size is published",
-        "settings are not stated",
-        "cores are shared",
-        "the luck of the search is left out",
-    ]
-    | NotJudged
-)
+Limit = Literal["no size is published", "settings are not stated", "cores are shared"] | NotJudged
 Cell = str | float | int | bool | None
 Selection = dict[str, Cell | list[Cell]]
 Text = Annotated[str, Field(min_length=1)]
@@ -63,10 +55,11 @@ class Claim:
     `published`: ids of the paper's numbers. `in_the_way`: what made the test hard. `study`: file in
     experiments/ whose runs are tested, or PREDICTIONS or WORKLOADS; "" for what is not tested.
     `minutes`: cost of that study on two cores. `command`: what makes its tables, if it is not
-    `paceline sweep <study>`. `of`: column that is compared. `left` and `right`: selections of runs
-    by settings. `steps`: selections, of which each must be above the one before. `along`: column of
-    the axis of a law or of a knee. `size`: ids of the numbers that give the claimed ratio: one, or
-    two to be divided. `claimed`: range of the result in which the claim holds; null is an open end.
+    `paceline sweep <study>`. `of`: column that is compared; effective_rate is lr / (1 - momentum).
+    `left` and `right`: selections of runs by settings. `steps`: selections, of which each must be
+    above the one before. `along`: column of the axis of a law or of a knee. `size`: ids of the
+    numbers that give the claimed ratio: one, or two to be divided. `claimed`: range of the result
+    in which the claim holds; null is an open end.
     `margin`: what counts as equal, relative to the published size for a ratio; the largest relative
     residual of a law of growth; what may be lost at a knee. `least`: True for a knee where small
     values are better. `limit` and `because`: why the best verdict is out of reach.

@@ -26,7 +26,7 @@ from paceline.analysis.claim_tests import (
 )
 from paceline.analysis.claims import NOT_JUDGED, TESTS, Claim, Limit, Paper, Published, read_papers
 from paceline.analysis.frames import Row
-from paceline.analysis.statistics.means import LEVEL, Array
+from paceline.analysis.statistics.means import LEVEL, Array, Estimate
 from paceline.analysis.statistics.multiple_comparisons import holm
 from paceline.record.numbers import NUMBERS
 
@@ -49,7 +49,7 @@ MEANINGS = {  # in the order of the page
     EXCEEDS: "the whole interval lies beyond what was claimed, on the better side",
     DIRECTION: "the sign is right; the size is not, or it or its settings were not published",
     NOT_REPLICATED: "the interval excludes what was claimed, or its sign",
-    UNDECIDED: "too few runs or trials, too wide an interval, or none, or runs that are missing",
+    UNDECIDED: "too few runs, too wide an interval, or none, or runs that are missing",
     CONSISTENT: "a prediction whose interval contains the published number; no run",
     INCONSISTENT: "a prediction whose interval excludes the published number; no run",
     CALIBRATED: "the published number is an input of the prediction, so that it is no test",
@@ -63,7 +63,6 @@ _CAPS: dict[Limit, str] = {
     "no size is published": DIRECTION,
     "settings are not stated": DIRECTION,
     "cores are shared": UNDECIDED,
-    "the luck of the search is left out": UNDECIDED,
 }
 _CAPS |= dict.fromkeys(NOT_JUDGED, UNJUDGED)
 
@@ -97,6 +96,8 @@ def judge(claim: Claim, result: Result, low: float, high: float, p: Array | floa
     `low` and `high`: what is claimed. `p`: p-value, adjusted for the tests of a page.
     """
     found, narrow = result.estimate, result.narrow
+    if claim.test == "differ":  # to either side
+        found = narrow = _size(found)
     none = _NO_EFFECT.get(claim.test, math.nan)
     inside = (narrow.low >= low) & (narrow.high <= high) & (np.asarray(p) <= 1 - LEVEL)
     below, above = np.asarray(found.high < low), np.asarray(found.low > high)
@@ -107,6 +108,12 @@ def judge(claim: Claim, result: Result, low: float, high: float, p: Array | floa
     cases = [inside, better.get(claim.test, False), right & of_size, below | above]
     words = [REPLICATED, EXCEEDS, DIRECTION, NOT_REPLICATED]
     return np.select(cases, words, UNDECIDED)
+
+
+def _size(found: Estimate) -> Estimate:
+    """Return the size of a difference, whatever its sign."""
+    least = np.maximum(np.maximum(found.low, -found.high), 0)
+    return Estimate(np.abs(found.value), least, np.maximum(-found.low, found.high))
 
 
 @dataclass(frozen=True)
@@ -177,6 +184,7 @@ def _row(case: _Case, root: Path) -> Row:
         "test": claim.test,
         "theirs": f"{_number(case.size)} times" if case.size is not None else "; ".join(numbers),
         "ours": "",
+        "as_run": "",
         "study": claim.study,
         "command": claim.repeat,
         "minutes": claim.minutes,
@@ -199,8 +207,14 @@ def _numbers(case: _Case, seen: Observed, found: Result) -> Row:
         scale, unit = 100, "points"
     elif claim.test == "greater":
         unit = next((each.unit for each in NUMBERS if each.name == claim.of), "")
+    ours, as_run = _interval(value, low, high, found.n, scale, unit), ""
+    if seen.luck and ours:
+        ran = evaluate(claim, replace(seen, luck=()))
+        ours += ", at best settings"
+        as_run = _interval(*ran.estimate.at(), ran.n, scale, unit)
     return {
-        "ours": _interval(value, low, high, found.n, scale, unit),
+        "ours": ours,
+        "as_run": as_run,
         "value": value,
         "low": low,
         "high": high,
@@ -250,6 +264,9 @@ def _verdict(case: _Case, root: Path) -> tuple[str, str]:
         return UNDECIDED, f"runs that failed, are missing or did not hold their pace: {seen.lost}"
     if found.n is not None and found.n < FEWEST:
         return UNDECIDED, f"runs a side: {found.n}; a test needs {FEWEST}"
+    if seen.unknown:
+        reason = "the best trial of a search is at the edge of its range, or there is none"
+        return UNDECIDED, f"{reason}: {seen.unknown}"
     word = str(judge(claim, found, *claimed_range(claim, case.size), case.p))
     if cap == UNDECIDED or (cap == DIRECTION and word in (REPLICATED, EXCEEDS)):
         return cap, claim.because

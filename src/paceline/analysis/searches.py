@@ -25,7 +25,7 @@ from paceline.study.surfaces import Surfaces, points_of
 
 DRAWS, _SEED = 500, 7  # of surfaces
 _FINE = 33, 17, 4  # places of the grid along each axis; half as many miss parts of the regret
-_RATE = "training.rate"
+RATE = "training.rate"
 _COLUMNS = ("trials", "of", "expected_best", "searches", "searches_median")
 _COLUMNS += ("top1_sd", "test_top1_sd")
 
@@ -79,7 +79,7 @@ def edge_of(tables: Tables, configuration: Configuration) -> str:
     before its tuning has ended; the result then says so. A learning rate that follows from a rule
     is not tuned and has no edge.
     """
-    if tables.tuning.empty or configuration.get(_RATE, "tuned") != "tuned":
+    if tables.tuning.empty or configuration.get(RATE, "tuned") != "tuned":
         return ""
     edges = matching(best_trials(tables), _own(tables, configuration))["at_edge"]
     return str(edges.iloc[0]) if len(edges) else "tuning has not ended"
@@ -90,14 +90,16 @@ class Luck(NamedTuple):
 
     `regret` [draws]: how much more accurate the configuration would be at its best setting than at
     the chosen one, a share. `later` [draws]: logarithm of the time to the target at the best
-    setting divided by that at the chosen one; 0 without a target.
+    setting divided by that at the chosen one; 0 without a target. `faster` [draws]: logarithm of
+    the effective rate, lr / (1 - momentum), at the best setting divided by that at the chosen one.
     """
 
     regret: Array
     later: Array
+    faster: Array
 
 
-NO_LUCK = Luck(np.zeros(DRAWS), np.zeros(DRAWS))
+NO_LUCK = Luck(np.zeros(DRAWS), np.zeros(DRAWS), np.zeros(DRAWS))
 
 
 def lucks(tables: Tables, configurations: Sequence[Configuration]) -> list[Luck]:
@@ -105,7 +107,7 @@ def lucks(tables: Tables, configurations: Sequence[Configuration]) -> list[Luck]
     known, drawn = _lucks(tables)
     found: list[Luck] = []
     for each in configurations:
-        tuned = drawn and each.get(_RATE, "tuned") == "tuned"
+        tuned = drawn and each.get(RATE, "tuned") == "tuned"
         places = matching(known, _own(tables, each)).index if tuned else ()
         found.append(drawn[places[0]] if len(places) == 1 else NO_LUCK)
     return found
@@ -165,7 +167,8 @@ def draw_luck(members: Sequence[Frame], rng: Generator) -> list[Luck]:
         best = np.where(inside, drawn[place], -np.inf).argmax(axis=0)
         more = drawn[place][best, every] - drawn[place][at]
         later = times[place][best, every] - times[place][at]
-        found.append(Luck(points_of(more, top1[tried[0]]), later))
+        faster = np.log(10) * (grid[best, 0] - grid[at, 0])
+        found.append(Luck(points_of(more, top1[tried[0]]), later, faster))
     return found
 
 

@@ -16,8 +16,10 @@ from paceline.analysis.claims import (
     TESTS,
     WORKLOADS,
     Beside,
+    Claim,
     Paper,
     Published,
+    Selection,
     read_papers,
 )
 from paceline.analysis.frames import Row
@@ -42,6 +44,7 @@ from paceline.report.chart.chart_style import Chart, chart, short, static_svg
 from paceline.report.front_page import PAPERS
 from paceline.report.number_format import MISSING, decimals, general, percent, signed_percent
 from paceline.report.page import render
+from paceline.report.words import scheme_name, value_words
 
 COMMAND = "paceline report papers"
 LEDGER = "ledger.csv"
@@ -49,9 +52,9 @@ NO_RUNS = ("", PREDICTIONS, TESTS, WORKLOADS)  # as studies of claims
 _NUMBERED = re.compile(r"(table|fig)(\d)")
 _COLUMNS = (
     *("paper", "doi", "claim", "says", "verdict", "why", "kind", "test", "theirs", "ours"),
-    *("value", "low", "high", "n", "claimed_low", "claimed_high", "ours_over_theirs", "p"),
-    *("power", "smallest", "lost", "diverged", "registered", "margin_later", "study", "started"),
-    *("commit", "command", "minutes"),
+    *("as_run", "value", "low", "high", "n", "claimed_low", "claimed_high", "ours_over_theirs"),
+    *("p", "power", "smallest", "lost", "diverged", "registered", "margin_later", "study"),
+    *("started", "commit", "command", "minutes"),
 )
 _PUBLIC = ("claim", "says", "verdict", "kind", "theirs", "ours", "why", "commit", "command")
 
@@ -66,8 +69,14 @@ def write_papers(root: Path, reports: Path | None = None, judged: Path | None = 
     judged = judged or root
     folder = (reports or judged / "reports") / PAPERS
     papers, published, rows = read_papers(root), Published(root), ledger(root, judged)
+    claims = {claim.id: claim for paper in papers for claim in paper.claims}
     for row in rows:
-        row |= {"tone": TONES.get(row["verdict"], OPEN), "power_text": _power(row)}
+        row |= {"tone": TONES.get(row["verdict"], OPEN), "power_text": _power(row), "later": ""}
+        if row["ours"] and row["margin_later"]:
+            told = "is" if row.get("started") else "may be"
+            row["later"] = f"test or margin {told} later than data"
+        if row["test"] == "differ" and row["ours"]:
+            row["ours"] += f"; {_sides(claims[row['claim']])}"
     of_paper = {paper.id: [row for row in rows if row["paper"] == paper.id] for paper in papers}
     predicted = predictions(judged)
     common: Row = {"papers": papers, "rows": rows, "of_paper": of_paper, "tones": TONES}
@@ -149,6 +158,19 @@ def chance(rows: Sequence[Row]) -> str:
         f"at most {decimals(expected)} would be expected to pass by chance: each test errs in at "
         f"most {percent(1 - LEVEL, 0)} of cases."
     )
+
+
+def _sides(claim: Claim) -> str:
+    """Say which side is subtracted from which, as in "mixed groups less synchronous servers"."""
+
+    def words(one: Selection, other: Selection) -> str:
+        return ", ".join(
+            scheme_name(str(value)) if name == "scheme" else value_words(name, value)
+            for name, value in one.items()
+            if other.get(name) != value
+        )
+
+    return f"{words(claim.left, claim.right)} less {words(claim.right, claim.left)}"
 
 
 def _power(row: Row) -> str:
@@ -258,7 +280,7 @@ def _figures(paper: Paper, published: Published, root: Path) -> list[tuple[Chart
 
 def _beside(paper: Paper, figure: Beside, published: Published, root: Path) -> list[Row]:
     """Return a row for each of their numbers, and one for ours if the study has such runs."""
-    runs, fixed, _ = table_of(figure.study, root) or (None, {}, True)
+    runs, fixed, *_ = table_of(figure.study, root) or (None, {})
     means: dict[str, Any] = {}
     for name, selection in figure.runs.items():
         if runs is not None and selection is not None:
