@@ -65,7 +65,9 @@ def made_findings(decision=(), axes=("scheme", "workers"), settings=(), target=N
     study = SimpleNamespace(axes=list(axes), about=about, runs=runs, finished=runs)
     tables |= {"decision": pd.DataFrame(list(decision))} | concluded
     of = partial(known, tables["configurations"])
-    return SimpleNamespace(tables=study, concluded=tables, known=of, varying=[], of_size=[])
+    found = SimpleNamespace(tables=study, concluded=tables, known=of, varying=[], of_size=[])
+    found.compares_all = False
+    return found
 
 
 def as_needed(folder):

@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from paceline.analysis.comparison import against_first
 from tests.made_reports import concluded, make_run
 
 OTHER = "async_parameter_server"
@@ -46,3 +47,26 @@ def test_a_setting_of_one_scheme_alone_keeps_it_comparable(made):
         (1, 0),
         (2, 0),
     ]
+
+
+def test_each_configuration_is_compared_with_the_first_of_its_seeds(made):
+    sizes = {32: (0, 1), 64: (0, 1), 128: (2, 3), 256: (2, 3)}
+    top1 = {32: 0.8, 64: 0.7, 128: 0.6, 256: 0.65}
+    runs = [
+        make_run(batch_size=size, seed=seed, test_top1=top1[size] + seed / 100)
+        for size, seeds in sizes.items()
+        for seed in seeds
+    ]
+    found = against_first(made(runs), {})
+    assert list(found["first_mean"].round(9).fillna(0)) == [0, -0.1, 0, 0.05]
+    assert list(found["first_n"]) == [0, 2, 0, 2]
+
+
+def test_times_to_a_target_of_the_study_are_compared_if_all_runs_reach_it(made):
+    runs = [make_run(batch_size=size, seed=seed) for size in (32, 64, 128) for seed in (0, 1)]
+    tables = made(runs, target={"metric": "top1", "value": 0.8})
+    seconds = {run["key"]: float(run["batch_size"]) for run in runs}
+    found = against_first(tables, seconds)
+    assert list(found["first_mean"].round(9).fillna(0)) == [0, 2, 4]
+    seconds.popitem()
+    assert list(against_first(tables, seconds)["first_n"]) == [0, 2, 0]

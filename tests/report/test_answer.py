@@ -325,11 +325,28 @@ def test_a_use_names_the_value_that_all_its_situations_and_no_others_have(writte
     )
 
 
-def test_a_single_scheme_is_compared_with_none():
-    found = made_findings([decided("gossip", "best", FASTER)])
-    assert answers(found) == []
-    (text,) = summary_sentences(found)
-    assert numbers(text) == []
+def test_a_study_without_schemes_to_choose_from_compares_all_configurations(findings):
+    """By top-1, or by images/s if no run was evaluated, whose budget is then not named."""
+    axes = ["scheme", "workers", "batch_size", "training.epochs", "seed"]
+    own = {32: 1, 128: 2}
+    runs = [
+        make_run(batch_size=batch, seed=seed, **{"training.epochs": epochs})
+        for batch, epochs in own.items()
+        for seed in (0, 1)
+    ]
+    first, second = answers(findings(runs, axes=axes))
+    assert first.situation == "32 images per worker and step, 1 epoch"
+    assert second.situation == "128 images per worker and step, 2 epochs"
+    tops = [run["test_top1"] for run in runs]
+    difference = 50 * (sum(tops[2:]) - sum(tops[:2]))
+    assert f"; {difference:+.2f} (" in second.text
+    assert "the first" not in first.text
+    scores = dict.fromkeys(("top1", "test_top1", "validation_loss"))
+    first, second = answers(findings([run | scores for run in runs], axes=axes))
+    assert first.situation == "32 images per worker and step"
+    speeds = [run["images_per_second"] for run in runs]
+    ratio = (speeds[2] * speeds[3] / speeds[0] / speeds[1]) ** 0.5
+    assert f"; {ratio:.1f} (" in second.text
 
 
 def test_without_a_finished_point_there_is_no_answer(findings):

@@ -10,7 +10,7 @@ constant number of images per step, and strong if all K workers share a constant
 global_batch_size. In weak and in strong scaling, the total number of training images is constant.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -202,6 +202,45 @@ def comparison(tables: Tables, configuration: Configuration, points: Frame) -> R
         found = _difference(tables, own, other, metric)
         row |= found.named(f"reference_{metric}_difference")
     return row
+
+
+def compared_by(tables: Tables) -> str:
+    """Return the column by which the configurations of a study are compared with each other.
+
+    It is `target_seconds` of points.csv if the study sets a target, else top-1 if a run was
+    evaluated, else images/s.
+    """
+    if tables.about["target"]:
+        return "target_seconds"
+    evaluated = (metric for metric in reversed(METRICS) if tables.finished[metric].notna().any())
+    return next(evaluated, _SPEED)
+
+
+def against_first(tables: Tables, target_seconds: Mapping[str, float]) -> Frame:
+    """Return each configuration against the first of its kind that shares seeds, paired by seed.
+
+    The rows are those of configurations.csv, with the columns `first_mean` and so on: the
+    difference of top-1, or the ratio of what `compared_by` names. They are empty for the first, and
+    where a run has missed the target. `target_seconds`: by the key of the run.
+    """
+    by, firsts, rows = compared_by(tables), list[Frame](), list[Row]()
+    for _, points in configurations(tables.runs, list(dict.fromkeys(["data", *tables.axes]))):
+        own = finished(points)
+        own = own.assign(target_seconds=own["key"].map(target_seconds).astype(float))
+        alike = (first for first in firsts if _share_seeds(first, own))
+        first, found = next(alike, None), NONE
+        if first is None:
+            firsts.append(own)
+        elif by in METRICS:
+            found = top1_difference(tables, own, first)[0]
+        elif not (own[by].isna().any() or first[by].isna().any()):
+            found = ratio(own, first, by)
+        rows.append(found.named("first"))
+    return pd.DataFrame(rows)
+
+
+def _share_seeds(one: Frame, other: Frame) -> bool:
+    return bool(set(one["kind"]) & set(other["kind"]) and set(one["seed"]) & set(other["seed"]))
 
 
 def fault(tables: Tables, configuration: Configuration, points: Frame) -> Row:

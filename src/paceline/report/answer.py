@@ -9,13 +9,26 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
+from paceline.analysis.comparison import METRICS, compared_by
+from paceline.analysis.configuration import PROCESSES, SPLIT, with_processes
 from paceline.analysis.decision import AT_BEST, is_faster
-from paceline.analysis.frames import Frame
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.tables import CURVE_IMAGES
 from paceline.report.findings import RATE, Situation, StudyFindings, of_several_schemes
-from paceline.report.number_format import Form, count, interval, percent_points, times
-from paceline.report.words import say, scheme_name, scheme_words, value_words
+from paceline.report.number_format import (
+    Form,
+    count,
+    general,
+    interval,
+    percent,
+    percent_points,
+    seconds,
+    times,
+    with_interval,
+)
+from paceline.report.words import say, scheme_name, scheme_words, value_words, values_words
 
+BUDGETS = ("training.samples", "training.epochs")
 ONE = "one worker"  # what to use where no scheme is faster
 NONE = "no run reaches the target"
 UNKNOWN = "unknown, because runs missed the target"
@@ -120,16 +133,57 @@ def choices(findings: StudyFindings) -> list[tuple[Situation, Choice]]:
 
 
 def answers(findings: StudyFindings) -> list[Answer]:
-    """Return an answer for each situation of `answered`, but for those of `throughput`."""
+    """Return an answer for each situation of `answered`, but for those of `throughput`.
+
+    If the study compares all configurations, there is one for each of these instead.
+    """
+    if findings.compares_all:
+        return [_of_configuration(findings, row) for row in compared_configurations(findings)]
     decision, apart = findings.concluded["decision"], _of_throughput(findings)
     own = [each for each in answered(findings) if each not in apart]
     return [_answer(findings, each, each.of(decision)) for each in own]
 
 
-def throughput(findings: StudyFindings) -> list[str]:
-    """Return a sentence for each situation of a study in which only throughput was measured.
+def compared_configurations(findings: StudyFindings) -> list[Row]:
+    """Return the rows of configurations with a finished run, each with its name in `words`.
 
-    There are none if that is so in all situations; each of them then has an answer.
+    `value_mean` and so on: what the study compares. Words are those of what varies; the budget is
+    not named beside images/s, which do not depend on it.
+    """
+    by, table = compared_by(findings.tables), with_processes(findings.configurations)
+    table = table[table["n_finished"] > 0]
+    table = table.assign(scheme_words=[scheme_words(row) for _, row in table.iterrows()])
+    left_out = (*SPLIT, *(BUDGETS if by == "images_per_second" else ()))
+    names = [PROCESSES if PROCESSES in table else "workers", *findings.varying]
+    names = [n for n in names if not n.startswith("scheme.") and n not in left_out]
+    names = [n for n in names if table[n].nunique(dropna=False) > 1]
+    several = table["scheme_words"].nunique() > 1 or not names
+    rows = list[Row]()
+    for _, row in table.iterrows():
+        words = [row["scheme_words"] if several else "", values_words(row, names)]
+        text = ", ".join(filter(None, words))
+        text += f" ({row['kind']})" if table["kind"].nunique() > 1 else ""
+        value = {f"value_{end}": row.get(f"{by}_{end}") for end in ("mean", "low", "high", "n")}
+        rows.append(dict(row) | value | {"words": text})
+    return rows
+
+
+def _of_configuration(findings: StudyFindings, row: Row) -> Answer:
+    by = compared_by(findings.tables)
+    form, sign = (percent, percent_points) if by in METRICS else (general, times)
+    numbers = {"value": with_interval(row, "value", form), "first": interval(row, "first", sign)}
+    runs = findings.tables.runs
+    spreads = by in METRICS and (runs["scheme"].nunique() > 1 or runs["workers"].nunique() > 1)
+    numbers |= {"seconds": interval(row, "seconds", seconds) if spreads else "", "by": by}
+    numbers["target"] = _target(findings, row["target"]) if by == "target_seconds" else ""
+    text = say("of_configuration", row, **numbers, images=validation_images(findings))
+    return Answer(row["words"][:1].upper() + row["words"][1:], "", text, [])
+
+
+def throughput(findings: StudyFindings) -> list[str]:
+    """Return a sentence for each situation in which only throughput was measured.
+
+    There are none if that is so in all situations of the study.
     """
     texts, name = list[str](), findings.tables.facets[0]
     for each in _of_throughput(findings):
@@ -199,9 +253,6 @@ def _by_throughput(findings: StudyFindings, situation: Situation, rows: Frame) -
         return Answer(title, "", f"{none} {say('none_finished')}".strip(), [])
     if none and situation.values["kind"] == "virtual":  # time is an assumption of the study
         return Answer(title, "", none, [])
-    if not none and (own := _images(findings, situation, "speedup")):  # no accuracy was measured
-        text = say("images_of_one", size=situation.size_words, schemes=own)
-        return Answer(title, "", text, _of_reference(findings, situation))
     first = rows.loc[rates.idxmax()]
     rate = interval(first, "images_per_second", count)
     most = say("answer_throughput", scheme=scheme_words(first), rate=rate)

@@ -145,7 +145,8 @@ def _only(report: Report, rows: Frame, varying: Sequence[str], known: Container[
 
 def _situation(row: Frame, columns: Sequence[str]) -> str:
     names = dict.fromkeys(["workers", *(name for name in columns if not _is_of_scheme(name))])
-    return ", ".join(row[n] if n in ("kind", "data") else value_words(n, row[n]) for n in names)
+    words = (row[n] if n in ("kind", "data") else value_words(n, row[n]) for n in names)
+    return ", ".join(filter(None, words))
 
 
 def _scheme(row: Frame, columns: Sequence[str]) -> str:

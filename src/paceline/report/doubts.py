@@ -18,7 +18,7 @@ from paceline.report.how_it_was_run import (
     is_assumed,
     searched_with,
 )
-from paceline.report.words import say, scheme_name, value_words
+from paceline.report.words import say, scheme_name, values_words
 
 # Rows of cautions.csv, before and after other sentences.
 _ON_TIME = ("crowded", "shared_gpu", "late", "unlike")
@@ -106,9 +106,8 @@ def _settings_with_seeds(findings: StudyFindings, points: Frame) -> list[str]:
     """Describe `points` by number of workers and setting, each with its seeds."""
     texts = []
     for group, same in groups(points, ["workers", *findings.varying]):
-        parts = [value_words(axis, value) for axis, value in group.items()]
         seeds = ", ".join(str(seed) for seed in sorted(same["seed"]))
-        texts.append(", ".join([*parts, f"seed{'s' if len(same) > 1 else ''} {seeds}"]))
+        texts.append(f"{values_words(group, group)}, seed{'s' if len(same) > 1 else ''} {seeds}")
     return texts
 
 

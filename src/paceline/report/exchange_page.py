@@ -38,6 +38,7 @@ def report_exchanges(folder: Path) -> Path:
         "subtitle": "collectives without training",
         "cluster": "",
         "target": "",
+        "compares_all": False,
         "sentences": [] if len(best) else [say("no_exchange")],
         "answers": recommended(exchanges, best),
         "most_answers": MOST,

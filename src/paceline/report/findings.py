@@ -9,7 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import pandas as pd
+
 from paceline.analysis.analyse import CONCLUSIONS, read_conclusion
+from paceline.analysis.comparison import against_first
 from paceline.analysis.configuration import (
     PROCESSES,
     groups,
@@ -28,7 +31,7 @@ from paceline.analysis.tables import (
     read_tables,
     varying,
 )
-from paceline.report.words import value_words
+from paceline.report.words import value_words, values_words
 
 RATE = "training.rate"
 
@@ -52,6 +55,24 @@ class StudyFindings:
     def mean_curves(self) -> Frame:
         """Return the mean curves; they are in no file, because they are large and soon made."""
         return naming_of(self.tables, self.of_size)(as_written(mean_curves(self.tables)))
+
+    @cached_property
+    def configurations(self) -> Frame:
+        """Return configurations.csv, each row also compared with the first, as `against_first`."""
+        points = self.concluded["points"]
+        seconds = dict(zip(points["key"], points["target_seconds"], strict=True))
+        rows = against_first(self.tables, seconds)
+        return pd.concat([self.concluded[NAME].reset_index(drop=True), as_written(rows)], axis=1)
+
+    @cached_property
+    def compares_all(self) -> bool:
+        """True if the study compares all configurations, and not schemes by their time to a target.
+
+        It has no situation of several schemes with a target then, and predicts nothing.
+        """
+        decision, own = self.concluded["decision"], of_several_schemes(self)
+        has_target = any(each.of(decision)["target"].notna().any() for each in own)
+        return not has_target and not len(self.tables.predictions)
 
     @cached_property
     def varying(self) -> list[str]:
@@ -169,5 +190,5 @@ def _size_column(values: Row) -> str:
 
 def _words(values: Row, varying: Sequence[str]) -> str:
     names = dict.fromkeys([_size_column(values), *varying])
-    words = ", ".join(value_words(name, values[name]) for name in names if name != "kind")
+    words = values_words(values, [name for name in names if name != "kind"])
     return f"{words} ({values['kind']})" if "kind" in varying else words

@@ -15,12 +15,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from paceline.analysis.analyse import CONCLUSIONS, FOLDER, table_path, tie_tables
+from paceline.analysis.comparison import compared_by
 from paceline.analysis.frames import Row, write_table
 from paceline.errors import printable
 from paceline.record.archive import ARCHIVE
 from paceline.record.tied_files import digest_of, replaced
 from paceline.report.answer import Answer, answers
 from paceline.report.chart.accuracy_charts import (
+    configuration_chart,
     scale_chart,
     target_chart,
     time_chart,
@@ -39,6 +41,7 @@ from paceline.report.summary import MOST, asks_of_time, summary_sentences, use_c
 from paceline.report.words import say
 
 CHARTS = (  # in the reader's order, after those of predictions
+    configuration_chart,
     map_chart,
     scale_chart,
     target_chart,
@@ -85,7 +88,8 @@ def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any])
     rows = [row for chart in drawn for row in chart.rows]
     drawn_of = [{row.get("situation") for row in each.rows} for each in drawn if each.by_situation]
     shown = [each for each in content["situations"] if any(each.name in of for of in drawn_of)]
-    shown.sort(key=lambda each: sum(each.name not in of for of in drawn_of))  # fullest first
+    if not content["compares_all"]:  # fullest first
+        shown.sort(key=lambda each: sum(each.name not in of for of in drawn_of))
     content = {
         **content,
         "situations": shown,
@@ -181,7 +185,10 @@ def _content(findings: StudyFindings) -> Row:
         ],
         "answers": answers(findings),
         "most_answers": 0 if asks_of_time(findings) or counts else MOST,
-        "hedge": say("hedge"),
+        "compares_all": findings.compares_all,
+        "hedge": say("hedge_of_first", by=compared_by(findings.tables))
+        if findings.compares_all
+        else say("hedge"),
         "broken_rules": [each for each in broken if each.affects],
         "cautions": [*cautions(findings), *(each.text for each in broken if not each.affects)],
         "kinds": {kind: say(f"kind_{kind}", paced="computing") for kind in runs["kind"].unique()},

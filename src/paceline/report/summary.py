@@ -16,7 +16,14 @@ from paceline.grouped import grouped
 from paceline.report.answer import NONE, UNKNOWN, Choice, choices, throughput
 from paceline.report.findings import Situation, StudyFindings
 from paceline.report.number_format import interval, percent_points, plural
-from paceline.report.words import configuration_words, say, scheme_name, scheme_words, value_words
+from paceline.report.words import (
+    configuration_words,
+    say,
+    scheme_name,
+    scheme_words,
+    value_words,
+    values_words,
+)
 
 MOST = 8  # situations with a sentence each; more are counted by what to use
 _MOST_NAMED = 3  # configurations that a sentence names
@@ -36,8 +43,6 @@ def summary_sentences(findings: StudyFindings) -> list[str]:
     if texts := [*fault_sentences(findings), *agreement(findings), *predictions(findings)]:
         return texts
     found = choices(findings)
-    if not found:
-        return [say("nothing_to_compare")]
     if len(found) <= MOST:
         return [*throughput(findings), *accuracy_at_scale(findings)]
     unknown = (NONE, UNKNOWN)
@@ -217,9 +222,9 @@ def _of_half(findings: StudyFindings, rates: Frame, compared: Frame, exchanged: 
 
 def _rates_near(about: Row, rows: Frame) -> str:
     kind = about["kind"]
-    named = [value_words(axis, value) for axis, value in about.items() if axis != "kind"]
+    named = values_words(about, [axis for axis in about if axis != "kind"])
     worst = configuration_words(rows.loc[rows["rate_error"].abs().idxmax()], ["workers"])
-    words = {"settings": ", ".join(named), "kind": kind, "worst": worst}
+    words = {"settings": named, "kind": kind, "worst": worst}
     return _near("rates_near", rows, NEAR[kind], "rate_", **words)
 
 

@@ -15,7 +15,7 @@ import yaml
 from jinja2 import Environment, StrictUndefined, Template
 
 from paceline.analysis.frames import Entry, Frame, Row
-from paceline.report.number_format import FORMS, bit_rate, plural, setting, size, with_interval
+from paceline.report.number_format import FORMS, bit_rate, setting, size, with_interval
 
 _NAME = re.compile(r'"""([^:(.\n]+)')
 
@@ -72,27 +72,32 @@ def scheme_words(row: Frame | Row) -> str:
 def configuration_words(row: Frame | Row, names: Iterable[str]) -> str:
     """Name the scheme of a row, then the settings in `names` that do not belong to the scheme."""
     others = [name for name in names if name != "scheme" and not name.startswith("scheme.")]
-    return ", ".join([scheme_words(row), *(value_words(name, row[name]) for name in others)])
+    return ", ".join(filter(None, [scheme_words(row), values_words(row, others)]))
+
+
+def values_words(row: Frame | Row, names: Iterable[str]) -> str:
+    """Say the settings `names` of a row with their values, as in "2 workers, 3 epochs"."""
+    return ", ".join(filter(None, (value_words(name, row[name]) for name in names)))
 
 
 def counted(name: str, number: float) -> str:
     """Say a setting that counts things, as in "2 servers"; "" for any other setting."""
     noun = read("settings")["counted"].get(name)
-    return plural(int(number), noun) if noun else ""
+    return f"{number:,g} {noun}{'' if number == 1 else 's'}" if noun else ""
 
 
 def value_words(name: str, value: Entry) -> str:
-    """Say a setting with its value, as in "one slow worker"."""
-    known = read("settings")
-    words = known["words"].get(name, name)
-    if name == "workers":
-        return counted(name, value)
-    if value in (values := known["values"].get(name, {})):
-        return values[value]
+    """Say a setting with its value, as in "one slow worker"; "" for a value that is not named."""
+    known, is_missing = read("settings"), pd.isna(value)
+    words = known["words"].get(name, name.rpartition(".")[2].replace("_", " "))
+    if (own := None if is_missing else value) in (values := known["values"].get(name, {})):
+        return values[own]
     if name.endswith(".bandwidth"):
-        return "links without a limit" if pd.isna(value) else f"links of {bit_rate(value)}"
-    if pd.isna(value):
+        return "links without a limit" if is_missing else f"links of {bit_rate(value)}"
+    if is_missing:
         return f"{words}: default"
+    if text := counted(name, value):
+        return text
     if name.endswith("num_bytes"):
         return f"gradients of {size(value)}"
     if isinstance(value, str):

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from paceline.analysis.comparison import reference_scheme
+from paceline.analysis.comparison import compared_by, reference_scheme
 from paceline.analysis.configuration import PROCESSES, groups, situation_columns
 from paceline.analysis.configuration_table import NAME
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.searches import tuning_axes
 from paceline.grouped import grouped
-from paceline.report.answer import target_metric, validation_images
+from paceline.report.answer import compared_configurations, target_metric, validation_images
 from paceline.report.chart.chart_style import Chart, chart, short, situation_rows
 from paceline.report.findings import StudyFindings, situations
-from paceline.report.words import scheme_words, value_words
+from paceline.report.words import scheme_words, values_words
 
 _MOST = 4000  # points of the page, 75 bytes each
+_MOST_CONFIGURATIONS = 40  # of a chart; the answer has them all
 
 
 def time_chart(findings: StudyFindings) -> Chart | None:
@@ -43,6 +44,21 @@ def _thinned(rows: list[Row]) -> list[Row]:
     every = -(-len(rows) // _MOST)
     lines = grouped(rows, lambda row: (row["situation"], row["scheme"]))
     return [row for line in lines.values() for row in line[::-1][::every][::-1]]
+
+
+def configuration_chart(findings: StudyFindings) -> Chart | None:
+    """Return the chart of a study that compares all configurations, with a row for each."""
+    rows = compared_configurations(findings) if findings.compares_all else []
+    if not 1 < len(rows) <= _MOST_CONFIGURATIONS:
+        return None
+    ends = ("value_mean", "value_low", "value_high")
+    drawn = [
+        {"scheme": row["scheme_words"], "words": row["words"], "place": place, "n": row["value_n"]}
+        | {end: short(row[end]) for end in ends}
+        for place, row in enumerate(rows)
+    ]
+    images = validation_images(findings)
+    return chart("configurations", drawn, by=compared_by(findings.tables), images=images)
 
 
 def scale_chart(findings: StudyFindings) -> Chart | None:
@@ -75,7 +91,14 @@ def scale_chart(findings: StudyFindings) -> Chart | None:
             rows += [{"situation": each.name} | row for found in shown for row in found]
     images = "test images" if metric == "test_top1" else validation_images(findings)
     workers, kinds = (sorted({row[name] for row in rows}) for name in ("workers", "kind"))
-    return chart("scale", rows, images=images, workers=workers, kinds=kinds)
+    panels = {"accuracy": "mean", "images per second": "ratio"}
+    drawn = [name for name, of in panels.items() if any(row[of] is not None for row in rows)]
+    values = {"images": images, "workers": workers, "kinds": kinds, "panels": drawn}
+    made = chart("scale", rows if drawn else [], **values)
+    if made:  # without a panel that would be empty
+        both = zip(panels, made.spec["concat"], strict=True)
+        made.spec["concat"] = [panel for name, panel in both if name in drawn]
+    return made
 
 
 def target_chart(findings: StudyFindings) -> Chart | None:
@@ -197,7 +220,7 @@ def tuning_chart(findings: StudyFindings) -> Chart | None:
     settings = [n for n in varying if n != "scheme" and not n.startswith("scheme.")] or ["workers"]
     rows = [
         {
-            "panel": ", ".join(value_words(name, value) for name, value in values.items()),
+            "panel": values_words(values, values),
             "scheme": scheme_words(row),
             "trials": int(row["trials"]),
             "best": short(row["expected_best"]),

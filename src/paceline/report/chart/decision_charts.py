@@ -12,7 +12,7 @@ from paceline.report.chart.chart_style import FAINT, TIER_COLOURS, Chart, chart,
 from paceline.report.findings import RATE, Situation, StudyFindings, of_several_schemes
 from paceline.report.how_it_was_run import BANDWIDTH
 from paceline.report.number_format import count, plural, shown, times
-from paceline.report.words import scheme_name, scheme_words, value_words
+from paceline.report.words import scheme_name, scheme_words, value_words, values_words
 
 _FEWEST = 6  # situations, below which sentences say the same
 
@@ -21,8 +21,10 @@ def decision_chart(findings: StudyFindings) -> Chart | None:
     """Return the chart that compares speed-up and accuracy of schemes in each situation.
 
     It has a row per scheme in a situation. None if no situation of several workers has several
-    schemes.
+    schemes, or if the study compares all configurations instead.
     """
+    if findings.compares_all:
+        return None
     decision, margin = findings.concluded["decision"], findings.tables.about["margin"]
     side, other = _side(decision)
     rows = [
@@ -112,7 +114,7 @@ def map_chart(findings: StudyFindings) -> Chart | None:
     words = partial(_axis_words, findings.tables.about["settings"].get("workload.num_bytes"))
     rows = [
         {
-            "panel": ", ".join(value_words(name, each.values[name]) for name in panels),
+            "panel": values_words(each.values, panels),
             "down": words(down, each),
             "across": words(across, each),
             "words": each.words,

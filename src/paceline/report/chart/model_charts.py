@@ -8,7 +8,7 @@ from paceline.analysis.frames import Frame, Row
 from paceline.report.chart.chart_style import Chart, chart, short
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import size
-from paceline.report.words import scheme_words, value_words
+from paceline.report.words import scheme_words, value_words, values_words
 
 
 def prediction_charts(findings: StudyFindings) -> list[Chart]:
@@ -27,7 +27,7 @@ def _chart(findings: StudyFindings, name: str, prefix: str) -> Chart | None:
     rows = [
         {
             "scheme": scheme_words(row),
-            "settings": ", ".join(value_words(name, row[name]) for name in settings),
+            "settings": values_words(row, settings),
             "observed": short(row[f"{prefix}_observed"]),
             "predicted": short(row[f"{prefix}_predicted"]),
             "error": short(row[f"{prefix}_error"], 4),
