@@ -156,6 +156,30 @@ def test_slower_links_change_the_answer_where_the_plan_says_so():
         assert (found.chosen.kind != plan.chosen.kind) == changes
 
 
+def test_schemes_with_servers_are_timed_where_they_may_keep_the_accuracy():
+    names = "sync_allreduce", "async_parameter_server", "sync_then_async", "local_sgd"
+    asked = question(*names, workers=(4, 64, 256))
+    for workers, timed in ((4, names), (64, (*names[:2], names[3])), (256, (names[0], names[3]))):
+        assert [name for name in names if asked.worthwhile(name, workers, 32)] == [*timed]
+    assert question(names[2], workers=(256,)).worthwhile(names[2], 256, 32)  # the only one
+    known = asked.evidence
+    for scheme, most in (("sync_then_async", 16), ("async_parameter_server", 64)):
+        studied = {row.workers: row.staleness for row in known.observed if row.scheme == scheme}
+        for workers in studied:
+            assert known.staleness(scheme, workers) == pytest.approx(studied[workers], rel=1e-3)
+        more = known.staleness(scheme, 4 * most + 1)
+        assert more == pytest.approx(4 * most / (most - 1) * studied[most], rel=1e-3)
+    assert known.staleness("sync_allreduce", 64) == 0
+
+
+def test_a_plan_names_the_schemes_that_it_did_not_time():
+    names = "sync_allreduce", "async_parameter_server", "sync_then_async"
+    plan = plan_cluster(question(*names, workers=(1, 16)))
+    assert plan.not_timed == ["sync_then_async"]
+    said = dict(sections(plan))["What it rests on"]
+    assert sum(each.startswith("not timed: synchronous then asynchronous;") for each in said) == 1
+
+
 def test_servers_are_as_many_as_their_messages_need():
     asked, name = question(workers=(1, 32)), "async_parameter_server"
     assert asked.servers(32, 32) == 2  # GoogLeNet computes for 0.7 s

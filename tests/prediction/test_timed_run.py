@@ -5,9 +5,10 @@ from statistics import fmean
 
 import pytest
 
+from paceline.clock.flat_optimizer import plain_segment
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.virtual_strategy import FREE
-from paceline.prediction.predict import point_clock, timed_clock, timed_run
+from paceline.prediction.predict import idle_segment, point_clock, timed_clock, timed_run
 from paceline.record.point import Point
 from paceline.study.compose import composed
 from paceline.timing.profile import ClusterProfile, Link, SharedCores
@@ -37,6 +38,12 @@ CASES = [  # by turns one of the four of a scheme is not slow
     if not any(each in name for each in COMPRESSED)
     for place, profile in enumerate(PROFILES)
 ]
+
+
+def test_the_segment_without_an_optimizer_is_that_of_sgd():
+    ours, its = idle_segment(3), plain_segment(3)
+    unused = {"foreach": None, "differentiable": False, "fused": None}
+    assert {**ours, "options": {**ours["options"], **unused}} == its
 
 
 @pytest.mark.parametrize(("name", "profile"), CASES)

@@ -287,6 +287,12 @@ def _distance(plan: ClusterPlan, evidence: Evidence) -> Iterator[str]:
             f"one worker is what others are compared with, but updates of {count(most)} images are "
             "not shown to keep the accuracy, also if one worker computes them"
         )
+    if plan.not_timed:
+        names = ", ".join(scheme_name(scheme) for scheme in plan.not_timed)
+        yield (
+            f"not timed: {names}; with {max(question.workers)} workers they are not shown to lose "
+            f"at most {points_lost(question.allowed)}, or cannot have the servers that they need"
+        )
     yield (
         f"at most {points_lost(question.allowed)} lost: yes, with 95 % confidence; no: more is "
         f"lost; not shown: the interval allows both; {NOT_STUDIED}: beyond the studies"

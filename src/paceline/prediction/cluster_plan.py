@@ -43,6 +43,7 @@ _NEAR = 0.005  # difference of expected top-1 below which tied candidates are al
 _MOST_TIMES = 256  # by which links are slowed down at most, to find when the answer changes
 _TO = 1.2  # times, the bandwidth at which the answer changes
 _MOST_CONTENDERS = 2
+_MOST_MESSAGES = 4096  # that all workers push at once, in an example of many servers
 _COUNTED = ("servers", "sharding", "collective", "overlap")  # settings that leave accuracy alone
 
 
@@ -155,21 +156,21 @@ class Question:
         """Return the rounds of an epoch; see the module `evidence`."""
         return self.images / (workers * batch_size)
 
-    def worthwhile(self, workers: int, batch_size: int) -> list[str]:
-        """Return the schemes to time: those without servers, asynchronous servers as an example,
-        and those that keep the accuracy by the rounds of an epoch alone.
+    def worthwhile(self, scheme: str, workers: int, batch_size: int) -> bool:
+        """Return True if a scheme is to be timed: the first one, those without servers, and those
+        whose accuracy is expected to be kept. With many servers a prediction takes seconds.
 
-        What staleness costs comes on top. With several servers a prediction takes seconds.
+        Asynchronous servers are timed, too, as an example of what staleness costs, if that is known
+        and if it takes no longer than seconds.
         """
-        rounds, evidence = self.rounds(workers, batch_size), self.evidence
-        return [
-            scheme
-            for scheme in self.compared
-            if evidence is None
-            or "servers" not in self.schemes[scheme]
-            or scheme in (ASYNCHRONOUS, self.compared[0])
-            or _verdict(evidence.change(scheme, rounds), self.allowed) == KEPT
-        ]
+        evidence, settings = self.evidence, self.schemes[scheme]
+        if evidence is None or "servers" not in settings or scheme == self.compared[0]:
+            return True
+        stale = evidence.staleness(scheme, workers)
+        change = evidence.change(scheme, self.rounds(workers, batch_size), stale)
+        if change is None or scheme != ASYNCHRONOUS:
+            return _verdict(change, self.allowed) == KEPT
+        return workers * self._settings(scheme, workers, batch_size)["servers"] <= _MOST_MESSAGES
 
     def candidate(self, scheme: str, workers: int, batch_size: int, **cluster: Any) -> Candidate:
         """Return a candidate. `cluster`: settings of the cluster that are changed."""
@@ -185,9 +186,7 @@ class Question:
     def _timed(
         self, scheme: str, workers: int, batch_size: int, cluster: Mapping[str, Any]
     ) -> Candidate:
-        values, settings = self.config.values, dict(self.schemes[scheme])
-        if settings.get("servers") == 0:
-            settings["servers"] = self.servers(workers, batch_size)
+        values, settings = self.config.values, self._settings(scheme, workers, batch_size)
         config = self.config.replaced(
             scheme=settings,
             names={**values["names"], "scheme": scheme},
@@ -200,6 +199,13 @@ class Question:
         seconds = self.samples / prediction.run.images_per_second
         change = self.change(prediction)
         return Candidate(prediction, seconds, change, _verdict(change, self.allowed))
+
+    def _settings(self, scheme: str, workers: int, batch_size: int) -> dict[str, Any]:
+        """Return the settings of a scheme, with the number of servers."""
+        settings = dict(self.schemes[scheme])
+        if settings.get("servers") == 0:
+            settings["servers"] = self.servers(workers, batch_size)
+        return settings
 
     def servers(self, workers: int, batch_size: int) -> int:
         """Return the fewest servers that handle all messages while workers compute.
@@ -272,6 +278,12 @@ class ClusterPlan:
         return 1 / RATIO <= self.ratio <= RATIO
 
     @property
+    def not_timed(self) -> list[str]:
+        """Names of the schemes that were asked for, or studied, and that no candidate has."""
+        timed = {each.scheme for each in self.candidates}
+        return [scheme for scheme in self.question.compared if scheme not in timed]
+
+    @property
     def by_rule(self) -> str:
         """Verdict on the accuracy if the learning rate follows the linear rule."""
         change = self.question.change(self.chosen.prediction, BY_RULE)
@@ -291,8 +303,9 @@ def plan_cluster(question: Question) -> ClusterPlan:
     for workers in question.workers:
         found += _possible(question, first, workers, batches[workers])
     for workers in sorted({most, max(recommended(found).workers, min(question.workers))}):
-        for scheme in question.worthwhile(workers, batches[workers]):
-            found += _possible(question, scheme, workers, batches[workers])
+        for scheme in question.compared:
+            if question.worthwhile(scheme, workers, batches[workers]):
+                found += _possible(question, scheme, workers, batches[workers])
     chosen = recommended(found)
     for workers in question.workers if chosen.workers > 1 else ():
         found += _possible(question, chosen.scheme, workers, batches[workers])

@@ -95,6 +95,18 @@ class Evidence:
         searched = (row for row in self.observed if row.rate == TUNED)
         return {row.scheme: row.settings for row in searched if row.scheme != "independent"}
 
+    def staleness(self, scheme: str, workers: int) -> float:
+        """Return the mean staleness to expect, which grows as the number of other workers does.
+
+        If each worker has one gradient under way, it is their number, whatever the times are.
+        """
+        rows = [row for row in self.observed if (row.scheme, row.rate) == (scheme, TUNED)]
+        rows = sorted((row for row in rows if not row.diverged), key=lambda row: row.workers)
+        if not rows:
+            return 0.0
+        shares = [row.staleness / (row.workers - 1) for row in rows]
+        return (workers - 1) * float(np.interp(workers, [row.workers for row in rows], shares))
+
     def change(
         self, scheme: str, rounds: float, staleness: float = 0.0, rate: str = TUNED
     ) -> Change | None:

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 from paceline.errors import SettingError
-from paceline.model.count_layers import count_kept, count_layers
 from paceline.model.network_by_name import own_image_shape, without_weights
 from paceline.model.network_size import NetworkSize
 from paceline.record.point_config import PointConfig
@@ -139,6 +138,8 @@ def _counted(model: str, image_shape: tuple[int, ...]) -> tuple[NetworkSize, int
 
     `model`: the settings of the model as JSON.
     """
+    from paceline.model.count_layers import count_kept, count_layers  # imports a compiler
+
     values = json.loads(model)
     network = values.get("network")
     if isinstance(network, dict) and "_target_" in network:

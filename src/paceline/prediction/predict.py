@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from paceline.clock.flat_optimizer import plain_segment
+from paceline.clock.flat_optimizer import SGD, Segment
 from paceline.clock.run_spec import RunSpec, VectorSpec
 from paceline.clock.virtual.clock import VirtualClock
 from paceline.clock.virtual.clock_parts import ClockParts
@@ -291,11 +291,22 @@ def timed_clock(
         weights=weights,
         statistics=torch.zeros(0),
     )
-    clock = VirtualClock(parts, VectorSpec([plain_segment(len(weights))]), weights)
+    clock = VirtualClock(parts, VectorSpec([idle_segment(len(weights))]), weights)
     while (worker := clock.next_worker()) is not None:
         clock.finish_idle_step(worker)
     clock.end()
     return clock
+
+
+def idle_segment(num_weights: int) -> Segment:
+    """Return the segment of `plain_segment`, with the options that are read. That makes an
+    optimizer, for the first of which torch imports its compiler, in a second.
+    """
+    plain = {"lr": 1.0, "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0}
+    options = {**plain, "nesterov": False, "maximize": False}
+    return Segment(
+        num_weights=num_weights, shape=[], first_number=0, optimizer=SGD, options=options
+    )
 
 
 def sized_workload(point: Point) -> AbstractWorkload:
