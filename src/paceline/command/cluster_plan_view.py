@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 _MOST_ROWS = 8
 _SHOWN = 0.05  # share below which a difference in cost is not worth a word
-_COLUMNS = ("scheme", ">workers", ">images each", ">images/s", ">time", ">accelerator h")
-_COLUMNS += (">top-1 against one worker",)
+_COLUMNS = ("scheme", ">workers", ">images per worker", ">images/s", ">time", ">accelerator hours")
+_COLUMNS += (">change of top-1 [points]",)
 _VERDICTS = {KEPT: "yes", UNCLEAR: "not shown", LOWER: "no", NOT_STUDIED: "not studied"}
 _UNITS = (("days", 86400.0, 5.0), ("h", 3600.0, 2.0), ("min", 60.0, 2.0), ("s", 1.0, 0.0))
 
@@ -52,28 +52,34 @@ def cluster_plan_view(plan: ClusterPlan, target: str) -> Iterator[RenderableType
 
 def columns(plan: ClusterPlan) -> tuple[str, ...]:
     """Return the names of the table's columns; ">" marks those that are aligned to the right."""
-    return (*_COLUMNS, f"at most {points_lost(plan.question.allowed)} lost")
+    return (*_COLUMNS, f"loses at most {points_lost(plan.question.allowed)}?")
 
 
 def recommendation(plan: ClusterPlan) -> str:
     """Return what to do, and what it takes."""
     chosen = plan.chosen
     who = named(chosen).replace(scheme_name(REFERENCE), f"{scheme_name(REFERENCE)} (DDP)")
-    parts = [f"Use {who}", f"{count(chosen.batch_size)} images each"]
+    parts = [f"Use {who}", f"{count(chosen.batch_size)} images per worker"]
     if chosen.workers > 1:
         parts[-1] += f" ({count(chosen.workers * chosen.batch_size)} together)"
     if servers := chosen.prediction.point.scheme.servers:
         parts.append(plural(servers, "server"))
-    took = f"{budget(plan)} take {_time(plan, chosen)} and cost {_hours(chosen)} accelerator hours"
+    time = _time(plan, chosen).replace("(", "(90 %: ")
+    took = f"{budget(plan)} take {time} and cost {_hours(chosen)} accelerator hours"
     return f"{', '.join(parts)}: {took}."
 
 
 def advice(plan: ClusterPlan) -> list[str]:
-    """Return what the choice changes of top-1, if known, and what to do about the learning rate."""
+    """Return what the choice changes of top-1, if known, why it is the choice, and what to do about
+    the learning rate.
+    """
     rate, change = learning_rate(plan), plan.chosen.change
     if plan.chosen.workers == 1 or change is None:
         return [rate]
-    return [f"Top-1 changes by {points(change)} points against one worker.", rate]
+    top1 = points(change).replace("(", "(95 %: ")
+    lost = points_lost(plan.question.allowed)
+    why = f"Nothing that is shown to lose at most {lost} is clearly faster."
+    return [f"Top-1 changes by {top1} points against one worker. {why}", rate]
 
 
 def learning_rate(plan: ClusterPlan) -> str:
@@ -81,13 +87,13 @@ def learning_rate(plan: ClusterPlan) -> str:
     if plan.chosen.workers == 1:
         return "More workers are not shown to keep the accuracy."
     linear = (
-        "Multiply a learning rate that suits one worker by how many times as many images an update "
-        "has (training.lr_rule=linear)"
+        "Take a learning rate that suits one worker, scale it in proportion to the images of an "
+        "update (training.lr_rule=linear)"
     )
     if plan.by_rule == KEPT:
         return f"{linear}."
     if plan.by_rule == UNCLEAR:
-        return f"{linear}, and search near the product (training.rate=tuned)."
+        return f"{linear}, and search near the result (training.rate=tuned)."
     return "Search the learning rate (training.rate=tuned): no rule is shown to keep the accuracy."
 
 
@@ -216,7 +222,7 @@ def _changes(plan: ClusterPlan) -> Iterator[str]:
         (plan.slow_worker, f"one worker that is {SLOW:g} times as slow", "leave that worker out"),
         (
             plan.jitter,
-            f"times of steps with a standard deviation of {100 * JITTER:.0f} %",
+            f"steps whose times have a standard deviation of {100 * JITTER:.0f} %",
             "the answer stays",
         ),
     ):
@@ -247,9 +253,9 @@ def _rests_on(plan: ClusterPlan) -> Iterator[str]:
     run, of_node = chosen.prediction.run, chosen.prediction.cluster.profile
     nodes = of_node.num_nodes(chosen.workers)
     yield (
-        f"exchanges and waiting take {100 * (run.exchanging + run.waiting):.0f} % of the time; not "
-        f"modelled: {'each node' if nodes > 1 else 'the machine'} reads and decodes "
-        f"{count(run.images_per_second / nodes)} images/s"
+        f"exchanges and waiting take {100 * (run.exchanging + run.waiting):.0f} % of the time; "
+        f"reading data is not modelled: {'each node' if nodes > 1 else 'the machine'} must read "
+        f"and decode {count(run.images_per_second / nodes)} images/s"
     )
     if any(each.prediction.step_from is StepFrom.FLOPS for each in shown(plan)):
         yield f"a step {StepFrom.FLOPS}: off by a factor of at most {STEP_FACTOR:g} as well"
@@ -271,15 +277,16 @@ def _distance(plan: ClusterPlan, evidence: Evidence) -> Iterator[str]:
         f"{max(workers)} workers ({studies})"
     )
     yield (
-        f"that yours, of {weights} weights and {images} images, behaves like it is an assumption"
+        f"that yours, of {weights} weights and {images} images, behaves alike is an assumption: "
+        "train some epochs with one worker and with the choice before you rely on it"
     )
     here, most = question.rounds(chosen.workers, chosen.batch_size), max(rounds)
     above = ", which counts as the most there" if here > most else ""
     stale = chosen.prediction.run.mean_staleness if chosen.prediction.run.staleness else 0.0
     yield (
-        f"they are compared by a worker's steps in an epoch, {count(min(rounds))} to {count(most)} "
-        f"there and {count(here)} here{above}, and by the staleness of gradients, up to "
-        f"{max(row.staleness for row in evidence.observed):.0f} updates there and {stale:.0f} here"
+        f"a worker's steps in an epoch: {count(min(rounds))} to {count(most)} in the studies, "
+        f"{count(here)} here{above}; mean staleness of gradients: up to "
+        f"{max(row.staleness for row in evidence.observed):.0f} updates there, {stale:.0f} here"
     )
     most = max((each.batch_size for each in shown(plan) if each.workers == 1), default=1)
     if question.of_one_worker(most) != KEPT:
@@ -294,8 +301,8 @@ def _distance(plan: ClusterPlan, evidence: Evidence) -> Iterator[str]:
             f"at most {points_lost(question.allowed)}, or cannot have the servers that they need"
         )
     yield (
-        f"at most {points_lost(question.allowed)} lost: yes, with 95 % confidence; no: more is "
-        f"lost; not shown: the interval allows both; {NOT_STUDIED}: beyond the studies"
+        f"loses at most {points_lost(question.allowed)}: yes, with 95 % confidence; no: loses "
+        f"more; not shown: the interval allows both; {NOT_STUDIED}: beyond the studies"
     )
 
 
@@ -349,7 +356,7 @@ def as_page(plan: ClusterPlan, target: str, command: str) -> str:
         "title": f"Plan for {plan.question.config.names['cluster']}",
         "command": command,
         "recommendation": [recommendation(plan), *advice(plan)],
-        "columns": [name.lstrip(">") for name in columns(plan)],
+        "columns": columns(plan),
         "rows": list(_rows(plan)),
         "sections": list(sections(plan, target)),
         "figure": static_svg(drawn) if drawn else "",

@@ -67,7 +67,7 @@ def lacking(point: Point) -> str:
         return "messages take no time on this cluster"
     if each > MOST_SENDERS and not profile.one_machine:
         return (
-            f"{each:.3g} workers send to each server, more than the {MOST_SENDERS} with which "
-            "predictions were confirmed"
+            f"each server gets {each:.3g} whole gradients in a step of all workers, more than the "
+            f"{MOST_SENDERS} with which predictions were confirmed; published servers were slower"
         )
     return ""
