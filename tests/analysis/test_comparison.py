@@ -34,19 +34,22 @@ def test_one_scheme_has_nothing_to_compare_with(made):
     assert concluded(made([make_run()]), "reference").empty
 
 
-def test_a_setting_of_one_scheme_alone_keeps_it_comparable(made):
-    """Another scheme has no such setting; one that a scheme takes two values of is an axis."""
+def test_settings_of_one_scheme_alone_keep_it_comparable(made):
+    """Another scheme has no such setting, whether the scheme takes one or two values of it."""
     runs = [make_run(seed=seed) | {"scheme.servers": None} for seed in (0, 1)]
-    runs += [make_run("async_parameter_server", seed=s) | {"scheme.servers": 1} for s in (0, 1)]
+    runs += [make_run(OTHER, seed=s) | {"scheme.servers": n} for n in (1, 2) for s in (0, 1)]
     axes = ["scheme", "workers", "scheme.servers", "seed"]
-    (row,) = concluded(made(runs, axes=axes), "reference").to_dict("records")
-    assert row["reference_speed_ratio_n"] == 2
-    runs += [make_run("async_parameter_server", seed=s) | {"scheme.servers": 2} for s in (0, 1)]
-    rows = concluded(made(runs, axes=axes), "reference").to_dict("records")
-    assert [(row["scheme.servers"], row["reference_speed_ratio_n"]) for row in rows] == [
-        (1, 0),
-        (2, 0),
-    ]
+    for number in (1, 2):
+        rows = concluded(made(runs[: 2 + 2 * number], axes=axes), "reference")
+        assert list(rows["reference_speed_ratio_n"]) == [2] * number
+
+
+def test_a_reference_of_several_settings_is_compared_with_at_equal_ones(made):
+    runs = [make_run(seed=s) | {"scheme.period": n} for n in (1, 2) for s in (0, 1)]
+    runs += [make_run(OTHER, seed=s) | {"scheme.period": n} for n in (2, 4) for s in (0, 1)]
+    axes = ["scheme", "workers", "scheme.period", "seed"]
+    rows = concluded(made(runs, axes=axes), "reference")
+    assert list(rows["reference_speed_ratio_n"]) == [2, 0]
 
 
 def test_each_configuration_is_compared_with_the_first_of_its_seeds(made):

@@ -31,7 +31,7 @@ def budgets(folder, runs, **about):
         for n in (1, 2, 3, 4)
     ]
     write_points(folder, {"curve": curves})
-    return concluded(read_tables(folder)).set_index("scheme").to_dict("index")
+    return concluded(read_tables(folder)).groupby("scheme").first().to_dict("index")
 
 
 def test_accuracy_when_the_fastest_had_finished(tmp_path):
@@ -77,3 +77,11 @@ def test_the_end_of_a_run_counts_though_its_last_snapshot_came_later(tmp_path):
     end = {"key": make_run()["key"], "samples": 1000, "updates": 3000, "seconds": 8.001}
     write_points(folder, {"curve": [end | {"top1": 0.7}]})
     assert concluded(read_tables(folder))["top1_equal_time_mean"][0] == pytest.approx(0.7)
+
+
+def test_settings_of_a_scheme_do_not_give_it_a_time_of_its_own(tmp_path):
+    others = [run(OTHER, seed) | {"scheme.servers": seed + 1} for seed in (0, 1)]
+    runs = [run("sync_allreduce") | {"scheme.servers": None}, *others]
+    axes = ["scheme", "workers", "scheme.servers", "seed"]
+    rows = budgets(tmp_path / "made", runs, axes=axes)
+    assert rows["sync_allreduce"]["common_seconds"] == 6.0

@@ -102,3 +102,11 @@ def test_a_worker_of_two_processes_is_compared_with_one_process(made):
     assert [row["baseline"].split(",")[0] for row in rows] == ["itself", *["1 worker"] * 3]
     assert list(points(tables)["speedup"]) == [1, 0.6, 0.3, 1.2]
     assert list(points(tables)["efficiency"]) == [1, 0.3, 0.15, 0.3]
+
+
+def test_a_scheme_with_settings_of_its_own_counts_against_one_worker_of_another(made):
+    runs = [run | {"scheme": "gossip", "scheme.servers": None} for run in rates(1, 10.0, 20.0)]
+    runs += [run | {"scheme.servers": n} for n in (1, 2) for run in rates(2, 30.0, 60.0)]
+    axes = ["scheme", "workers", "scheme.servers", "seed"]
+    rows = concluded(made(runs, axes=axes), "baseline").query("workers == 2")
+    assert list(rows["speedup_mean"]) == pytest.approx([3, 3])

@@ -18,9 +18,12 @@ import pandas as pd
 
 from paceline.analysis.block_drift import KEPT
 from paceline.analysis.configuration import (
+    OPTIMIZER,
     Configuration,
     configurations,
     finished,
+    groups,
+    is_of_scheme,
     matching,
     num_processes,
     one_process,
@@ -41,6 +44,17 @@ def reference_scheme(runs: Frame) -> str:
     """Return the scheme that all other schemes of the study are compared with."""
     schemes = list(dict.fromkeys(runs["scheme"]))
     return REFERENCE if REFERENCE in schemes else schemes[0]
+
+
+def reference_arm(runs: Frame) -> Row:
+    """Return the reference scheme and, if the study compares optimizers, its first one."""
+    own = matching(runs, {"scheme": reference_scheme(runs)})
+    return {name: own[name].iloc[0] for name in ("scheme", OPTIMIZER) if name in own}
+
+
+def is_reference(runs: Frame, row: Row | Frame) -> bool:
+    """Return True for a row of the reference scheme with the optimizer of the reference."""
+    return all(row[name] == value for name, value in reference_arm(runs).items())
 
 
 def scaling(tables: Tables, configuration: Configuration, points: Frame) -> Row:
@@ -77,8 +91,9 @@ def _baseline_text(configuration: Configuration, points: Frame, base: Frame, num
         return "itself"
     if not num_pairs:
         return "none: no seed in common with one worker"
-    scheme = base["scheme"].iloc[0]
-    worker = "1 worker" if scheme == configuration["scheme"] else f"1 worker of {scheme}"
+    one = {n: base[n].iloc[0] for n in ("scheme", OPTIMIZER) if n in configuration}
+    same = all(value == configuration[name] for name, value in one.items())
+    worker = "1 worker" if same else f"1 worker of {', '.join(map(str, one.values()))}"
     return f"{worker}, same settings otherwise, {num_pairs} seeds in common"
 
 
@@ -169,9 +184,16 @@ def baseline(finished: Frame, configuration: Configuration) -> Frame:
     same_scheme = matching(finished, one)
     if len(same_scheme):
         return same_scheme
-    others = matching(finished, {name: one[name] for name in one if name != "scheme"})
-    means = others.groupby("scheme")[_SPEED].mean().fillna(0)  # unknown if all blocks are excluded
-    return others[others["scheme"] == means.idxmax()] if len(others) else others
+    arms = _arms(finished, one)
+    speeds = [arm[_SPEED].mean() for arm in arms]  # unknown if all blocks are excluded
+    return arms[int(np.argmax(np.nan_to_num(speeds)))] if arms else finished[:0]
+
+
+def _arms(points: Frame, configuration: Configuration) -> list[Frame]:
+    """Return the points in the situation of a configuration, divided by scheme and its settings."""
+    own = [name for name in configuration if is_of_scheme(name)]
+    given = {name: value for name, value in configuration.items() if name not in own}
+    return [arm for _, arm in groups(matching(points, given), own)]
 
 
 def unequal_samples(tables: Tables) -> tuple[float, float] | None:
@@ -189,14 +211,17 @@ def comparison(tables: Tables, configuration: Configuration, points: Frame) -> R
 
     `reference_speed_ratio` is images/s divided by images/s of the reference.
     `reference_<metric>_difference` is top-1 minus top-1 of the reference. Runs are paired by seed.
-    A configuration of the reference scheme itself has none of these columns.
+    A configuration of the reference itself has none of these columns. They are empty if the
+    reference has several settings, none of which are those of the configuration.
     """
-    reference = reference_scheme(tables.runs)
-    if configuration["scheme"] == reference:
+    if is_reference(tables.runs, configuration):
         return {}
-    own = finished(points)
-    other = matching(tables.finished, configuration | {"scheme": reference})
-    row: Row = {"reference": reference}
+    reference, own = reference_arm(tables.runs), finished(points)
+    other = matching(tables.finished, configuration | reference)
+    if not len(other):
+        arms = _arms(matching(tables.finished, reference), configuration)
+        other = arms[0] if len(arms) == 1 else other
+    row: Row = {"reference": reference["scheme"]}
     row |= ratio(own, other, _SPEED).named("reference_speed_ratio")
     for metric in METRICS:
         found = _difference(tables, own, other, metric)

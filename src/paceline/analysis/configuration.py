@@ -12,6 +12,7 @@ from paceline.analysis.frames import Entry, Frame, Row
 
 Configuration = Row  # kind and axes, each with its value
 PROCESSES = "processes"
+OPTIMIZER = "model/optimizer"
 _SHARDS = "model.shards"
 SPLIT = (_SHARDS, "model.split")  # axes that say how a worker's network is divided
 
@@ -55,6 +56,11 @@ def size_of(situation: Configuration) -> int:
     return int(situation.get("workers") or situation[PROCESSES])
 
 
+def is_of_scheme(name: str) -> bool:
+    """Return True for the scheme and its settings, which include the optimizer it trains with."""
+    return name.split(".")[0] in ("scheme", OPTIMIZER)
+
+
 def situation_columns(axes: Sequence[str]) -> list[str]:
     """Return the columns that identify a situation: the settings under which schemes are compared.
 
@@ -63,7 +69,7 @@ def situation_columns(axes: Sequence[str]) -> list[str]:
     replaced by the number of all processes. How many of the processes form one worker is then
     compared like a scheme.
     """
-    own = [name for name in axes if name != "scheme" and not name.startswith("scheme.")]
+    own = [name for name in axes if not is_of_scheme(name)]
     if _SHARDS in own:
         own = [PROCESSES if name == "workers" else name for name in own if name not in SPLIT]
     return list(dict.fromkeys(["kind", "data", *own]))

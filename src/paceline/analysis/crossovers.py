@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from paceline.analysis.comparison import reference_scheme
-from paceline.analysis.configuration import SPLIT, groups, situation_columns
+from paceline.analysis.comparison import is_reference, reference_scheme
+from paceline.analysis.configuration import SPLIT, groups, is_of_scheme, situation_columns
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.searches import edge_of
 from paceline.analysis.statistics.crossover import crossover
@@ -33,12 +33,12 @@ def crossovers(tables: Tables) -> Frame:
         found, reference = crossings(tables, "seconds"), reference_scheme(tables.runs)
         runs = tables.runs[(tables.runs["status"] != "failed") & tables.runs["key"].isin([*found])]
         situation = [name for name in situation_columns(tables.axes) if name != "workers"]
-        settings = [name for name in tables.axes if name.startswith("scheme")]
+        settings = [name for name in tables.axes if is_of_scheme(name)]
         for given, points in groups(runs, situation):
             arms = [(arm, own, _times(own, found)) for arm, own in groups(points, settings)]
-            centre = [times for arm, _, times in arms if arm["scheme"] == reference]
+            centre = [times for arm, _, times in arms if is_reference(tables.runs, arm)]
             for arm, own, times in arms if len(centre) == 1 else []:
-                both = [] if arm["scheme"] == reference else sorted({*times} & {*centre[0]})
+                both = [] if is_reference(tables.runs, arm) else sorted({*times} & {*centre[0]})
                 if len(both) > 1:
                     sizes = own["workers"].unique()
                     edges = (edge_of(tables, given | arm | {"workers": n}) for n in sizes)

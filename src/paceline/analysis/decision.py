@@ -15,12 +15,13 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from paceline.analysis.comparison import METRICS, reference_scheme, variance_of_draw
+from paceline.analysis.comparison import METRICS, is_reference, reference_scheme, variance_of_draw
 from paceline.analysis.configuration import (
     Configuration,
     counts,
     finished,
     groups,
+    is_of_scheme,
     num_processes,
     situation_columns,
     size_of,
@@ -160,7 +161,7 @@ def best_and_faster(decided: Frame) -> Frame:
 def _rows(tables: Tables, situation: Configuration, members: Sequence[Member]) -> list[Row]:
     """Return the rows of one situation, one per scheme with its settings."""
     reference = reference_scheme(tables.runs)
-    centres = [place for place, (own, _) in enumerate(members) if own["scheme"] == reference]
+    centres = [place for place, (own, _) in enumerate(members) if is_reference(tables.runs, own)]
     centre = centres[0] if len(centres) == 1 else None  # of several settings none is the centre
     horizon = horizon_of(tables, situation)
     goal = target_of(tables, situation)
@@ -419,8 +420,8 @@ def less_accurate_than(
 
 def _name(member: Member) -> str:
     """Name a member of a family by its scheme and the settings of it."""
-    own = {name: value for name, value in member[0].items() if name.startswith("scheme.")}
-    words = [f"{name}={value}" for name, value in own.items() if not pd.isna(value)]
+    own = {name: value for name, value in member[0].items() if is_of_scheme(name)}
+    words = [f"{k}={value}" for k, value in own.items() if k != "scheme" and not pd.isna(value)]
     return " ".join([str(member[0]["scheme"]), *words])
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from paceline.analysis.comparison import reference_arm
+from paceline.analysis.configuration import OPTIMIZER
 from paceline.analysis.frames import Frame, write_table
 from paceline.errors import SettingError
 from paceline.prediction.evidence import FILE, TUNED, Observed
@@ -81,7 +83,9 @@ def _of_study(folder: Path, known: Collection[str]) -> Iterator[Observed]:
     even = decision.get("cluster.slow_workers", 0) == 0
     several = (decision["workers"] > 1) & (decision["n"] >= _LEAST_SEEDS)
     compared = decision["one_worker_top1_difference_mean"].notna() | (decision["n_diverged"] > 0)
-    for _, row in decision[even & several & compared].iterrows():
+    # a plan is for the usual optimizer
+    usual = decision.get(OPTIMIZER, 0) == reference_arm(tables.runs).get(OPTIMIZER, 0)
+    for _, row in decision[even & several & compared & usual].iterrows():
         yield _observed(folder.name, digest, tables, row)
 
 
@@ -89,7 +93,7 @@ def _observed(study: str, digest: str, tables: "Tables", row: Frame) -> Observed
     runs, about = tables.finished, tables.about["settings"]
     one = runs[runs["workers"] == 1]
     own = tables.runs
-    for name in ("scheme", "workers", "training.rate", "cluster.slow_workers"):
+    for name in ("scheme", OPTIMIZER, "workers", "training.rate", "cluster.slow_workers"):
         own = own[own[name] == row[name]] if name in row else own
     set_by_study = {
         name: own[name].iloc[0]

@@ -14,6 +14,7 @@ from paceline.analysis.configuration import (
     SPLIT,
     Configuration,
     groups,
+    is_of_scheme,
     num_processes,
     situation_columns,
     with_processes,
@@ -84,7 +85,8 @@ def at_equal_budgets(tables: Tables) -> Frame:
     there is none.
     """
     finished = tables.finished
-    same = ["kind", "workers", *(n for n in tables.facets if not n.startswith(_RATES))]
+    given = (name for name in tables.facets if not is_of_scheme(name))
+    same = ["kind", "workers", *(name for name in given if not name.startswith(_RATES))]
     ends = last_evaluations(tables, finished).set_index("key")["top1"]
     values = finished[["key"]].assign(top1=finished["key"].map(ends))
     for budget, name in _BUDGETS.items():

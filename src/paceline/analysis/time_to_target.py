@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from paceline.analysis.configuration import (
+    OPTIMIZER,
     SPLIT,
     Configuration,
     configurations,
@@ -34,7 +35,13 @@ from paceline.analysis.tables import Tables
 BELOW_BEST = 0.02  # distance of the target from the best top-1, a share, if the study asks for none
 BY_STUDY = "the study"
 _COLUMNS = ["kind", "data", "target", "error", "set_by"]
-_CHOSEN = ("batch_size", "global_batch_size", "training.", "scheme.")  # the user sets these
+_CHOSEN = (
+    "batch_size",
+    "global_batch_size",
+    "training.",
+    "scheme.",
+    OPTIMIZER,
+)  # the user sets these
 Crossings = Mapping[str, Crossing]  # by the key of the run
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from paceline.analysis.analyse import read_conclusion
-from paceline.analysis.configuration import matching
+from paceline.analysis.configuration import is_of_scheme, matching
 from paceline.analysis.frames import Entry, Frame, Row
 from paceline.analysis.tables import Tables, read_tables
 from paceline.errors import SettingError
@@ -144,17 +144,13 @@ def _only(report: Report, rows: Frame, varying: Sequence[str], known: Container[
 
 
 def _situation(row: Frame, columns: Sequence[str]) -> str:
-    names = dict.fromkeys(["workers", *(name for name in columns if not _is_of_scheme(name))])
+    names = dict.fromkeys(["workers", *(name for name in columns if not is_of_scheme(name))])
     words = (row[n] if n in ("kind", "data") else value_words(n, row[n]) for n in names)
     return ", ".join(filter(None, words))
 
 
 def _scheme(row: Frame, columns: Sequence[str]) -> str:
-    return scheme_words({name: row[name] for name in columns if _is_of_scheme(name)})
-
-
-def _is_of_scheme(name: str) -> bool:
-    return name == "scheme" or name.startswith("scheme.")
+    return scheme_words({name: row[name] for name in columns if is_of_scheme(name)})
 
 
 def _differs(a: Report, b: Report, extra: Sequence[str]) -> list[str]:

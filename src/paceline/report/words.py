@@ -14,6 +14,7 @@ import pandas as pd
 import yaml
 from jinja2 import Environment, StrictUndefined, Template
 
+from paceline.analysis.configuration import OPTIMIZER, is_of_scheme
 from paceline.analysis.frames import Entry, Frame, Row
 from paceline.report.number_format import FORMS, bit_rate, setting, size, with_interval
 
@@ -62,6 +63,8 @@ def scheme_words(row: Frame | Row) -> str:
         if name.startswith("scheme.") and not pd.isna(value) and value != 0:
             words = read("settings")["words"].get(name, name.removeprefix("scheme."))
             parts.append(counted(name, value) or f"{words} {setting(value)}")
+    if not pd.isna(optimizer := row.get(OPTIMIZER)):
+        parts += filter(None, [value_words(OPTIMIZER, optimizer)])
     if (shards := row.get("model.shards", 1)) > 1:
         parts.append(f"{counted('workers', row['workers'])} of {shards:.0f} processes")
         if isinstance(row.get("model.split"), str):
@@ -71,7 +74,7 @@ def scheme_words(row: Frame | Row) -> str:
 
 def configuration_words(row: Frame | Row, names: Iterable[str]) -> str:
     """Name the scheme of a row, then the settings in `names` that do not belong to the scheme."""
-    others = [name for name in names if name != "scheme" and not name.startswith("scheme.")]
+    others = [name for name in names if not is_of_scheme(name)]
     return ", ".join(filter(None, [scheme_words(row), values_words(row, others)]))
 
 
