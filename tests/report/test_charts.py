@@ -142,6 +142,41 @@ def test_what_workers_cost_and_bring_is_drawn_as_it_is_in_the_table(tmp_path):
     assert static_svg(drawn, "s0").startswith("<svg")
 
 
+def test_what_is_lost_or_far_is_drawn_as_well(tmp_path):
+    """Diverged runs have a cross; far differences do not hide those near the margin."""
+    optimizer = "model/optimizer"
+    runs = arm("sync_allreduce", 801, 0.9, workers=1, **{optimizer: "sgd"})
+    for workers in (2, 4):
+        runs += arm("sync_allreduce", None, 0.7, workers=workers, **{optimizer: "sgd"})
+        own = arm("gossip", None, 0.9, workers=workers, **{optimizer: "sgd"})
+        runs += [run | {"status": "diverged", "reason": "chance"} for run in own]
+    lars = arm("sync_allreduce", None, 0.89, workers=4, **{optimizer: "lars"})
+    runs += [run | {"key": run["key"] + "lars"} for run in lars]
+    axes = ["scheme", "workers", "batch_size", "seed", optimizer]
+    drawn = target_chart(as_needed(write_decided(tmp_path / "made", runs, axes=axes)))
+    rows = {(row["scheme"], row["workers"]): row for row in drawn.of("s0")}
+    assert (rows["gossip", 4]["points"], rows["gossip", 4]["diverged"]) == (None, 4)
+    assert ("all-reduce, LARS", 1) not in rows
+    assert rows["all-reduce, LARS", 4]["points"] == pytest.approx(-1, abs=1e-3)
+    (panel,) = drawn.spec["concat"]  # nobody reached the target
+    assert panel["layer"][2]["encoding"]["y"]["scale"]["type"] == "symlog"
+    assert "Crosses" in drawn.caption
+    assert "\u00d7" in static_svg(drawn, "s0")
+
+
+def test_the_panel_of_speed_ups_is_left_out_where_it_follows_from_the_images(tmp_path):
+    panels = {}
+    for share in (0.5, 0.9):
+        runs = arm("sync_allreduce", 801, 0.9, workers=1)
+        for workers in (2, 4):
+            runs += arm("sync_allreduce", 301, 0.9, workers=workers)
+            own = arm("gossip", 201, 0.9, workers=workers)
+            runs += [run | {"images_per_second": 100.0 * share * workers} for run in own]
+        folder = write_decided(tmp_path / str(share), runs)
+        panels[share] = len(target_chart(as_needed(folder)).spec["concat"])
+    assert panels == {0.5: 3, 0.9: 2}
+
+
 def test_without_a_target_nothing_is_drawn_of_it(tmp_path):
     runs = [*arm("sync_allreduce", None, 0.7, workers=1), *arm("gossip", None, 0.7, workers=2)]
     assert target_chart(as_needed(write_decided(tmp_path / "made", runs))) is None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from paceline.analysis.comparison import METRICS, compared_by
-from paceline.analysis.configuration import PROCESSES, SPLIT, with_processes
+from paceline.analysis.configuration import PROCESSES, SPLIT, is_of_scheme, with_processes
 from paceline.analysis.decision import AT_BEST, is_faster
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.tables import CURVE_IMAGES
@@ -155,7 +155,7 @@ def compared_configurations(findings: StudyFindings) -> list[Row]:
     table = table.assign(scheme_words=[scheme_words(row) for _, row in table.iterrows()])
     left_out = (*SPLIT, *(BUDGETS if by == "images_per_second" else ()))
     names = [PROCESSES if PROCESSES in table else "workers", *findings.varying]
-    names = [n for n in names if not n.startswith("scheme.") and n not in left_out]
+    names = [n for n in names if not is_of_scheme(n) and n not in left_out]
     names = [n for n in names if table[n].nunique(dropna=False) > 1]
     several = table["scheme_words"].nunique() > 1 or not names
     rows = list[Row]()

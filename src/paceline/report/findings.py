@@ -140,8 +140,8 @@ class Situation:
 
     @property
     def settings(self) -> str:
-        """Words of the situation without its number of workers; "all settings" if none are left."""
-        return self.words.partition(", ")[2] or "all settings"
+        """Words of the situation without its number of workers; may be ""."""
+        return self.words.partition(", ")[2]
 
     @property
     def title(self) -> str:

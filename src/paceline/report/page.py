@@ -36,15 +36,21 @@ from paceline.report.doubts import broken_rules, cautions
 from paceline.report.findings import StudyFindings, read_findings, situations
 from paceline.report.how_it_was_run import how_it_was_run, subtitle, target_origin
 from paceline.report.number_format import setting
-from paceline.report.page_tables import Table, all_points, origin_tables, page_tables
+from paceline.report.page_tables import (
+    Table,
+    all_points,
+    origin_tables,
+    page_tables,
+    scale_table,
+)
 from paceline.report.summary import MOST, asks_of_time, summary_sentences, use_counts
 from paceline.report.words import say
 
 CHARTS = (  # in the reader's order, after those of predictions
     configuration_chart,
     map_chart,
-    scale_chart,
     target_chart,
+    scale_chart,
     decision_chart,
     time_chart,
     phase_chart,
@@ -91,6 +97,7 @@ def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any])
     if not content["compares_all"]:  # fullest first
         shown.sort(key=lambda each: sum(each.name not in of for of in drawn_of))
     content = {
+        "at_scale": None,
         **content,
         "situations": shown,
         "charts": drawn,
@@ -180,9 +187,11 @@ def _content(findings: StudyFindings) -> Row:
         "cluster": dict(how).get("Cluster", ""),
         "target": target_origin(findings),
         "sentences": [
+            *([say("incomplete", about)] if about["missing"] else []),
             *summary_sentences(findings),
             *(say("uses_of_size", size=size, uses=uses) for size, uses in counts.items()),
         ],
+        "at_scale": None if asks_of_time(findings) else scale_table(findings),
         "answers": answers(findings),
         "most_answers": 0 if asks_of_time(findings) or counts else MOST,
         "compares_all": findings.compares_all,

@@ -10,12 +10,14 @@ from paceline.analysis.clocks import LITTLE
 from paceline.analysis.comparison import unequal_samples
 from paceline.analysis.configuration import groups
 from paceline.analysis.configuration_table import NAME
+from paceline.analysis.decision import AT_BEST
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import EXCHANGE_NEAR, SIZE
 from paceline.analysis.searches import tuning_axes
 from paceline.analysis.statistics.times import IN_A_ROW
 from paceline.analysis.tables import implied_by_kind, implied_by_scheme
 from paceline.record.numbers import NUMBERS, shown_numbers
+from paceline.report.accuracy_at_scale import is_searched, rows_at_scale
 from paceline.report.answer import target_metric, validation_images
 from paceline.report.findings import StudyFindings
 from paceline.report.how_it_was_run import target_origin
@@ -134,6 +136,21 @@ def page_tables(findings: StudyFindings) -> list[Table]:
             rows = findings.concluded[each.name]
             tables.append(_concluded(findings, each.name, title, each.caption, own, rows))
     return tables
+
+
+def scale_table(findings: StudyFindings) -> Table | None:
+    """Return the table of all schemes and numbers of workers; None if there is nothing to say."""
+    rows = rows_at_scale(findings)
+    if rows.empty:
+        return None
+    facts = {"margin": findings.tables.about["margin"]}
+    for name in ("verdict", f"{AT_BEST}verdict"):
+        rows[name] = [say(f"verdict_{verdict}", facts) for verdict in rows[name]]
+    rows = rows if rows["kind"].nunique() > 1 else rows.drop(columns="kind")
+    caption, source = say("caption_at_scale", facts), f"{FOLDER}/decision.csv"
+    own = [*columns("at_scale"), *(columns("at_scale_at_best") if is_searched(rows) else ())]
+    own += columns("at_scale_settings")
+    return table("Each scheme at each number of workers", caption, source, own, rows)
 
 
 def all_points(findings: StudyFindings) -> Table:

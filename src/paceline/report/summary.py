@@ -13,9 +13,10 @@ from paceline.analysis.configuration_table import known
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import EXCHANGE_NEAR, NEAR, NOISE, SIZE
 from paceline.grouped import grouped
+from paceline.report.accuracy_at_scale import accuracy_at_scale
 from paceline.report.answer import NONE, UNKNOWN, Choice, choices, throughput
 from paceline.report.findings import Situation, StudyFindings
-from paceline.report.number_format import interval, percent_points, plural
+from paceline.report.number_format import plural
 from paceline.report.words import (
     configuration_words,
     say,
@@ -48,29 +49,6 @@ def summary_sentences(findings: StudyFindings) -> list[str]:
     unknown = (NONE, UNKNOWN)
     used = Counter("unknown" if each.use in unknown else each.use for _, each in found)
     return [say("uses", situations=len(found), uses=used.most_common())]
-
-
-def accuracy_at_scale(findings: StudyFindings) -> list[str]:
-    """Return a sentence for each scheme on what each number of workers costs in accuracy.
-
-    There are none for runs of a kind that differ in more than the scheme and the number of workers,
-    and none for a single number of workers.
-    """
-    texts, every = list[str](), [situation for situation, _ in choices(findings)]
-    for kind, own in grouped(every, lambda each: each.values["kind"]).items():
-        settings = [{**each.values, "workers": None} for each in own]
-        schemes = dict[str, list[str]]()
-        for each in sorted(own, key=lambda situation: situation.size):
-            for _, row in each.of(findings.concluded["decision"]).iterrows():
-                if points := interval(row, "one_worker_top1_difference", percent_points):
-                    text = say("accuracy_of_size", points=points, size=each.size_words)
-                    schemes.setdefault(scheme_words(row), []).append(text)
-        if len(own) > 1 and schemes and all(each == settings[0] for each in settings):
-            texts += [
-                say("accuracy_at_scale", kind=kind, scheme=scheme, sizes=sizes)
-                for scheme, sizes in schemes.items()
-            ]
-    return texts
 
 
 def use_counts(findings: StudyFindings) -> dict[str, str]:

@@ -63,7 +63,8 @@ def scheme_words(row: Frame | Row) -> str:
         if name.startswith("scheme.") and not pd.isna(value) and value != 0:
             words = read("settings")["words"].get(name, name.removeprefix("scheme."))
             parts.append(counted(name, value) or f"{words} {setting(value)}")
-    if not pd.isna(optimizer := row.get(OPTIMIZER)):
+    optimizer: Entry = row.get(OPTIMIZER)
+    if not pd.isna(optimizer):
         parts += filter(None, [value_words(OPTIMIZER, optimizer)])
     if (shards := row.get("model.shards", 1)) > 1:
         parts.append(f"{counted('workers', row['workers'])} of {shards:.0f} processes")

@@ -1,13 +1,19 @@
 """Draws accuracy against time, against the number of workers, and against the trials of tuning."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from paceline.analysis.comparison import compared_by, reference_scheme
-from paceline.analysis.configuration import PROCESSES, groups, situation_columns
+from paceline.analysis.comparison import compared_by, is_reference, reference_scheme
+from paceline.analysis.configuration import (
+    OPTIMIZER,
+    PROCESSES,
+    groups,
+    is_of_scheme,
+    matching,
+    situation_columns,
+)
 from paceline.analysis.configuration_table import NAME
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.searches import tuning_axes
@@ -19,6 +25,8 @@ from paceline.report.words import scheme_words, values_words
 
 _MOST = 4000  # points of the page, 75 bytes each
 _MOST_CONFIGURATIONS = 40  # of a chart; the answer has them all
+_FAR = 5  # times the margin; farther differences hide those within it
+_ALIKE = 0.8  # share of the images/s of one worker that each of several processes
 
 
 def time_chart(findings: StudyFindings) -> Chart | None:
@@ -102,9 +110,11 @@ def scale_chart(findings: StudyFindings) -> Chart | None:
 
 
 def target_chart(findings: StudyFindings) -> Chart | None:
-    """Return the chart of what more workers cost and bring, in three panels.
+    """Return the chart of what more workers cost and bring, in one to three panels.
 
-    These are top-1 minus that of one worker, images to the target, and times as fast to the target.
+    These are top-1 minus that of one worker; images to the target, if a scheme reached it in all
+    runs; and times as fast to the target, unless each worker processed nearly as many images per
+    second as one alone: then that follows from the images.
     """
     decision, table = findings.concluded["decision"], findings.concluded[NAME]
     columns = [name for name in situation_columns(findings.tables.axes) if name in table]
@@ -112,35 +122,49 @@ def target_chart(findings: StudyFindings) -> Chart | None:
         return None
     axes = [name for name in ("kind", "data", *findings.tables.axes) if name in decision]
     both = decision.merge(table[[*axes, "target_samples_mean"]], on=axes)
-    reference, rows = reference_scheme(findings.tables.runs), list[Row]()
+    rows, are_alike = list[Row](), True
     for situation in situations(findings):
         others = {name: situation.values[name] for name in columns if name != "workers"}
-        same = both
-        for name, value in others.items():
-            same = same[same[name].isna() if pd.isna(value) else same[name] == value]
-        single = same[(same["workers"] == 1) & (same["scheme"] == reference)]
+        same = matching(both, others)
+        alone = same[same["workers"] == 1]
+        single = [row for _, row in alone.iterrows() if is_reference(findings.tables.runs, row)]
         several = same[same["workers"] > 1]
         if len(single) != 1 or several["workers"].nunique() < 2:
             continue
-        one = float(single["target_samples_mean"].iloc[0])
-        if math.isnan(one):  # one worker has not always reached the target
-            continue
+        (one,) = single
         found = [_target_row(row, one) for _, row in several.iterrows()]
         schemes = list(dict.fromkeys(row["scheme"] for row in found))
-        begin = {"workers": 1, "points": 0.0, "speedup": 1.0, "images": short(one)}
-        begin |= {"few": short(one), "many": short(one)}
-        found = [*({"scheme": scheme} | begin for scheme in schemes), *found]
+        begin = {"workers": 1, "points": 0.0, "speedup": 1.0, "diverged": 0}
+        begin |= dict.fromkeys(("images", "few", "many"), short(one["target_samples_mean"]))
+        begun = dict.fromkeys(  # one worker with another optimizer would not train alike
+            scheme_words(row)
+            for _, row in several.iterrows()
+            if row.get(OPTIMIZER) == one.get(OPTIMIZER)
+        )
+        found = [*({"scheme": scheme} | begin for scheme in begun), *found]
         rows += [
             {"situation": situation.name, "beside": short(_beside(row, schemes))} | row
             for row in found
         ]
-    images = [row["images"] for row in rows if row["images"] and row["workers"] > 1]
-    if not images:
+        each = several["images_per_second_mean"] / several["workers"]
+        fast = each > _ALIKE * one["images_per_second_mean"]
+        are_alike &= bool(fast[several["speedup_mean"].notna()].all())
+    several = [row for row in rows if row["workers"] > 1]
+    if all(row["points"] is None and row["images"] is None for row in several):
         return None
-    workers, least = sorted({row["workers"] for row in rows}), min(row["few"] for row in rows)
-    ends = [0.8 * least, 4 * max(images)]
+    images, few = ([row[name] for row in several if row[name]] for name in ("images", "few"))
     margin = 100 * findings.tables.margin
-    return chart("target", rows, margin=margin, workers=workers, ends=ends)
+    farthest = max((-(row["points_low"] or 0) for row in several), default=0)
+    return chart(
+        "target",
+        rows,
+        margin=margin,
+        workers=sorted({row["workers"] for row in rows}),
+        ends=[0.8 * min(images + few), 4 * max(images)] if images else [],
+        is_far=farthest > _FAR * max(margin, 1),
+        has_speed=not are_alike,
+        has_diverged=any(row["diverged"] for row in rows),
+    )
 
 
 def _beside(row: Row, schemes: Sequence[str]) -> float:
@@ -149,8 +173,8 @@ def _beside(row: Row, schemes: Sequence[str]) -> float:
     return row["workers"] * (1.0 if row["workers"] == 1 else 1.4**apart)
 
 
-def _target_row(row: Frame, one: float) -> Row:
-    """Return a scheme with its `workers`; `one`: images that one worker needs to the target."""
+def _target_row(row: Frame, one: Frame) -> Row:
+    """Return a scheme with its `workers` beside the row of `one` worker."""
     known: Row = {"scheme": scheme_words(row), "workers": int(row["workers"])}
     for name, column, unit in (
         ("points", "one_worker_{}top1_difference", 100),
@@ -160,8 +184,9 @@ def _target_row(row: Frame, one: float) -> Row:
             for end in ends:
                 value = unit * row[f"{column.format(best)}_{end}"]
                 known[f"{best}{name}_{end}".removesuffix("_mean")] = short(value)
-    known |= {"images": short(row["target_samples_mean"]), "n": int(row["n_finished"])}
-    return known | {"few": short(one), "many": short(one * row["workers"])}
+    known |= {"images": short(row["target_samples_mean"]), "few": short(one["target_samples_mean"])}
+    known["many"] = short(one["target_samples_mean"] * row["workers"])
+    return known | {"n": int(row["n_finished"]), "diverged": int(row["n_diverged"])}
 
 
 def _of_other_kinds(
@@ -217,7 +242,7 @@ def tuning_chart(findings: StudyFindings) -> Chart | None:
         curve = curve.assign(scheme=findings.tables.runs["scheme"].iloc[0])
     axes = [name for name in tuning_axes(findings.tables) if name in curve]
     varying = [name for name in axes if curve[name].nunique(dropna=False) > 1]
-    settings = [n for n in varying if n != "scheme" and not n.startswith("scheme.")] or ["workers"]
+    settings = [name for name in varying if not is_of_scheme(name)] or ["workers"]
     rows = [
         {
             "panel": values_words(values, values),

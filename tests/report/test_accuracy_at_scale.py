@@ -1,0 +1,91 @@
+"""What each number of workers costs in accuracy, in sentences and in a table."""
+
+import math
+
+from paceline.analysis.searches import tuning_axes
+from paceline.report.accuracy_at_scale import accuracy_at_scale, rows_at_scale, verdict_of
+from paceline.report.page_tables import scale_table
+from tests.made_decisions import AXES, arm, made_tuning, write_decided
+from tests.made_findings import as_needed
+from tests.made_reports import fail, tie, write_rows
+
+SCHEMES = ("sync_allreduce", "gossip")
+
+
+def study(folder, edges=(), worst=0.85, tuned=""):
+    """Findings of 2 and 8 workers: 2 lose a tenth of a point, and 8 more than the margin."""
+    runs = arm("sync_allreduce", 801, 0.9, workers=1)
+    for workers, top1 in ((2, 0.899), (8, worst)):
+        for scheme in SCHEMES:
+            own = arm(scheme, 301, top1, workers=workers)
+            runs += [run | {"lr": 0.1 * workers, "updates": 1000 // workers} for run in own]
+    write_decided(folder, runs, axes=AXES)
+    rows = [row for workers in (1, 2, 8) for row in made_tuning(runs, dict(edges), workers)]
+    if tuned:
+        rows = [row | {"own": f"scheme.{tuned}", "own_place": 0.5} for row in rows]
+    write_rows(folder / "tuning.csv", list(rows[0]), rows)
+    tie(folder)
+    return as_needed(folder)
+
+
+def test_schemes_are_listed_by_their_verdict_with_their_numbers_of_workers(tmp_path):
+    text, at_best = accuracy_at_scale(study(tmp_path / "made"))
+    assert at_best != text
+    within, lower = text.split("; ")
+    assert "within the margin of 1 point: all-reduce (2 workers), gossip (2 workers)" in within
+    assert lower == "lower: all-reduce (8 workers), gossip (8 workers)."
+
+
+def test_a_number_of_workers_without_a_finished_run_is_not_within_the_margin(tmp_path):
+    runs = arm("sync_allreduce", 801, 0.9, workers=1)
+    for workers in (2, 8):
+        runs += arm("sync_allreduce", 301, 0.9, workers=workers)
+        own = arm("gossip", None, 0.9, workers=workers)
+        lost = own if workers == 8 else own[:1]
+        runs += [fail(run, "diverged", "chance") | {"top1": 0.1} for run in lost] + own[len(lost) :]
+    findings = as_needed(write_decided(tmp_path / "made", runs))
+    verdicts = rows_at_scale(findings).set_index(["scheme", "workers"])["verdict"]
+    assert dict(verdicts) == {
+        ("sync_allreduce", 2): "within",
+        ("sync_allreduce", 8): "within",
+        ("gossip", 2): "some_diverged",
+        ("gossip", 8): "all_diverged",
+    }
+    (text,) = accuracy_at_scale(findings)
+    assert "every run diverged: gossip (8 workers)" in text
+
+
+def test_a_rate_at_an_edge_is_not_judged_and_one_workers_is_said(tmp_path):
+    findings = study(tmp_path / "made", edges={"gossip": "lowest effective_rate"})
+    assert set(rows_at_scale(findings).query("scheme == 'gossip'")["verdict"]) == {"at_edge"}
+    assert not any("is itself at the edge" in text for text in accuracy_at_scale(findings))
+    findings = study(tmp_path / "other", edges={"sync_allreduce": "lowest effective_rate"})
+    text, _ = accuracy_at_scale(findings)
+    assert "one worker is itself at the edge" in text
+
+
+def test_the_table_has_the_settings_that_were_found(tmp_path):
+    findings = study(tmp_path / "made", tuned="period=4")
+    assert "own" not in tuning_axes(findings.tables)
+    table = scale_table(findings)
+    assert len(table.rows) == 4
+    cells = dict(zip(table.columns, table.rows[1], strict=True))
+    assert (cells["scheme"], cells["workers"], cells["training.lr"]) == ("all-reduce", "8", "0.8")
+    assert cells["own setting"] == "4 steps between means"
+    assert cells["updates of a run"] == "125"
+
+
+def test_without_an_interval_nothing_is_judged():
+    row = {"n_diverged": 0, "n_finished": 1, "at_edge": ""}
+    row |= {"one_worker_top1_difference_low": math.nan, "one_worker_within_margin": 1}
+    assert verdict_of(row, "") == "unknown"
+
+
+def test_without_a_search_best_settings_have_no_columns(tmp_path):
+    runs = arm("sync_allreduce", 801, 0.9, workers=1)
+    for workers in (2, 8):
+        runs += [run for scheme in SCHEMES for run in arm(scheme, 301, 0.9, workers=workers)]
+    made = as_needed(write_decided(tmp_path / "made", runs))
+    assert len(accuracy_at_scale(made)) == 1
+    assert not any("best" in name for name in scale_table(made).columns)
+    assert any("best" in name for name in scale_table(study(tmp_path / "searched")).columns)
