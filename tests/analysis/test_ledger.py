@@ -533,9 +533,6 @@ def test_a_bad_claim_is_named(root):
             ledger(root)
 
 
-TO_BE_WRITTEN = {"zou2017_batches"}  # studies of the papers
-
-
 def test_what_claims_name_exists_or_is_to_be_written():
     """Tests of the code, studies, and numbers that are predicted."""
     predicted = predictions(ROOT)
@@ -544,7 +541,7 @@ def test_what_claims_name_exists_or_is_to_be_written():
             assert (ROOT / path).is_file(), claim.id
         if claim.is_predicted:
             assert set(claim.published) <= set(predicted), claim.id
-        elif claim.study not in ("", TESTS, WORKLOADS, *TO_BE_WRITTEN):
+        elif claim.study not in ("", TESTS, WORKLOADS):
             assert (ROOT / f"experiments/{claim.study}.yaml").is_file(), claim.id
     for claim in CLAIMS:
         if claim.study == TESTS:

@@ -38,6 +38,7 @@ from paceline.analysis.statistics.multiple_comparisons import (
     unadjusted,
 )
 from paceline.analysis.tables import Tables, read_about, read_tables
+from paceline.analysis.time_to_target import crossings
 from paceline.errors import SettingError
 from paceline.model.network_size import Layer, NetworkSize
 from paceline.record.numbers import NUMBERS
@@ -121,8 +122,8 @@ def observed(
 
 def table_of(study: str, root: Path) -> StudyTable | None:
     """Return the runs of a study, the settings that they share, whether all runs were made, and all
-    tables of a study that searched rates; None without its tables. The turns of exchanges have
-    their number in the column `seed`.
+    tables of a study that searched rates or sets a target; None without its tables. The turns of
+    exchanges have their number in the column `seed`.
     """
     folder, command = root / "reports" / study, f"paceline sweep {study}"
     if (folder / NAME).is_file():
@@ -134,7 +135,10 @@ def table_of(study: str, root: Path) -> StudyTable | None:
     rows = rows.assign(**{EFFECTIVE_RATE: rows["lr"] / (1 - rows["momentum"])})
     about = read_about(folder, command)
     is_tuned = "tuned" in {about["settings"].get(RATE), *rows.get(RATE, ())}
-    tables = read_tables(folder) if is_tuned else None
+    tables = read_tables(folder) if is_tuned or about["target"] else None
+    if tables and about["target"]:  # of runs that went on after it as well
+        reached = {k: own.high for k, own in crossings(tables, "seconds").items() if own.reached}
+        rows = rows.assign(target_seconds=rows["key"].map(reached).astype(float))
     return rows, about["settings"], not about["missing"], tables
 
 
