@@ -129,9 +129,12 @@ def _question(
     from paceline.prediction import cluster_plan
     from paceline.prediction.evidence import evidence_for, read_evidence
     from paceline.prediction.network_by_size import with_network
+    from paceline.prediction.predict import check_links
     from paceline.record.point import Point
     from paceline.timing.workload import OWN
 
+    for config in configs:
+        check_links(config)
     points = [Point.of(with_network(config)) for config in configs]
     point = max(points, key=lambda each: each.workers)
     config, most = point.config, point.workers

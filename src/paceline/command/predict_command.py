@@ -83,14 +83,14 @@ def _print_retimed(options: argparse.Namespace, root: Path) -> None:
 def _print_predictions(options: argparse.Namespace, root: Path) -> None:
     from paceline.command.terminal import require_folder, show_rows
     from paceline.prediction.network_by_size import in_precision, own_images
-    from paceline.prediction.predict import predict
+    from paceline.prediction.predict import check_links, predict
     from paceline.study.compose import composed_each
 
     require_folder("json", options.json)
-    predictions = [
-        predict(each.config, options.steps, each.swept, options.draws)
-        for each in composed_each(options.overrides, root, [own_images, in_precision])
-    ]
+    asked = composed_each(options.overrides, root, [own_images, in_precision])
+    for each in asked:
+        check_links(each.config)
+    predictions = [predict(each.config, options.steps, each.swept, options.draws) for each in asked]
     heading, rows = table(predictions)
     print(heading)
     show_rows(rows)

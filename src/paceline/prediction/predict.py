@@ -38,6 +38,7 @@ from paceline.timing.workload import OWN, AbstractWorkload, SizedNetwork
 # grow with the batch
 GREATEST_FIXED_SHARE = 0.5
 COVERED = 0.9  # share of the random draws that an interval contains
+_LEAST_BANDWIDTH = 125_000  # bytes/s, 1 Mb/s: no cluster trains over less
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,16 @@ def predict(
     run = timed_run(point, steps, workload)
     drawn = interval(config, workload, steps, draws) if draws else None
     return Prediction(point, run, drawn, swept or {})
+
+
+def check_links(config: PointConfig) -> None:
+    """Raise SettingError for a modelled link below 1 Mb/s, which is a number without its unit."""
+    cluster: Any = config.values["cluster"]
+    for name in ("link", "node_link", "allreduce_link"):
+        rate = (cluster.get(name) or {}).get("bandwidth")
+        if isinstance(rate, int | float) and rate < _LEAST_BANDWIDTH:
+            message = f"{rate:g} is {rate:g} bytes/s, less than 1 Mb/s; give a unit, as in 100Gb/s"
+            raise SettingError(f"cluster.{name}.bandwidth", message)
 
 
 def interval(
