@@ -85,7 +85,10 @@ def test_names_are_swept_and_images_are_those_of_each():
 
 def test_what_cannot_be_predicted_is_one_line_with_what_would_help():
     for overrides, message in {
-        (*A100S, "model=mobilenet_v3_smal"): "model: there is no mobilenet_v3_smal, did you mean "
+        (
+            *A100S,
+            "model=mobilenet_v3_smal",
+        ): "model: there is no network mobilenet_v3_smal, did you mean "
         "mobilenet_v3_small?; there are: ",
         A100S: "model: the step of this cluster follows from a network; choose one, as model=",
         (TITANS, *SMALL): "workload: the step of mobilenet_v3_small is not known for this cluster;",
@@ -94,7 +97,7 @@ def test_what_cannot_be_predicted_is_one_line_with_what_would_help():
             *A100S,
             "workload=nin",
             "batch_size=90000",
-        ): "batch_size: 90,000 images of nin do not ",
+        ): "batch_size: 90,000 images of nin per worker do not ",
         (*A100S, *SMALL, "training.precision=64-true"): "training.precision: A100 80 GB has no 64",
         (*A100S, *SMALL, "training.precision=fast"): "training.precision: A100 80 GB has no fast;",
         (*A100S, "model=vit_b_16", "cluster.chip.memory=1.0e+9"): "batch_size: 32 images of vit_b",

@@ -121,7 +121,7 @@ def _check_memory(config: PointConfig, chip: Chip, name: str, weight_bytes: int,
     if not isinstance(batch_size, int) or batch_size <= most:
         return
     fit = f"at most {most:,} fit" if most > 0 else "none fit"
-    message = f"{batch_size:,} images of {name} do not fit into the "
+    message = f"{batch_size:,} images of {name} per worker do not fit into the "
     message += f"{chip.memory / 1e9:,.0f} GB of the {chip.name}; {fit}"
     raise SettingError("batch_size", message)
 

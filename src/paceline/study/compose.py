@@ -311,6 +311,7 @@ def as_setting_error(error: Exception, setting: str) -> SettingError:
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, name = error.missing_cfg_file.rpartition("/")
         options, known = list(error.options), ", ".join(error.options)
+        kind = ""
         if group == "model":
             from paceline.model.network_by_name import hint, library_names, library_of
 
@@ -318,8 +319,9 @@ def as_setting_error(error: Exception, setting: str) -> SettingError:
                 message = f"write {name} as model={library} model.network.name={name} here"
                 return SettingError(group, message)
             options += library_names()
-            known += f", and the networks of torchvision and timm{hint()}"
-        message = f"there is no {name}{did_you_mean(name, options)}; there are: {known}"
+            kind = "network "
+            known += f"; for any network of torchvision or timm, model=<its name>{hint()}"
+        message = f"there is no {kind}{name}{did_you_mean(name, options)}; there are: {known}"
         return SettingError(group, message)
     if isinstance(error, ConfigCompositionException) and isinstance(error.__cause__, Exception):
         error = error.__cause__
