@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 
 from paceline.command.terminal import plain_table
+from paceline.grouped import grouped
 from paceline.prediction.cluster_plan import (
     IMAGENET,
     JITTER,
     KEPT,
     LOWER,
+    MOST_TIMES,
     NOT_STUDIED,
     RATIO,
     REFERENCE,
@@ -22,16 +24,18 @@ from paceline.prediction.cluster_plan import (
     ClusterPlan,
     Flip,
 )
-from paceline.prediction.evidence import Change, Evidence
+from paceline.prediction.evidence import LONGEST_EXCHANGE, Change, Evidence
 from paceline.prediction.predict import StepFrom
 from paceline.prediction.prediction_interval import FACTOR, STEP_FACTOR
-from paceline.report.number_format import bit_rate, count, plural, times
+from paceline.report.number_format import bit_rate, count, listed, plural, times
 from paceline.report.words import scheme_name
+from paceline.timing.workload import OWN
 
 if TYPE_CHECKING:
     from paceline.report.chart.chart_style import Chart
 
 _MOST_ROWS = 8
+_MOST_QUICKER = 2
 _SHOWN = 0.05  # share below which a difference in cost is not worth a word
 _COLUMNS = ("scheme", ">workers", ">images per worker", ">images/s", ">time", ">accelerator hours")
 _COLUMNS += (">change of top-1 [points]",)
@@ -44,10 +48,36 @@ def cluster_plan_view(plan: ClusterPlan, target: str) -> Iterator[RenderableType
 
     `target`: what is said of a target that was given as a top-1; "" if none was.
     """
-    yield "\n".join((recommendation(plan), *advice(plan)))
+    yield "\n".join(answer(plan))
     yield plain_table(columns(plan), _rows(plan))
     for title, sentences in sections(plan, target):
         yield "\n".join([f"{title}:", *(f"- {each}" for each in sentences)])
+
+
+def answer(plan: ClusterPlan) -> list[str]:
+    """Return what is assumed, what to do, and why."""
+    return [assumed(plan), recommendation(plan), *advice(plan)]
+
+
+def assumed(plan: ClusterPlan) -> str:
+    """Return the nodes and the links for the most workers, and on what the time of the choice rests
+    besides.
+    """
+    question, profile = plan.question, plan.question.cluster.profile
+    processes = max(question.workers) * question.point.sharding.shards
+    nodes, of_node = profile.num_nodes(processes), profile.largest_node(processes)
+    inside = f" ({profile.topology})" if profile.topology not in (None, "unshared") else ""
+    name, link = question.link
+    rate = "links without a limit"
+    if math.isfinite(link.bandwidth):
+        per = "per node between them" if name == "link" else "per worker"
+        rate = f"{bit_rate(link.bandwidth)} {per}"
+    of = f"{plural(nodes, 'node')} of {of_node}{inside}"
+    chosen, used = plan.chosen.prediction, profile.num_nodes(plan.chosen.workers)
+    reads = f"{'each node' if used > 1 else 'a node'} reads and decodes "
+    reads += f"{count(chosen.run.images_per_second / used)} images/s"
+    step = f"; a step is {StepFrom.FLOPS}" if chosen.step_from is StepFrom.FLOPS else ""
+    return f"Assumed: {question.config.names['cluster']}, {of}, {rate}; {reads}{step}."
 
 
 def columns(plan: ClusterPlan) -> tuple[str, ...]:
@@ -76,15 +106,35 @@ def advice(plan: ClusterPlan) -> list[str]:
     rate, change = learning_rate(plan), plan.chosen.change
     if plan.chosen.workers == 1 or change is None:
         return [rate]
-    top1 = points(change).replace("(", "(95 %: ")
-    lost = points_lost(plan.question.allowed)
-    why = f"Nothing that is shown to lose at most {lost} is clearly faster."
-    return [f"Top-1 changes by {top1} points against one worker. {why}", rate]
+    allowed, known = plan.question.allowed, plan.question.evidence
+    top1 = points(change, allowed).replace("(", "(95 %: ")
+    text = f"Expected change of top-1 against one worker: {top1} points"
+    names, network = plan.question.config.names, plan.question.workload.name
+    network = names["model"] if network == OWN else network
+    if known and known.any.model != network:
+        text += f", if {network} behaves like the {known.any.model} of the studies"
+    return [f"{text}.", _quicker(plan), rate]
+
+
+def _quicker(plan: ClusterPlan) -> str:
+    """Say which candidates that keep the accuracy may be faster than the choice."""
+    faster = [each for each in plan.candidates if each.kept and each.seconds < plan.chosen.seconds]
+    faster = sorted(faster, key=lambda each: each.seconds)[:_MOST_QUICKER]
+    if not faster:
+        lost = points_lost(plan.question.allowed)
+        return f"Nothing else that is shown to lose at most {lost} is predicted to be faster."
+    gains = [
+        f"{named(each)} ({plan.chosen.seconds / each.seconds:.2f} times as fast)" for each in faster
+    ]
+    within = f"within the error of the comparison (a factor of {RATIO:g})"
+    return f"{listed(gains)} may be faster, {within}."
 
 
 def learning_rate(plan: ClusterPlan) -> str:
     """Return what to do about the learning rate, by what studies found with a rate by rule."""
     if plan.chosen.workers == 1:
+        if any(each.kept and each.workers > 1 for each in plan.candidates):
+            return "More workers are not predicted to be faster."
         return "More workers are not shown to keep the accuracy."
     linear = (
         "Take a learning rate that suits one worker, scale it in proportion to the images of an "
@@ -146,10 +196,10 @@ def _rows(plan: ClusterPlan) -> Iterator[list[str]]:
             (words(each) if several else "one worker") + marks.get(each, ""),
             count(each.workers),
             f"{count(each.batch_size)}{'*' if each.prediction.extrapolated else ''}",
-            count(each.prediction.run.images_per_second),
+            times(each.prediction.run.images_per_second),
             _time(plan, each),
             _hours(each),
-            points(each.change) if several else "-",
+            points(each.change, plan.question.allowed) if several else "-",
             _VERDICTS[each.verdict] if several else "-",
         ]
 
@@ -160,12 +210,18 @@ def points_lost(share: float) -> str:
     return f"{number} point{'' if number == '1' else 's'}"
 
 
-def points(change: Change | None) -> str:
-    """Say a change of top-1 in percentage points, with its interval."""
+def points(change: Change | None, allowed: float) -> str:
+    """Say a change of top-1 in percentage points, with its interval, and with so many decimals that
+    an end is below the limit if it is so as printed.
+    """
     if change is None:
         return "-"
-    mean, low, high = (100 * each for each in change[:3])
-    return f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
+    ends = [(100 * end, end < -allowed) for end in (change.low, change.high)]
+    for digits in range(1, 5):
+        if all((round(end, digits) < -100 * allowed) == below for end, below in ends):
+            break
+    mean, low, high = (f"{100 * each:+.{digits}f}" for each in change[:3])
+    return f"{mean} ({low} to {high})"
 
 
 def _hours(candidate: Candidate) -> str:
@@ -210,19 +266,26 @@ def _runner_up(plan: ClusterPlan, other: Candidate) -> str:
 def _changes(plan: ClusterPlan) -> Iterator[str]:
     chosen = plan.chosen
     if chosen.workers == 1:
-        yield "a larger loss that is allowed, as target=-0.03"
+        slow = any(each.kept and each.workers > 1 for each in plan.candidates)
+        yield "faster links" if slow else "a larger loss that is allowed, as target=-0.03"
         return
-    _, link = plan.question.link
-    if plan.slower:
-        now = bit_rate(link.bandwidth)
-        yield f"links of at most {bit_rate(plan.slower.bandwidth)} (now {now}): {_by(plan.slower)}"
+    name, link = plan.question.link
+    if name == "link" and chosen.prediction.cluster.profile.num_nodes(chosen.workers) == 1:
+        yield "slower links: the answer stays, since the choice uses none between nodes"
+    elif plan.slower:
+        yield _at_slower_links(plan, plan.slower, f"now {bit_rate(link.bandwidth)}")
     elif math.isfinite(link.bandwidth):
-        yield "slower links: the answer stays, as the others slow down too"
+        yield f"slower links: the answer stays, down to {bit_rate(link.bandwidth / MOST_TIMES)}"
+    jitter = f"{100 * JITTER:.0f} % (now {100 * plan.question.cluster.step_jitter:.3g} %)"
     for flip, what, stays in (
-        (plan.slow_worker, f"one worker that is {SLOW:g} times as slow", "leave that worker out"),
+        (
+            plan.slow_worker,
+            f"if one worker took {SLOW:g} times as long as the others",
+            f"train with {chosen.workers - 1} instead",
+        ),
         (
             plan.jitter,
-            f"steps whose times have a standard deviation of {100 * JITTER:.0f} %",
+            f"steps whose times have a standard deviation of {jitter}",
             "the answer stays",
         ),
     ):
@@ -230,6 +293,18 @@ def _changes(plan: ClusterPlan) -> Iterator[str]:
             slower = f"{times(flip.own.seconds / chosen.seconds)} times the time"
             best = _by(flip) if flip.best.kind != chosen.kind else stays
             yield f"{what}: {slower}; {best}"
+
+
+def _at_slower_links(plan: ClusterPlan, flip: Flip, now: str) -> str:
+    """Say what is best over slower links, and down to which its accuracy is known."""
+    text = f"links of at most {bit_rate(flip.bandwidth)} ({now}): "
+    if not flip.own.kept:
+        return f"{text}the accuracy of the choice is not studied there; {named(flip.best)} is next"
+    text += _by(flip)
+    if exchange := plan.question.exchange(flip.best.prediction.point):
+        least = bit_rate(flip.bandwidth * exchange / LONGEST_EXCHANGE)
+        text += f", down to {least}, below which its accuracy is not studied"
+    return text
 
 
 def _by(flip: Flip) -> str:
@@ -250,23 +325,27 @@ def _rests_on(plan: ClusterPlan) -> Iterator[str]:
         f"times: predicted ({precision}), within a factor of {FACTOR:g} of what was observed in "
         f"earlier predictions, and ratios of two within {RATIO:g}, in 90 % of cases each"
     )
-    run, of_node = chosen.prediction.run, chosen.prediction.cluster.profile
-    nodes = of_node.num_nodes(chosen.workers)
+    run = chosen.prediction.run
     yield (
         f"exchanges and waiting take {100 * (run.exchanging + run.waiting):.0f} % of the time; "
-        f"reading data is not modelled: {'each node' if nodes > 1 else 'the machine'} must read "
-        f"and decode {count(run.images_per_second / nodes)} images/s"
+        "reading data is not modelled"
     )
     if any(each.prediction.step_from is StepFrom.FLOPS for each in shown(plan)):
         yield f"a step {StepFrom.FLOPS}: off by a factor of at most {STEP_FACTOR:g} as well"
-    if lacking := [each.prediction.lacks for each in shown(plan) if each.prediction.lacks]:
-        yield f"no interval: {lacking[0]}"
-    if any(each.prediction.extrapolated for each in shown(plan)):
-        yield "*: the step of this batch size was neither measured nor published"
+    if lacking := [each for each in shown(plan) if each.prediction.lacks]:
+        yield f"no interval for {words(lacking[0])}: {lacking[0].prediction.lacks}"
+    if starred := [each.prediction for each in shown(plan) if each.prediction.extrapolated]:
+        rate = starred[0].rate
+        known = " to ".join(map(count, dict.fromkeys(rate.batch_sizes))) if rate else "other"
+        yield (
+            f"*: speed extrapolated from {known} images; small batches may be slower, since "
+            "starting kernels takes time, and intervals were not checked for that"
+        )
 
 
 def _distance(plan: ClusterPlan, evidence: Evidence) -> Iterator[str]:
     question, chosen, known = plan.question, plan.chosen, evidence.any
+    lost = points_lost(question.allowed)
     workers = [row.workers for row in evidence.observed]
     rounds = [row.rounds for row in evidence.observed]
     studies = ", ".join(dict.fromkeys(row.study for row in evidence.observed))
@@ -285,23 +364,41 @@ def _distance(plan: ClusterPlan, evidence: Evidence) -> Iterator[str]:
     stale = chosen.prediction.run.mean_staleness if chosen.prediction.run.staleness else 0.0
     yield (
         f"a worker's steps in an epoch: {count(min(rounds))} to {count(most)} in the studies, "
-        f"{count(here)} here{above}; mean staleness of gradients: up to "
-        f"{max(row.staleness for row in evidence.observed):.0f} updates there, {stale:.0f} here"
+        f"{count(here)} here{above}"
     )
+    yield (
+        "mean staleness (updates by others between a worker's reading of weights and its own): "
+        "up to "
+        f"{max(row.staleness for row in evidence.observed):.0f} there, {stale:.0f} here"
+    )
+    for each in shown(plan):
+        if (exchange := question.exchange(each.prediction.point)) > LONGEST_EXCHANGE:
+            yield (
+                f"{named(each)}: its accuracy is not studied, since an exchange takes "
+                f"{times(exchange)} steps of computing, for which no worker waits; studied were at "
+                f"most {LONGEST_EXCHANGE:g}"
+            )
+            break
     most = max((each.batch_size for each in shown(plan) if each.workers == 1), default=1)
     if question.of_one_worker(most) != KEPT:
         yield (
             f"one worker is what others are compared with, but updates of {count(most)} images are "
             "not shown to keep the accuracy, also if one worker computes them"
         )
-    if plan.not_timed:
-        names = ", ".join(scheme_name(scheme) for scheme in plan.not_timed)
-        yield (
-            f"not timed: {names}; with {max(question.workers)} workers they are not shown to lose "
-            f"at most {points_lost(question.allowed)}, or cannot have the servers that they need"
+    if not_timed := plan.not_timed:
+        reasons = {
+            LOWER: f"loses more than {lost}",
+            UNCLEAR: f"not shown to lose at most {lost}",
+            NOT_STUDIED: NOT_STUDIED,
+            KEPT: "takes long to model",
+        }
+        groups = grouped(not_timed, not_timed.__getitem__).items()
+        told = (
+            f"{', '.join(map(scheme_name, of))} ({reasons.get(why, why)})" for why, of in groups
         )
+        yield f"not timed: {'; '.join(told)}"
     yield (
-        f"loses at most {points_lost(question.allowed)}: yes, with 95 % confidence; no: loses "
+        f"loses at most {lost}: yes, with 95 % confidence; no: loses "
         f"more; not shown: the interval allows both; {NOT_STUDIED}: beyond the studies"
     )
 
@@ -315,6 +412,7 @@ def as_json(plan: ClusterPlan) -> str:
         "images": question.images,
         "samples": question.samples,
         "allowed_loss": question.allowed,
+        "assumed": assumed(plan),
         "recommendation": recommendation(plan),
         "learning_rate": learning_rate(plan),
         "accuracy_by_linear_rule": plan.by_rule,
@@ -355,7 +453,7 @@ def as_page(plan: ClusterPlan, target: str, command: str) -> str:
     content: Mapping[str, Any] = {
         "title": f"Plan for {plan.question.config.names['cluster']}",
         "command": command,
-        "recommendation": [recommendation(plan), *advice(plan)],
+        "recommendation": answer(plan),
         "columns": columns(plan),
         "rows": list(_rows(plan)),
         "sections": list(sections(plan, target)),

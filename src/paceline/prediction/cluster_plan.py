@@ -22,7 +22,7 @@ import yaml
 from paceline.cluster.virtual import VirtualCluster
 from paceline.data.image_set import AbstractImageData
 from paceline.errors import SettingError
-from paceline.prediction.evidence import BY_RULE, TUNED, Change, Evidence
+from paceline.prediction.evidence import BY_RULE, LONGEST_EXCHANGE, TUNED, Change, Evidence
 from paceline.prediction.lemma import servers_needed
 from paceline.prediction.network_by_size import with_network
 from paceline.prediction.predict import Prediction, predict, sized_workload
@@ -40,7 +40,7 @@ _STEPS = 12  # of each worker, from which times are predicted
 _LEAST_POWER = 5  # of two: a batch of 32
 _NEARLY = 0.95  # of the most images/s: a larger batch is not worth its larger updates
 _NEAR = 0.005  # difference of expected top-1 below which tied candidates are alike
-_MOST_TIMES = 256  # by which links are slowed down at most, to find when the answer changes
+MOST_TIMES = 256  # by which links are slowed down at most, to find when the answer changes
 _TO = 1.2  # times, the bandwidth at which the answer changes
 _MOST_CONTENDERS = 2
 _MOST_MESSAGES = 4096  # that all workers push at once, in an example of many servers
@@ -107,7 +107,8 @@ class Question:
     `schemes`: settings by the name of the scheme, of all-reduce as well. `compared`: names of
     schemes to compare. `images`: training images of an epoch. `allowed`:
     share of top-1 that may be lost against one worker. `own_scheme`: True if the user set what
-    changes a scheme's accuracy, so that no study supports it.
+    changes a scheme's accuracy, so that no study supports it. `refused`: why a
+    scheme cannot have the workers or servers, by its name.
     """
 
     config: PointConfig
@@ -120,6 +121,7 @@ class Question:
     evidence: Evidence | None
     own_scheme: bool = False
     timed: dict[Any, Candidate] = field(default_factory=dict[Any, Candidate])
+    refused: dict[str, str] = field(default_factory=dict[str, str])
 
     @cached_property
     def point(self) -> Point:
@@ -163,14 +165,21 @@ class Question:
         Asynchronous servers are timed, too, as an example of what staleness costs, if that is known
         and if it takes no longer than seconds.
         """
-        evidence, settings = self.evidence, self.schemes[scheme]
-        if evidence is None or "servers" not in settings or scheme == self.compared[0]:
+        settings = self.schemes[scheme]
+        if self.evidence is None or "servers" not in settings or scheme == self.compared[0]:
             return True
-        stale = evidence.staleness(scheme, workers)
-        change = evidence.change(scheme, self.rounds(workers, batch_size), stale)
-        if change is None or scheme != ASYNCHRONOUS:
-            return _verdict(change, self.allowed) == KEPT
+        verdict = self.expected(scheme, workers, batch_size)
+        if verdict == NOT_STUDIED or scheme != ASYNCHRONOUS:
+            return verdict == KEPT
         return workers * self._settings(scheme, workers, batch_size)["servers"] <= _MOST_MESSAGES
+
+    def expected(self, scheme: str, workers: int, batch_size: int) -> str:
+        """Return the verdict on a scheme with the staleness that is usual for so many workers."""
+        if self.evidence is None:
+            return NOT_STUDIED
+        stale = self.evidence.staleness(scheme, workers)
+        change = self.evidence.change(scheme, self.rounds(workers, batch_size), stale)
+        return _verdict(change, self.allowed)
 
     def candidate(self, scheme: str, workers: int, batch_size: int, **cluster: Any) -> Candidate:
         """Return a candidate. `cluster`: settings of the cluster that are changed."""
@@ -233,11 +242,27 @@ class Question:
         point, run = prediction.point, prediction.run
         if point.workers == 1:
             return Change(0.0, 0.0, 0.0)
-        if self.evidence is None or self.own_scheme:
+        if self.evidence is None or self.own_scheme or self.exchange(point) > LONGEST_EXCHANGE:
             return None
         stale = run.mean_staleness if run.staleness else 0.0
         rounds = self.rounds(point.workers, point.batch_size)
         return self.evidence.change(point.config.names["scheme"], rounds, stale, rate)
+
+    def exchange(self, point: Point) -> float:
+        """Return how long an exchange takes for which no worker waits [steps of computing].
+
+        The workers of a node share its link, each for as many bytes as the weights have. 0 if
+        workers wait, since their accuracy does not depend on how long.
+        """
+        if point.scheme.beside(1, point.workers, 0, point.seed) is None:
+            return 0.0
+        assert isinstance(point.cluster, VirtualCluster)
+        profile, link, sharing = point.cluster.profile, point.cluster.node_link, 1
+        if profile.num_nodes(point.workers) > 1:
+            link, sharing = profile.link, profile.largest_node(point.workers)
+        seconds = point.cluster.mean_step_seconds(point.batch_size, point.workload)
+        assert seconds is not None
+        return link.seconds(sharing * self.weight_bytes) / seconds
 
     def of_one_worker(self, batch_size: int) -> str:
         """Return the verdict on updates of so many images by one worker.
@@ -278,10 +303,19 @@ class ClusterPlan:
         return 1 / RATIO <= self.ratio <= RATIO
 
     @property
-    def not_timed(self) -> list[str]:
-        """Names of the schemes that were asked for, or studied, and that no candidate has."""
+    def not_timed(self) -> dict[str, str]:
+        """Schemes that were asked for, or studied, and that no candidate has, each with the reason
+        for which it was refused, or the verdict on its accuracy with the most workers.
+        """
+        question, most = self.question, max(self.question.workers)
         timed = {each.scheme for each in self.candidates}
-        return [scheme for scheme in self.question.compared if scheme not in timed]
+        sizes = (each.batch_size for each in self.candidates if each.workers == most)
+        size = next(sizes, self.chosen.batch_size)
+        return {
+            scheme: question.refused.get(scheme) or question.expected(scheme, most, size)
+            for scheme in question.compared
+            if scheme not in timed
+        }
 
     @property
     def by_rule(self) -> str:
@@ -371,6 +405,7 @@ def _possible(question: Question, scheme: str, workers: int, size: int) -> Itera
     except SettingError as error:
         if len(question.compared) == 1 or not error.setting.startswith("scheme"):
             raise
+        question.refused[scheme] = error.message
 
 
 def _changed(question: Question, among: Sequence[Candidate], **cluster: Any) -> Flip:
@@ -379,7 +414,9 @@ def _changed(question: Question, among: Sequence[Candidate], **cluster: Any) -> 
 
 
 def _slower_links(question: Question, among: Sequence[Candidate]) -> Flip | None:
-    """Return the largest bandwidth at which another one of `among` is clearly faster, to _TO."""
+    """Return the largest bandwidth, to _TO, at which another one of `among` is clearly faster, or
+    at which the accuracy of the choice is not known.
+    """
     name, link = question.link
     values = question.config.values["cluster"][name]
     if len(among) == 1 or math.isinf(link.bandwidth):
@@ -390,11 +427,14 @@ def _slower_links(question: Question, among: Sequence[Candidate]) -> Flip | None
         changed = [
             question.like(each, **{name: {**values, "bandwidth": bandwidth}}) for each in among
         ]
-        best = min(changed, key=lambda each: each.seconds)
-        clear = changed[0].seconds > RATIO * best.seconds
-        return Flip(best, changed[0], bandwidth) if clear else None
+        own, kept = changed[0], [each for each in changed if each.kept]
+        best = min(kept, key=lambda each: each.seconds, default=own)
+        clear = not own.kept or own.seconds > RATIO * best.seconds
+        return Flip(best, own, bandwidth) if clear else None
 
-    low, high, found = 1.0, float(_MOST_TIMES), at(_MOST_TIMES)
+    low, high, found = 1.0, 2.0, at(2)
+    while not found and high < MOST_TIMES:  # what was faster may not be known with slower links
+        low, high, found = high, 2 * high, at(2 * high)
     while found and high / low > _TO:
         middle = math.sqrt(low * high)
         if there := at(middle):

@@ -28,6 +28,9 @@ from paceline.grouped import grouped
 FILE = "evidence.csv"  # beside this module; `paceline report` writes it from the committed tables
 _EDGE = 0.05  # relative; so far beyond what was studied is alike
 BY_RULE, TUNED = "by_rule", "tuned"  # values of training.rate
+# Longest exchange that was studied [steps of computing]: that of the slowest links of
+# experiments/when_asynchronous.yaml, over which the weights take three steps
+LONGEST_EXCHANGE = 3.0
 
 
 class Change(NamedTuple):

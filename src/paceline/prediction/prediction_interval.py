@@ -68,6 +68,6 @@ def lacking(point: Point) -> str:
     if each > MOST_SENDERS and not profile.one_machine:
         return (
             f"each server gets {each:.3g} whole gradients in a step of all workers, more than the "
-            f"{MOST_SENDERS} with which predictions were confirmed; published servers were slower"
+            f"{MOST_SENDERS} that were checked; expect slower, as published servers were"
         )
     return ""
