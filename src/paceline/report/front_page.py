@@ -26,7 +26,7 @@ from paceline.report.words import say, scheme_name, scheme_words
 
 PAGE = "index.html"
 PAPERS = "papers"  # folder of their ledger
-_FIRST = ("scale", "accuracy_vs_workers", "schemes", "when_asynchronous", "example")  # cards in front
+_FIRST = ("scale", "accuracy_vs_workers", "schemes", "when_asynchronous", "example")  # in front
 _PUBLISHED = "predictions/predictions.csv"  # of `paceline predict --published`
 _FIGURE = re.compile(r"^!\[(.*)\]\((figures/.+\.svg)\)$", re.MULTILINE)
 _DETAIL = re.compile(r" \([^()]{40,}\)")  # which the page gives, and the card does not
