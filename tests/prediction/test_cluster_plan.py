@@ -301,3 +301,12 @@ def test_predict_refuses_a_link_without_its_unit():
     words = "cluster=titan", "workload=googlenet", "workers=2", "cluster.link.bandwidth=10,10Gb/s"
     with pytest.raises(SettingError, match=r"^cluster\.link\.bandwidth: 10 is 10 bytes/s, less"):
         predict_command.COMMAND.run(cli._parse(["predict", *words]), ROOT)
+
+
+def test_a_scheme_without_servers_is_tried_with_every_number_of_workers():
+    """Its best number may be another than that of all-reduce, also if it comes first by name."""
+    schemes = ("sync_allreduce", "local_sgd"), ("local_sgd", "sync_allreduce")
+    for compared in schemes:
+        asked = question(*compared)
+        found = {(each.scheme, each.workers) for each in plan_cluster(asked).candidates}
+        assert {(each, workers) for each in compared for workers in asked.workers} <= found

@@ -174,12 +174,14 @@ def budget(plan: ClusterPlan) -> str:
 
 def shown(plan: ClusterPlan) -> list[Candidate]:
     """Return the candidates of the table: the choice, the runner-up, the choice with fewer
-    workers, and of other schemes some that keep the accuracy and some that do not.
+    workers, and of each other scheme the fastest that keeps the accuracy, or else the fastest.
     """
     first = [each for each in (plan.chosen, plan.runner_up) if each]
     own = [each for each in plan.candidates if each.scheme == plan.chosen.scheme]
-    others = sorted(plan.candidates, key=lambda each: each.seconds)
-    kept = [each for each in others if each.kept and each.scheme != plan.chosen.scheme]
+    best_last = sorted(plan.candidates, key=lambda each: (each.kept, -each.seconds))
+    others = {each.scheme: each for each in best_last if each.scheme != plan.chosen.scheme}.values()
+    others = sorted(others, key=lambda each: each.seconds)
+    kept = [each for each in others if each.kept]
     not_kept = [each for each in others if not each.kept]
     ordered = [*first, *own, *kept[:2], *not_kept[:2], *kept, *not_kept]
     return list(dict.fromkeys(ordered))[:_MOST_ROWS]
@@ -371,7 +373,7 @@ def _distance(plan: ClusterPlan, evidence: Evidence) -> Iterator[str]:
         "up to "
         f"{max(row.staleness for row in evidence.observed):.0f} there, {stale:.0f} here"
     )
-    for each in shown(plan):
+    for each in sorted(plan.candidates, key=lambda each: -each.workers):
         if (exchange := question.exchange(each.prediction.point)) > LONGEST_EXCHANGE:
             yield (
                 f"{named(each)}: its accuracy is not studied, since an exchange takes "

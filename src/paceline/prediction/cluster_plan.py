@@ -327,17 +327,18 @@ class ClusterPlan:
 def plan_cluster(question: Question) -> ClusterPlan:
     """Time the candidates and choose one. Raises SettingError for what cannot be predicted.
 
-    One worker is always a candidate, so that there is one that keeps the accuracy. Schemes other
-    than all-reduce are tried with the most workers, and with as many as are best for all-reduce.
+    One worker is always a candidate, so that there is one that keeps the accuracy. Schemes with
+    servers are tried with the most workers, and with as many as are best for all-reduce.
     """
     most = max(question.workers)
     batches = {workers: _best_batch(question, workers) for workers in {1, *question.workers}}
     found = [question.candidate(REFERENCE, 1, batches[1])]
-    first = question.compared[0]  # all-reduce, unless the user chose others
-    for workers in question.workers:
-        found += _possible(question, first, workers, batches[workers])
+    served = [each for each in question.compared[1:] if "servers" in question.schemes[each]]
+    for scheme in question.compared:
+        for workers in question.workers if scheme not in served else ():
+            found += _possible(question, scheme, workers, batches[workers])
     for workers in sorted({most, max(recommended(found).workers, min(question.workers))}):
-        for scheme in question.compared:
+        for scheme in served:
             if question.worthwhile(scheme, workers, batches[workers]):
                 found += _possible(question, scheme, workers, batches[workers])
     chosen = recommended(found)
