@@ -261,7 +261,10 @@ def _verdict(case: _Case, root: Path) -> tuple[str, str]:
     assert case.tested is not None
     seen, found = case.tested
     if seen.lost:
-        return UNDECIDED, f"runs that failed, are missing or did not hold their pace: {seen.lost}"
+        return (
+            UNDECIDED,
+            f"runs that failed, are missing, missed the target or lost their pace: {seen.lost}",
+        )
     if found.n is not None and found.n < FEWEST:
         return UNDECIDED, f"runs a side: {found.n}; a test needs {FEWEST}"
     if seen.unknown:
