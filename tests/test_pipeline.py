@@ -46,7 +46,9 @@ def of(stage, **values):
 
 
 def test_every_study_has_a_stage_that_runs_it_and_one_that_reports_it():
-    studies = sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml"))
+    """But for those without results: `dvc repro` of a fresh clone would run them for hours."""
+    every = sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml"))
+    studies = [e for e in every if e == "quick" or (ROOT / f"reports/{e}/study.json").exists()]
     assert sorted(STUDIES) == studies
     assert [sweep(name)[0] for name in studies] == [f"paceline sweep {name}" for name in studies]
     named = [name for name in studies if "${study}" in STAGES[name]["cmd"]]
