@@ -23,7 +23,8 @@ def test_every_experiment_composes(study, monkeypatch):
 
     def beside_the_first(axes):
         jobs = jobs_of(axes)
-        settings.extend(frozenset(dict(s.split("=", 1) for s in job).items()) for job in jobs)
+        each = (frozenset(dict(s.split("=", 1) for s in job).items()) for job in jobs)
+        settings.extend(filter(None, each))  # a grid of grids alone sets nothing itself
         changed = [sum(a != b for a, b in zip(job, jobs[0], strict=True)) for job in jobs]
         return [job for job, count in zip(jobs, changed, strict=True) if count <= 1]
 
