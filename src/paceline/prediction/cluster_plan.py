@@ -158,15 +158,21 @@ class Question:
         """Return the rounds of an epoch; see the module `evidence`."""
         return self.images / (workers * batch_size)
 
+    def is_quick(self, scheme: str) -> bool:
+        """Return True for schemes to time in any case: the first one, and those without servers.
+
+        With many servers a prediction takes seconds.
+        """
+        return "servers" not in self.schemes[scheme] or scheme == self.compared[0]
+
     def worthwhile(self, scheme: str, workers: int, batch_size: int) -> bool:
-        """Return True if a scheme is to be timed: the first one, those without servers, and those
-        whose accuracy is expected to be kept. With many servers a prediction takes seconds.
+        """Return True if a scheme is to be timed: one that is quick to time, or whose accuracy is
+        expected to be kept.
 
         Asynchronous servers are timed, too, as an example of what staleness costs, if that is known
         and if it takes no longer than seconds.
         """
-        settings = self.schemes[scheme]
-        if self.evidence is None or "servers" not in settings or scheme == self.compared[0]:
+        if self.evidence is None or self.is_quick(scheme):
             return True
         verdict = self.expected(scheme, workers, batch_size)
         if verdict == NOT_STUDIED or scheme != ASYNCHRONOUS:
@@ -333,12 +339,13 @@ def plan_cluster(question: Question) -> ClusterPlan:
     most = max(question.workers)
     batches = {workers: _best_batch(question, workers) for workers in {1, *question.workers}}
     found = [question.candidate(REFERENCE, 1, batches[1])]
-    served = [each for each in question.compared[1:] if "servers" in question.schemes[each]]
-    for scheme in question.compared:
-        for workers in question.workers if scheme not in served else ():
+    quick = [scheme for scheme in question.compared if question.is_quick(scheme)]
+    with_servers = [scheme for scheme in question.compared if scheme not in quick]
+    for scheme in quick:
+        for workers in question.workers:
             found += _possible(question, scheme, workers, batches[workers])
     for workers in sorted({most, max(recommended(found).workers, min(question.workers))}):
-        for scheme in served:
+        for scheme in with_servers:
             if question.worthwhile(scheme, workers, batches[workers]):
                 found += _possible(question, scheme, workers, batches[workers])
     chosen = recommended(found)
