@@ -106,6 +106,7 @@ def estimate(to_run: "Points", results: "Sequence[Result]") -> str:
     similar point it is unknown.
     """
     from paceline.study.progress import Costs
+    from paceline.study.study_point import most_processes
 
     if not to_run:
         return "nothing to run"
@@ -113,8 +114,7 @@ def estimate(to_run: "Points", results: "Sequence[Result]") -> str:
     if (left := costs.left(to_run)) is None:
         return "time and memory: unknown until one point has run"
     peak = max(r.get("peak_rss_bytes") or 0 for point in to_run for r in costs.matching(point))
-    rated = [point for point in to_run if point.has_rate]  # others have the processes of trials
-    processes = max((each.config.sweep.jobs * each.num_processes for each in rated), default=1)
+    processes = max(1, most_processes(to_run))
     return f"{left}; up to {processes * peak / 2**30:.1f} GiB of memory in {processes} processes"
 
 

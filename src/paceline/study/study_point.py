@@ -10,7 +10,7 @@ results.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -142,6 +142,16 @@ Points = Sequence[StudyPoint]
 
 def to_run(points: Points) -> list[StudyPoint]:
     return [point for point in points if point.needs_run]
+
+
+def most_processes(points: Iterable[StudyPoint]) -> int:
+    """Return how many processes run at a time at most; 0 for no points.
+
+    A tuned point whose rate is not known yet, nor perhaps another setting that is searched, is left
+    out: its trials have as many.
+    """
+    rated = (point for point in points if point.has_rate)
+    return max((point.config.sweep.jobs * point.num_processes for point in rated), default=0)
 
 
 def counts(points: Points) -> str:

@@ -41,7 +41,7 @@ from paceline.record.tracking.log import (
 from paceline.record.tracking.mlflow_log import LogError
 from paceline.study.collect import num_of_other_code
 from paceline.study.progress import SweepWatch, status_line
-from paceline.study.study_point import Points, StudyPoint, counts, to_run
+from paceline.study.study_point import Points, StudyPoint, counts, most_processes, to_run
 from paceline.study.study_points import Study
 
 Launch = Callable[[Points], Sequence[Result | None]]  # runs points and returns their results
@@ -340,8 +340,7 @@ def _log_missing(points: Points) -> None:
 
 
 def _warn_of_crowding(points: Points) -> None:
-    several = [each for each in points if each.has_rate and each.config.sweep.jobs > 1]
-    processes = max((each.config.sweep.jobs * each.num_processes for each in several), default=0)
+    processes = most_processes(point for point in points if point.config.sweep.jobs > 1)
     if processes > num_cores():
         message = f"{processes} processes at a time share {num_cores()} cores"
         tell(f"sweep.jobs: {message}, which lowers the throughput")
