@@ -64,11 +64,12 @@ class Observed:
     """Numbers that a claim is tested on.
 
     `values` [..., groups, seeds]: NaN for a run that is missing. `along` [groups]: numbers on the
-    axis of a law or of a knee. `lost`: number of runs that failed or are missing, that diverged and
-    so have no time, or that did not hold the pace of their steps. `diverged`: number of runs that
-    diverged and count as an accuracy of 0. `started`: when the oldest run started, "" if that is
-    not known of each; `commit`: its code. `luck`: what the search of each group may have missed;
-    none where no rate was searched, or where `unknown` says why that is not known of a group.
+    axis of a law or of a knee. `lost`: number of runs that failed or are missing, that diverged or
+    missed the target and so have no time, or that did not hold the pace of their steps. `diverged`:
+    number of runs that diverged and count as an accuracy of 0. `started`: when the oldest run
+    started, "" if that is not known of each; `commit`: its code. `luck`: what the search of each
+    group may have missed; none where no rate was searched, or where `unknown` says why that is not
+    known of a group.
     """
 
     values: Array

@@ -35,13 +35,8 @@ from paceline.analysis.tables import Tables
 BELOW_BEST = 0.02  # distance of the target from the best top-1, a share, if the study asks for none
 BY_STUDY = "the study"
 _COLUMNS = ["kind", "data", "target", "error", "set_by"]
-_CHOSEN = (
-    "batch_size",
-    "global_batch_size",
-    "training.",
-    "scheme.",
-    OPTIMIZER,
-)  # the user sets these
+# the user sets these
+_CHOSEN = ("batch_size", "global_batch_size", "training.", "scheme.", OPTIMIZER)
 Crossings = Mapping[str, Crossing]  # by the key of the run
 
 
