@@ -5,6 +5,7 @@ import gc
 import json
 import math
 import re
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -30,7 +31,13 @@ from paceline.prediction.cluster_plan import (
     recommended,
     scheme_settings,
 )
-from paceline.prediction.evidence import LONGEST_EXCHANGE, Change, evidence_for, read_evidence
+from paceline.prediction.evidence import (
+    LONGEST_EXCHANGE,
+    Change,
+    Evidence,
+    evidence_for,
+    read_evidence,
+)
 from paceline.prediction.prediction_interval import FACTOR
 from paceline.study.compose import composed
 from tests.tiny import CONF
@@ -91,13 +98,24 @@ def question(*schemes, workers=(1, 8), **changes):
         "config": titan().replaced(workers=max(workers)),
         "workers": workers,
         "batch_sizes": [32],
-        "schemes": {name: scheme_settings(name, "", {}, ROOT) for name in names},
+        "schemes": {name: {"": scheme_settings(name, "", {}, ROOT)} for name in names},
         "compared": schemes or names,
         "images": IMAGENET,
         "allowed": 0.01,
         "evidence": evidence_for(read_evidence(), "googlenet", "ImageNet-1k"),
     }
     return Question(**(known | changes))
+
+
+def test_a_scheme_has_the_settings_that_were_searched_at_the_nearest_number_of_rounds():
+    texts = {4: "scheme.period=16", 64: "scheme.period=2"}
+    known = [row for row in read_evidence() if (row.scheme, row.rate) == ("local_sgd", "tuned")]
+    rows = [replace(known[0], workers=n, settings=text) for n, text in texts.items()]
+    period = {text: scheme_settings("local_sgd", text, {}, ROOT) for text in texts.values()}
+    asked = question(evidence=Evidence(rows), schemes={"local_sgd": period}, images=rows[0].images)
+    found = {n: asked.candidate("local_sgd", n, 32) for n in (2, 4, 8, 32)}
+    schemes = {n: each.prediction.point.config.values["scheme"] for n, each in found.items()}
+    assert {n: each["period"] for n, each in schemes.items()} == {2: 16, 4: 16, 8: 16, 32: 2}
 
 
 def test_a_plan_names_its_choice_its_cost_and_what_it_rests_on(tmp_path, capsys, monkeypatch):
@@ -189,7 +207,8 @@ def test_gossip_is_not_known_where_its_exchanges_take_longer_than_in_the_studies
     assert {each.scheme for each in best if each} == {"sync_allreduce"}
     said = " ".join(dict(sections(plan))["What it rests on"])
     assert (
-        "gossip with 8 workers: its accuracy is not studied, since an exchange takes 3.3 " in said
+        "gossip (a ring) with 8 workers: its accuracy is not studied, since an exchange takes 3.3 "
+        in said
     )
 
 

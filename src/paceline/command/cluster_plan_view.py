@@ -28,13 +28,14 @@ from paceline.prediction.evidence import LONGEST_EXCHANGE, Change, Evidence
 from paceline.prediction.predict import StepFrom
 from paceline.prediction.prediction_interval import FACTOR, STEP_FACTOR
 from paceline.report.number_format import bit_rate, count, listed, plural, times
-from paceline.report.words import scheme_name
+from paceline.report.words import scheme_name, value_words
 from paceline.timing.workload import OWN
 
 if TYPE_CHECKING:
     from paceline.report.chart.chart_style import Chart
 
 _MOST_ROWS = 8
+_CHOSEN = ("backup_workers", "period", "graph")  # by the studies that plans rest on
 _MOST_QUICKER = 2
 _SHOWN = 0.05  # share below which a difference in cost is not worth a word
 _COLUMNS = ("scheme", ">workers", ">images per worker", ">images/s", ">time", ">accelerator hours")
@@ -155,12 +156,11 @@ def named(candidate: Candidate) -> str:
 
 
 def words(candidate: Candidate) -> str:
-    """Name the scheme of a candidate, with the backup workers that studies chose."""
+    """Name the scheme of a candidate, with those of its settings that studies chose."""
     settings = candidate.prediction.point.config.values["scheme"]
-    backup = settings.get("backup_workers")
-    return scheme_name(candidate.scheme) + (
-        f", {plural(backup, 'backup worker')}" if backup else ""
-    )
+    own = [value_words(f"scheme.{name}", settings[name]) for name in _CHOSEN if name in settings]
+    chosen = ", ".join(filter(None, own))
+    return scheme_name(candidate.scheme) + (f" ({chosen})" if chosen else "")
 
 
 def budget(plan: ClusterPlan) -> str:

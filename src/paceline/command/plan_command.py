@@ -159,7 +159,7 @@ def _question(
         for name in is_set
         if name.startswith("scheme.")
     }
-    studied = {cluster_plan.REFERENCE: "", **(evidence.schemes if evidence else {})}
+    studied = {cluster_plan.REFERENCE: [""], **(evidence.schemes if evidence else {})}
     asked = sorted({each.names["scheme"] for each in configs})
     chosen = asked if "scheme" in is_set else [*studied]
     return cluster_plan.Question(
@@ -167,7 +167,10 @@ def _question(
         workers=counts if len(counts) > 1 else sorted({1, most // 4 or 1, most // 2 or 1, most}),
         batch_sizes=sizes,
         schemes={
-            name: cluster_plan.scheme_settings(name, studied.get(name, ""), own, root)
+            name: {
+                text: cluster_plan.scheme_settings(name, text, own, root)
+                for text in studied.get(name, [""])
+            }
             for name in {cluster_plan.REFERENCE, *chosen}
         },
         compared=chosen,

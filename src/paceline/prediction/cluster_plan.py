@@ -104,17 +104,17 @@ class Question:
     """Cluster, network and budget for which a plan is asked, and what may be lost.
 
     `config`: configuration with the most workers. `workers`, `batch_sizes`: numbers to choose from.
-    `schemes`: settings by the name of the scheme, of all-reduce as well. `compared`: names of
-    schemes to compare. `images`: training images of an epoch. `allowed`:
-    share of top-1 that may be lost against one worker. `own_scheme`: True if the user set what
-    changes a scheme's accuracy, so that no study supports it. `refused`: why a
+    `schemes`: by the name of each scheme, all-reduce as well, its settings by those that studies
+    chose, as text. `compared`: names of schemes to compare. `images`: training images of an epoch.
+    `allowed`: share of top-1 that may be lost against one worker. `own_scheme`: True if the user
+    set what changes a scheme's accuracy, so that no study supports it. `refused`: why a
     scheme cannot have the workers or servers, by its name.
     """
 
     config: PointConfig
     workers: Sequence[int]
     batch_sizes: Sequence[int]
-    schemes: Mapping[str, Mapping[str, Any]]
+    schemes: Mapping[str, Mapping[str, Mapping[str, Any]]]
     compared: Sequence[str]
     images: int
     allowed: float
@@ -163,7 +163,8 @@ class Question:
 
         With many servers a prediction takes seconds.
         """
-        return "servers" not in self.schemes[scheme] or scheme == self.compared[0]
+        first = next(iter(self.schemes[scheme].values()))
+        return "servers" not in first or scheme == self.compared[0]
 
     def worthwhile(self, scheme: str, workers: int, batch_size: int) -> bool:
         """Return True if a scheme is to be timed: one that is quick to time, or whose accuracy is
@@ -216,8 +217,12 @@ class Question:
         return Candidate(prediction, seconds, change, _verdict(change, self.allowed))
 
     def _settings(self, scheme: str, workers: int, batch_size: int) -> dict[str, Any]:
-        """Return the settings of a scheme, with the number of servers."""
-        settings = dict(self.schemes[scheme])
+        """Return the settings of a scheme: those that were studied at so many rounds of an epoch,
+        with the number of servers.
+        """
+        rounds, known = self.rounds(workers, batch_size), self.schemes[scheme]
+        studied = self.evidence.settings(scheme, rounds) if self.evidence else ""
+        settings = dict(known.get(studied) or next(iter(known.values())))
         if settings.get("servers") == 0:
             settings["servers"] = self.servers(workers, batch_size)
         return settings

@@ -93,10 +93,17 @@ class Evidence:
         return self.observed[0]
 
     @cached_property
-    def schemes(self) -> dict[str, str]:
-        """Names of the schemes that were searched and share updates, with the settings of each."""
-        searched = (row for row in self.observed if row.rate == TUNED)
-        return {row.scheme: row.settings for row in searched if row.scheme != "independent"}
+    def schemes(self) -> dict[str, list[str]]:
+        """Names of the schemes that were searched and share updates, with all settings of each."""
+        searched = [r for r in self.observed if r.rate == TUNED and r.scheme != "independent"]
+        rows = grouped(searched, lambda row: row.scheme)
+        return {name: list(dict.fromkeys(row.settings for row in of)) for name, of in rows.items()}
+
+    def settings(self, scheme: str, rounds: float) -> str:
+        """Return the settings with which a scheme was studied at the nearest number of rounds."""
+        rows = [row for row in self.observed if (row.scheme, row.rate) == (scheme, TUNED)]
+        near = min(rows, key=lambda row: abs(math.log(row.rounds / rounds)), default=None)
+        return near.settings if near else ""
 
     def staleness(self, scheme: str, workers: int) -> float:
         """Return the mean staleness to expect, which grows as the number of other workers does.
