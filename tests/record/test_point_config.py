@@ -179,8 +179,8 @@ def test_a_setting_changes_the_key(setting, value):
         ("data.root", "/elsewhere"),
         ("measurement.mlflow", {"tracking_uri": "http://server", "experiment": "e"}),
         ("sweep", {"jobs": 2, "rerun": "all"}),
-        ("tuning", {"values": [0.1], "seed": 100}),
-        ("trial", {"lr": 0.1, "momentum": None, "seed": 100}),
+        ("tuning", {"searches": 1, "seed": 100}),
+        ("trial", {"lr": 0.1, "momentum": 0.9, "seed": 100}),
     ],
 )
 def test_names_paths_and_logging_do_not(setting, value):

@@ -81,6 +81,8 @@ def test_every_configuration_has_the_same_trials(root):
         optimizer = point.config.values["model"]["optimizer"]
         assert (optimizer["lr"], optimizer["momentum"]) == (trial.lr, trial.momentum)
         assert (point.config.seed, point.config.is_tuned) == (trial.seed, False)
+        tried = {"lr": trial.lr, "momentum": trial.momentum, "seed": trial.seed}
+        assert point.config.values["trial"] == tried  # by which MLflow knows it
     assert len({point.key for point in Study("made", root).trials}) == 8
 
 

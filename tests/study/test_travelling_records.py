@@ -23,7 +23,6 @@ SEARCH = {  # in two rounds, of which the second learns from the first
     "seed": 100,
 }
 UNLOGGED = ["measurement.mlflow.tracking_uri=null"]
-RATES = {"tuning": {"values": [0.1, 0.2], "seed": 100}}
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def collected(root):
 
 
 def test_the_archive_has_the_records_of_points_and_trials(root, studied):
-    studied("made", RATES, **{"training.rate": "tuned"})
+    studied("made", {"tuning": SEARCH | {"rounds": 1}}, **{"training.rate": "tuned"})
     seen = []
 
     def run(points):

@@ -6,13 +6,21 @@ import pytest
 from omegaconf import OmegaConf
 
 from paceline.errors import SettingError
-from paceline.record.point_config import PointConfig
-from paceline.study.trials import Trial, best_trial
-from paceline.study.tuning import read_tuning, set_rate
+from paceline.study.trials import QuasiRandomSearch, Searched, Trial, best_trial
+from paceline.study.tuning import read_tuning, set_rate, trial_config
 from tests.made_records import NAMES, make_record
 from tests.record.test_point_config import CONFIG
 
-TUNING = {"values": [0.1, 0.01], "seed": 100}
+SEARCH = {
+    "effective_rate": [0.001, 1],
+    "one_minus_momentum": [0.03, 1],
+    "searches": 1,
+    "trials": 2,
+    "extensions": 0,
+    "extension_trials": 1,
+    "seed": 100,
+}
+TRIALS = QuasiRandomSearch(**SEARCH).first(Searched("", lambda _: None))
 
 
 def result(top1, status="finished"):
@@ -26,13 +34,9 @@ def config(rate, tuning, workers=2):
     return OmegaConf.create(CONFIG | changes | {"optimizer": {"lr": "${training.lr}"}})
 
 
-def record(root, cfg, rate, **found):
-    """A record of the tuning point of `cfg` with this rate."""
-    values = dict(PointConfig.of(cfg).values)
-    values |= {"seed": TUNING["seed"], "optimizer": {"lr": rate}}
-    values["training"] |= {"rate": "by_rule", "lr": rate}
-    made = PointConfig(values)
-    make_record(root / made.folder, made, **result(**found))
+def record(root, cfg, trial, top1):
+    made = trial_config(cfg, trial, {})
+    make_record(root / made.folder, made, **result(top1))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,7 @@ def record(root, cfg, rate, **found):
     ],
 )
 def test_the_best_rate_by_hand(results, best):
-    trials = {Trial(lr=lr, momentum=None, seed=0): found for lr, found in results.items()}
+    trials = {Trial(lr=lr, momentum=0.9, seed=0): found for lr, found in results.items()}
     found = best_trial(trials, trials.get)
     assert (found and found.lr) == best
 
@@ -58,26 +62,27 @@ def test_of_equals_the_smaller_effective_rate_is_taken():
 
 def test_a_tuned_rate_follows_the_configuration(tmp_path):
     for workers, scores in ((2, (0.5, 0.6)), (4, (0.6, 0.5))):
-        cfg = config("by_rule", TUNING, workers)
-        for rate, top1 in zip(TUNING["values"], scores, strict=True):
-            record(tmp_path, cfg, rate, top1=top1)
-    for workers, rate in ((2, 0.01), (4, 0.1)):
-        cfg = config("tuned", TUNING, workers)
+        cfg = config("by_rule", SEARCH, workers)
+        for trial, top1 in zip(TRIALS, scores, strict=True):
+            record(tmp_path, cfg, trial, top1)
+    for workers, trial in ((2, TRIALS[1]), (4, TRIALS[0])):
+        cfg = config("tuned", SEARCH, workers)
         assert set_rate(cfg, tmp_path)
-        assert (cfg.training.lr, cfg.optimizer.lr, cfg.seed) == (rate, rate, CONFIG["seed"])
+        assert (cfg.training.lr, cfg.training.momentum) == (trial.lr, trial.momentum)
+        assert (cfg.optimizer.lr, cfg.seed) == (trial.lr, CONFIG["seed"])
         assert cfg.training.rate == "tuned"
 
 
 def test_there_is_no_tuned_rate_before_the_last_record(tmp_path):
-    record(tmp_path, config("by_rule", TUNING), 0.1, top1=0.5)
-    cfg = config("tuned", TUNING)
+    record(tmp_path, config("by_rule", SEARCH), TRIALS[0], 0.5)
+    cfg = config("tuned", SEARCH)
     assert not set_rate(cfg, tmp_path)
     assert cfg.training.lr is None
-    record(tmp_path, config("by_rule", TUNING), 0.01, top1=0.5)
+    record(tmp_path, config("by_rule", SEARCH), TRIALS[1], 0.5)
     assert set_rate(cfg, tmp_path)
 
 
-@pytest.mark.parametrize("tuning", [None, TUNING])
+@pytest.mark.parametrize("tuning", [None, SEARCH])
 def test_a_rate_by_rule_is_as_set(tuning, tmp_path):
     cfg = config("by_rule", tuning)
     assert set_rate(cfg, tmp_path)
@@ -96,34 +101,15 @@ def test_a_rate_that_cannot_be_is_named(rate, message, tmp_path):
         set_rate(config(rate, None), tmp_path)
 
 
-SEARCH = {
-    "effective_rate": [0.001, 1],
-    "one_minus_momentum": [0.03, 1],
-    "searches": 5,
-    "trials": 5,
-    "extensions": 2,
-    "extension_trials": 2,
-    "seed": 100,
-}
-
-
 @pytest.mark.parametrize(
     ("tuning", "setting"),
     [
-        ({"values": [0.1]}, "tuning.seed"),
         ([0.1], "tuning"),
-        ({"values": [], "seed": 1}, "tuning.values"),
-        ({"values": 0.1, "seed": 1}, "tuning.values"),
-        ({"values": [0.1, 0], "seed": 1}, "tuning.values"),
-        ({"values": [math.inf], "seed": 1}, "tuning.values"),
-        ({"values": "0.1", "seed": 1}, "tuning.values"),
-        ({"values": [0.1], "seed": -1}, "tuning.seed"),
-        ({"values": [0.1], "seed": True}, "tuning.seed"),
         ({}, "tuning.effective_rate"),
-        (SEARCH | {"values": [0.1]}, "tuning.effective_rate"),
         (SEARCH | {"rungs": 3}, "tuning.rungs"),
         (SEARCH | {"effective_rate": [1, 0.001]}, "tuning.effective_rate"),
         (SEARCH | {"effective_rate": [0, 1]}, "tuning.effective_rate"),
+        (SEARCH | {"effective_rate": [0.1, math.inf]}, "tuning.effective_rate"),
         (SEARCH | {"effective_rate": 0.1}, "tuning.effective_rate"),
         (SEARCH | {"one_minus_momentum": [0.1, 1.5]}, "tuning.one_minus_momentum"),
         (SEARCH | {"one_minus_momentum": [0.1]}, "tuning.one_minus_momentum"),
@@ -132,6 +118,8 @@ SEARCH = {
         (SEARCH | {"extensions": -1}, "tuning.extensions"),
         (SEARCH | {"extension_trials": 0}, "tuning.extension_trials"),
         (SEARCH | {"seed": "a"}, "tuning.seed"),
+        (SEARCH | {"seed": -1}, "tuning.seed"),
+        (SEARCH | {"seed": True}, "tuning.seed"),
     ],
 )
 def test_a_bad_tuning_is_named(tuning, setting):
@@ -145,7 +133,7 @@ def test_a_bad_tuning_is_named(tuning, setting):
     [
         (3, "trial"),
         ({"lr": 0.1, "seed": 0}, "trial.momentum"),
-        ({"lr": 0, "momentum": None, "seed": 0}, "trial.lr"),
+        ({"lr": 0, "momentum": 0.9, "seed": 0}, "trial.lr"),
         ({"lr": 0.1, "momentum": 1, "seed": 0}, "trial.momentum"),
     ],
 )

@@ -11,20 +11,28 @@ from paceline.record.point_config import PointConfig
 from paceline.study.collect import collect
 from paceline.study.study_points import Study, study_points
 from paceline.study.sweep import checked_study, sweep
+from paceline.study.trials import QuasiRandomSearch, Searched
 from tests.made_records import make_record
 
-TOP1 = {("sync_allreduce", 0.2): 0.8, ("sync_allreduce", 0.02): 0.7}
-TOP1 |= {("async_parameter_server", 0.2): 0.1, ("async_parameter_server", 0.02): 0.6}
-UNLOGGED = {"mlflow": {"tracking_uri": None}}
-RATES = {"sync_allreduce": 0.2, "async_parameter_server": 0.02}
+SEARCH = {
+    "effective_rate": [0.001, 1],
+    "one_minus_momentum": [0.03, 1],
+    "searches": 1,
+    "trials": 2,
+    "extensions": 0,
+    "extension_trials": 1,
+    "seed": 100,
+}
+MORE = {"tuning": SEARCH, "measurement": {"mlflow": {"tracking_uri": None}}}
+TRIALS = QuasiRandomSearch(**SEARCH).first(Searched("", lambda _: None))
+SCHEMES = ("sync_allreduce", "async_parameter_server")
+RATES = {scheme: trial.lr for scheme, trial in zip(SCHEMES, TRIALS, strict=True)}  # the best
 
 
 @pytest.fixture(autouse=True)
 def tuned(root, studied):
     """The study `made`: 2 schemes, each with a rate by rule and a tuned one."""
-    axes = {"scheme": ",".join(RATES), "training.rate": "by_rule,tuned"}
-    more = {"tuning": {"values": [0.2, 0.02], "seed": 100}, "measurement": UNLOGGED}
-    studied("made", more, **axes)
+    studied("made", MORE, **{"scheme": ",".join(RATES), "training.rate": "by_rule,tuned"})
 
 
 def trials(root, overrides=()):
@@ -38,8 +46,8 @@ def records(points):
 
 
 def result(point):
-    top1 = TOP1.get((point.config.names["scheme"], point.config.lr), 0.5)
-    return {"top1": top1, "source_digest": "0", "peak_rss_bytes": 2**30}
+    is_best = RATES[point.config.names["scheme"]] == point.config.lr
+    return {"top1": 0.8 if is_best else 0.7, "source_digest": "0", "peak_rss_bytes": 2**30}
 
 
 class Launch:
@@ -57,18 +65,6 @@ class Launch:
 
 def keys(points):
     return [point.key for point in points]
-
-
-def test_every_configuration_is_tried_with_every_rate_and_a_seed_of_its_own(root):
-    points = trials(root)
-    assert [tuple(point.axes.items()) for point in points] == [
-        (("scheme", scheme), ("training.lr", rate)) for scheme in RATES for rate in (0.2, 0.02)
-    ]
-    assert {point.config.seed for point in points} == {100}
-    assert {point.config.is_tuned for point in points} == {False}
-    assert [point.config.values["trial"] for point in points] == [
-        {"lr": point.config.lr, "momentum": None, "seed": 100} for point in points
-    ]  # by which MLflow knows them
 
 
 def test_a_tuned_point_has_no_key_until_its_configuration_is_tuned(root):
@@ -91,14 +87,14 @@ def test_a_tuned_point_has_the_best_rate_in_its_key(root):
 
 
 def test_a_tuning_may_be_of_one_trial(root, studied):
-    more = {"tuning": {"values": [0.2], "seed": 100}, "measurement": UNLOGGED}
+    more = MORE | {"tuning": SEARCH | {"trials": 1}}
     studied("made", more, **{"scheme": ",".join(RATES), "training.rate": "tuned"})
     points = trials(root)
     assert [(point.axes["scheme"], point.config.lr) for point in points] == [
-        (scheme, 0.2) for scheme in RATES
+        (scheme, TRIALS[0].lr) for scheme in RATES
     ]
     records(points)
-    assert [point.config.lr for point in study_points("made", root)] == [0.2, 0.2]
+    assert [point.config.lr for point in study_points("made", root)] == [TRIALS[0].lr] * 2
 
 
 @pytest.mark.slow
@@ -127,10 +123,8 @@ def test_the_best_trial_is_that_of_the_results_that_jobs_return(root, capsys):
 
 @pytest.mark.slow
 def test_every_grid_is_tuned_before_any_is_run(root, studied):
-    more = {"tuning": {"values": [0.2, 0.02], "seed": 100}, "measurement": UNLOGGED}
-    studied(
-        "made", more | {"grids": [{"workers": 1}, {"workers": 2}]}, **{"training.rate": "tuned"}
-    )
+    grids = {"grids": [{"workers": 1}, {"workers": 2}]}
+    studied("made", MORE | grids, **{"training.rate": "tuned"})
     launch = Launch()
     assert sweep(checked_study("made", root), launch)
     study = Study("made", root)
@@ -166,14 +160,14 @@ def test_overrides_reach_the_tuning_but_for_what_it_sets_itself(root):
     assert {point.config.seed for point in tried} == {100}
     records(tried)
     rates = {p.config.lr for p in study_points("made", root, asked) if p.config.is_tuned}
-    assert rates == {0.2}
+    assert rates == {RATES["sync_allreduce"]}
 
 
 def test_a_dry_run_lists_the_tuning_and_announces_the_rest(root, capsys):
     records(trials(root)[:1])
     print_plan(checked_study("made", root))
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["key", "scheme", "training.lr", "status"]
+    assert lines[0].split() == ["key", "scheme", "training.lr", "training.momentum", "status"]
     assert lines[5] == "tuning, run first: 4 points: 1 finished, 3 to do; 3 to run"
     assert lines[8].split() == ["untuned", "sync_allreduce", "tuned", "to", "do"]
     assert lines[11] == "4 points: 4 to do; 4 to run"
@@ -200,7 +194,7 @@ def test_a_bad_setting_of_tuned_points_is_found_before_anything_runs(root):
     [
         (["tuning=null"], "training.rate"),
         (["seed=0,100"], "tuning.seed"),
-        (["tuning.values=[0.1,-1]"], "tuning.values"),
+        (["tuning.trials=0"], "tuning.trials"),
         (["training.lr=0.1,0.2", "training.rate=tuned"], "training.lr"),
     ],
 )
@@ -224,22 +218,15 @@ def test_tuning_is_collected_apart(root):
     records(trials(root))
     records(study_points("made", root))
     folder = collect(Study("made", root))
-    names = ["key", "scheme", "lr", "top1", "status", "chosen", "at_edge"]
+    names = ["key", "scheme", "top1", "chosen", "status"]
     found = [tuple(row[name] for name in names) for row in rows(folder / "tuning.csv")]
-    keys = [point.key for point in trials(root)]
     assert found == [
-        (keys[0], "sync_allreduce", "0.2", "0.8", "finished", "true", "largest training.lr"),
-        (keys[1], "sync_allreduce", "0.02", "0.7", "finished", "false", ""),
-        (keys[2], "async_parameter_server", "0.2", "0.1", "finished", "false", ""),
-        (
-            keys[3],
-            "async_parameter_server",
-            "0.02",
-            "0.6",
-            "finished",
-            "true",
-            "smallest training.lr",
-        ),
+        (point.key, point.axes["scheme"], top1, chosen, "finished")
+        for point, (top1, chosen) in zip(
+            trials(root),
+            [("0.8", "true"), ("0.7", "false"), ("0.7", "false"), ("0.8", "true")],
+            strict=True,
+        )
     ]
     runs = rows(folder / "runs.csv")
     assert [run["key"] for run in runs] == [point.key for point in study_points("made", root)]
@@ -266,15 +253,14 @@ def test_a_study_without_tuning_has_a_header_alone(root, studied):
 
 def test_points_that_differ_in_a_setting_of_at_share_a_search(root, studied):
     axes = {"workers": "1,2", "cluster.link.bandwidth": "null,1e6", "training.rate": "tuned"}
-    more = {"tuning": {"values": [0.2, 0.02], "seed": 100}, "measurement": UNLOGGED}
-    more["tuning"]["at"] = {"cluster.link.bandwidth": None}
+    more = MORE | {"tuning": SEARCH | {"at": {"cluster.link.bandwidth": None}}}
     studied("made", more, cluster="virtual", **axes)
     tried = trials(root)
     assert [point.axes["workers"] for point in tried] == [1, 1, 2, 2]
     assert {point.config.values["cluster"]["link"]["bandwidth"] for point in tried} == {None}
     records(tried)
     points = study_points("made", root)
-    assert [point.config.lr for point in points] == [0.2] * 4
+    assert [point.config.lr for point in points] == [RATES["sync_allreduce"]] * 4
     assert [point.config.values["cluster"]["link"]["bandwidth"] for point in points] == [
         None,
         1e6,
@@ -284,7 +270,7 @@ def test_points_that_differ_in_a_setting_of_at_share_a_search(root, studied):
 
 
 def test_an_unknown_setting_of_at_is_named(root, studied):
-    tuning = {"values": [0.2], "seed": 100, "at": {"cluster.linkk.bandwidth": None}}
+    tuning = SEARCH | {"at": {"cluster.linkk.bandwidth": None}}
     studied("made", {"tuning": tuning}, cluster="virtual", **{"training.rate": "tuned"})
     with pytest.raises(SettingError, match="linkk"):
         study_points("made", root)

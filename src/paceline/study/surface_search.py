@@ -99,7 +99,7 @@ class SurfaceSearch(AbstractTuning):
         side = None
         if best is not None:
             box = self._box if self.rounds == 1 else self._wide
-            side = box.edge(best.effective_rate, 1 - (best.momentum or 0))
+            side = box.edge(best.effective_rate, 1 - best.momentum)
         return Tried(tuple(trials[place]), best, str(side or ""))
 
     def own_of(self, scheme: str, trial: Trial) -> Mapping[str, Any]:
@@ -200,7 +200,7 @@ class SurfaceSearch(AbstractTuning):
     def _places(self, scheme: str, trials: Sequence[Trial]) -> np.ndarray:
         own = [self.place_of(scheme, trial) for trial in trials]
         rates = [math.log10(trial.effective_rate) for trial in trials]
-        rests = [math.log10(1 - (trial.momentum or 0)) for trial in trials]
+        rests = [math.log10(1 - trial.momentum) for trial in trials]
         return np.column_stack([rates, rests, own])
 
     def _trial(

@@ -42,33 +42,30 @@ _EDGE = 0.1  # share of the length of a search's box, in logarithms, at each of 
 class Trial:
     """Values of training.lr, training.momentum and the seed that a search tries in one run.
 
-    `momentum` is None if the search does not change the momentum. `own`: names and values of
-    settings of the scheme that the search changes.
+    `own`: names and values of settings of the scheme that the search changes.
     """
 
     lr: Positive
-    momentum: Annotated[float, Field(strict=True, ge=0, lt=1)] | None
+    momentum: Annotated[float, Field(strict=True, ge=0, lt=1)]
     seed: Count
     own: tuple[tuple[str, Any], ...] = ()
 
     @property
     def settings(self) -> dict[str, Any]:
         """The values that the trial sets, without the seed, by dotted name."""
-        momentum = {} if self.momentum is None else {"training.momentum": self.momentum}
-        return {"training.lr": self.lr, **momentum, **dict(self.own)}
+        return {"training.lr": self.lr, "training.momentum": self.momentum, **dict(self.own)}
 
     @property
     def effective_rate(self) -> float:
         """Step length lr / (1 - momentum) to which a constant gradient of 1 leads."""
-        return self.lr / (1 - (self.momentum or 0))
+        return self.lr / (1 - self.momentum)
 
     @property
     def override(self) -> str:
         """The trial as a value of the setting `trial` on the command line."""
-        momentum = "null" if self.momentum is None else repr(self.momentum)
         own = ",".join(f"[{name},{value}]" for name, value in self.own)
         own = f",own:[{own}]" if own else ""
-        return f"{{lr:{self.lr!r},momentum:{momentum},seed:{self.seed}{own}}}"
+        return f"{{lr:{self.lr!r},momentum:{self.momentum!r},seed:{self.seed}{own}}}"
 
 
 ResultOf = Callable[[Trial], Result | None]  # result.json of a trial; None without a record
@@ -149,26 +146,6 @@ class AbstractTuning(ABC):
         if common := {trial.seed for trial in trials} & set(seeds):
             message = f"{min(common)} is also a seed of the study's own points"
             raise SettingError("tuning.seed", message)
-
-
-@settings("tuning")
-class ListedRates(AbstractTuning):
-    """Search that tries every learning rate in `values` once, with `seed`."""
-
-    values: Annotated[list[Positive], Field(min_length=1)]
-    seed: Count
-    at: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    def first(self, searched: Searched) -> Sequence[Trial]:
-        return [Trial(lr=lr, momentum=None, seed=self.seed) for lr in dict.fromkeys(self.values)]
-
-    def tried(self, searched: Searched, family: Sequence[Searched]) -> Tried:
-        trials, ends = self.first(searched), dict[float, str]()
-        best = best_trial(trials, searched.result_of)
-        if len(trials) > 1:
-            ends = {min(self.values): "smallest training.lr"}
-            ends[max(self.values)] = "largest training.lr"
-        return Tried(tuple(trials), best, ends.get(best.lr, "") if best else "")
 
 
 class Side(NamedTuple):
@@ -275,7 +252,7 @@ class QuasiRandomSearch(AbstractTuning):
         box, trials, each = self._box, list(self._first), self.trials
         for extension in range(self.extensions + 1):
             best = best_trial(trials, searched.result_of)
-            side = box.edge(best.effective_rate, 1 - (best.momentum or 0)) if best else None
+            side = box.edge(best.effective_rate, 1 - best.momentum) if best else None
             if side is None or extension == self.extensions:
                 break
             part, box = box.beyond(side, self.extension_trials / each)

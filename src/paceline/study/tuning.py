@@ -20,7 +20,6 @@ from paceline.study.study_point import StudyPoint
 from paceline.study.surface_search import SurfaceSearch
 from paceline.study.trials import (
     AbstractTuning,
-    ListedRates,
     QuasiRandomSearch,
     Searched,
     Trial,
@@ -111,10 +110,8 @@ class Configuration:
 def read_tuning(setting: Any) -> AbstractTuning:
     """Read the setting `tuning`. Raises SettingError for an invalid value."""
     if not isinstance(setting, Mapping):
-        raise SettingError("tuning", f"a search, or values and a seed, is needed, not {setting!r}")
+        raise SettingError("tuning", f"the settings of a search are needed, not {setting!r}")
     named = {str(name): value for name, value in setting.items()}
-    if "values" in named:
-        return ListedRates(**named)
     return QuasiRandomSearch(**named) if "searches" in named else SurfaceSearch(**named)
 
 

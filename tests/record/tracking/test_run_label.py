@@ -32,5 +32,6 @@ def test_a_label_names_the_axes_and_the_seed_last(axes, label):
 
 
 def test_a_trial_is_named_by_what_it_tries():
-    tried = CONFIG | {"trial": {"lr": 0.05418, "momentum": None, "seed": 3}}
-    assert run_label(tried, ["scheme", "training.rate"]) == "gossip tuning lr 0.0542 seed 3"
+    tried = CONFIG | {"trial": {"lr": 0.05418, "momentum": 0.25, "seed": 3}}
+    label = "gossip tuning lr 0.0542 momentum 0.25 seed 3"
+    assert run_label(tried, ["scheme", "training.rate"]) == label
