@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from paceline.command.sweep_command import prepare, print_plan
+from paceline.command.sweep_command import print_plan
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.study.collect import collect
@@ -202,11 +202,6 @@ def test_a_tuning_that_cannot_be_is_found_before_anything_runs(root, overrides, 
     with pytest.raises(SettingError) as caught:
         checked_study("made", root, overrides)
     assert caught.value.setting == setting
-
-
-def test_data_are_prepared_before_tuning(root):
-    (described,) = json.loads(prepare("made", root).read_text())
-    assert described["name"] == "made"
 
 
 def rows(path):
