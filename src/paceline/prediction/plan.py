@@ -24,7 +24,7 @@ from paceline.errors import SettingError
 from paceline.prediction.measure_blocks import MeasuredBlocks, measure_blocks
 from paceline.prediction.programme import Plan
 from paceline.record.point import Point
-from paceline.record.tied_files import read_file, require_tied
+from paceline.record.tied_files import read_tied
 
 _UNITS = {"": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) *(|kB|MB|GB)")
@@ -84,12 +84,12 @@ def updates_to_target(folder: Path, model: str, data: str) -> dict[int, float]:
     written, or if they are of another model or data.
     """
     table, runs = folder / "tables/configurations.csv", folder / "runs.csv"
-    trained = _read(runs, f"paceline sweep {folder.name}")
+    trained = _table(runs, f"paceline sweep {folder.name}")
     for name, asked in (("model", model), ("data", data)):
         if set(trained[name]) != {asked}:
             message = f"{folder.name} has {name}={','.join(sorted(set(trained[name])))}"
             raise SettingError("study", f"{message}, not {asked}")
-    rows = _read(table, f"paceline report {folder.name}")
+    rows = _table(table, f"paceline report {folder.name}")
     if "target_n_censored" not in rows:  # without a target
         return {}
     reached = rows.query("workers == 1 and target_n_censored == 0 and n_failed == 0")
@@ -99,10 +99,8 @@ def updates_to_target(folder: Path, model: str, data: str) -> dict[int, float]:
     return {int(size): samples / int(size) for size, samples in means.items()}  # type: ignore[call-overload]
 
 
-def _read(path: Path, command: str) -> pd.DataFrame:
-    content = read_file(path, command)
-    require_tied(path, content, command)
-    return pd.read_csv(io.BytesIO(content))
+def _table(path: Path, command: str) -> pd.DataFrame:
+    return pd.read_csv(io.BytesIO(read_tied(path, command)))
 
 
 def plan_batches(

@@ -24,13 +24,7 @@ from paceline.record.archive import ARCHIVE, read_archive
 from paceline.record.point import ExchangePoint, Point
 from paceline.record.point_config import PointConfig
 from paceline.record.target import Target
-from paceline.record.tied_files import (
-    read_file,
-    replaced,
-    require_tied,
-    sums_of_predictions,
-    write_sums,
-)
+from paceline.record.tied_files import read_tied, replaced, sums_of_predictions, write_sums
 from paceline.study.compose import composed
 from paceline.study.study_point import StudyPoint
 from paceline.study.study_points import study_points
@@ -84,7 +78,7 @@ def predict_points(study: str, root: Path) -> Path:
     cluster is named for a model.
     """
     folder = root / "reports" / study
-    text = io.StringIO(_read(folder / "runs.csv", study).decode())
+    text = io.StringIO(read_tied(folder / "runs.csv", f"paceline sweep {study}").decode())
     runs = {
         row["key"]: row
         for row in csv.DictReader(text)
@@ -118,14 +112,6 @@ def predict_points(study: str, root: Path) -> Path:
             csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
         write_sums(sums_of_predictions(new / path.name), {path.name: new / path.name})
     return path
-
-
-def _read(path: Path, study: str) -> bytes:
-    """Return the content of a file of the study's report, if it is as the sweep wrote it."""
-    first = f"paceline sweep {study}"
-    content = read_file(path, first)
-    require_tied(path, content, first)
-    return content
 
 
 def exchange_predictor(root: Path) -> Callable[[ExchangePoint], float | None]:
@@ -235,7 +221,7 @@ def _of_paced(
 def _staleness_of(folder: Path, study: str) -> dict[str, Counter[int]]:
     """Return, by key of each point with servers, the pushes to the first server by staleness."""
     found: dict[str, Counter[int]] = {}
-    _read(folder / ARCHIVE, study)
+    read_tied(folder / ARCHIVE, f"paceline sweep {study}")
     for key, table in read_archive(folder / ARCHIVE)["staleness.csv"].items():
         for row in csv.DictReader(io.StringIO(table.decode())):
             if row["server"] == "0":

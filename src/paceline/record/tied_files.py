@@ -67,6 +67,15 @@ def require_tied(path: Path, content: bytes, command: str, sums: Path | None = N
         raise changed(path, f"is not the file of the digest in {path.parent / SUMS}", command)
 
 
+def read_tied(path: Path, command: str) -> bytes:
+    """Return the content of a file, if it is as `command` left it; raise the errors of `read_file`
+    and `require_tied`.
+    """
+    content = read_file(path, command)
+    require_tied(path, content, command)
+    return content
+
+
 def require_sources(sums: Path, command: str) -> None:
     """Raise ChangedFileError unless the files of the folder above, which a file of digests names,
     are as they were when `command` wrote `sums`.

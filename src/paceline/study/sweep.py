@@ -28,7 +28,7 @@ from paceline.record.provenance import num_cores, source_digest
 from paceline.record.reading import fault_of, read_result
 from paceline.record.record import Lock, Result, adopt, clear, left_behind, partial_records
 from paceline.record.rerun import failed_by_environment
-from paceline.record.tied_files import SUMS, read_file, require_tied
+from paceline.record.tied_files import SUMS, read_tied
 from paceline.record.tracking.log import (
     MARKER,
     NOTE,
@@ -68,8 +68,7 @@ def checked_study(
     archived: Mapping[str, Result] = {}
     if name is not None and (archive := root / "reports" / name / ARCHIVE).exists():
         if (archive.parent / SUMS).exists():
-            first = f"paceline sweep {name}, without this archive"
-            require_tied(archive, read_file(archive, first), first)
+            read_tied(archive, f"paceline sweep {name}, without this archive")
         number, runs = 0, root / "runs" / name
         if unpack:
             number, verb = unpack_archive(archive, runs), "unpacked from"
