@@ -70,7 +70,7 @@ def test_the_table_has_the_settings_that_were_found(tmp_path):
     table = scale_table(findings)
     assert len(table.rows) == 4
     cells = dict(zip(table.columns, table.rows[1], strict=True))
-    assert (cells["scheme"], cells["workers"], cells["training.lr"]) == ("all-reduce", "8", "0.8")
+    assert (cells["scheme"], cells["workers"], cells["learning rate"]) == ("all-reduce", "8", "0.8")
     assert cells["own setting"] == "4 steps between means"
     assert cells["updates of a run"] == "125"
 
