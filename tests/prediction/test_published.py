@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from paceline.errors import SettingError
+from paceline.prediction.cluster_plan import IMAGENET
 from paceline.prediction.predict import predict
 from paceline.prediction.prediction_interval import FACTOR, factor, inside
 from paceline.prediction.published import (
     FAR,
-    IMAGES,
     Entry,
     Judged,
     entries,
@@ -47,9 +47,9 @@ def test_a_rate_and_its_error():
 
 
 def test_times_are_of_passes_over_the_data():
-    assert judged("h", epochs=2).predicted == pytest.approx(2 * IMAGES / 64 / 3600)
-    assert judged("min", epochs=2).predicted == pytest.approx(2 * IMAGES / 64 / 60)
-    assert judged("days", epochs=2).predicted == pytest.approx(2 * IMAGES / 64 / 86400)
+    assert judged("h", epochs=2).predicted == pytest.approx(2 * IMAGENET / 64 / 3600)
+    assert judged("min", epochs=2).predicted == pytest.approx(2 * IMAGENET / 64 / 60)
+    assert judged("days", epochs=2).predicted == pytest.approx(2 * IMAGENET / 64 / 86400)
 
 
 def test_updates_are_of_all_workers():

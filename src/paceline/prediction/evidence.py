@@ -158,10 +158,9 @@ def evidence_for(rows: Iterable[Observed], model: str, data: str) -> Evidence | 
     return None if largest is None else Evidence(largest)
 
 
-def read_evidence(text: str | None = None) -> list[Observed]:
-    """Return the observations of a CSV; by default those of the file in the package."""
-    if text is None:
-        text = (files("paceline.prediction") / FILE).read_text()
+def read_evidence() -> list[Observed]:
+    """Return the observations of the file in the package."""
+    text = (files("paceline.prediction") / FILE).read_text()
     kinds: dict[str, Any] = {field.name: field.type for field in fields(Observed)}
     return [
         Observed(

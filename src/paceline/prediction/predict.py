@@ -191,7 +191,8 @@ def drawn_configs(config: PointConfig, draws: int) -> Iterator[PointConfig]:
         for setting, (low, high) in cluster.assumed.items():
             if low > high:
                 raise SettingError("cluster.assumed", f"{setting}: {low:g} is above {high:g}")
-            _set(values, setting, _between(low, high, random.random()))
+            share = random.random()
+            _set(values, setting, low * (high / low) ** share if low else share * high)
         for name, rate in cluster.step_rates.items():
             least, greatest = rate.batch_sizes
             if least == greatest:
@@ -201,12 +202,6 @@ def drawn_configs(config: PointConfig, draws: int) -> Iterator[PointConfig]:
                     "per_image": (1 - share) * rate.seconds(least) / least,
                 }
         yield config.replaced(cluster=values, seed=config.seed + draw)
-
-
-def _between(low: float, high: float, share: float) -> float:
-    if low == 0:
-        return share * high
-    return math.exp(math.log(low) + share * math.log(high / low))
 
 
 def _set(values: Mapping[str, Any], setting: str, value: float) -> None:

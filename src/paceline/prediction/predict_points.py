@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
@@ -88,13 +89,12 @@ def predict_points(study: str, root: Path) -> Path:
     halves = _halves(declared)
     points = [point for point in declared if point.key in runs]
     names = [_profile_of(point.config) for point in points]
-    clusters = {name: _modelled(name, root) for name in set(names)}
     alone = _seconds_alone(runs[point.key] for point in points if _is_whole(point))
     paced = any(run["kind"] == "paced" for run in runs.values())
     staleness = _staleness_of(folder, study) if paced else {}
     rows = []
     for point, name in zip(points, names, strict=True):
-        run, cluster, kind = runs[point.key], clusters[name], "predicted"
+        run, cluster, kind = runs[point.key], _modelled(name, root), "predicted"
         samples = int(run["samples"])
         if run["kind"] == "paced":
             found = _of_paced(point.config, cluster, samples, staleness.get(point.key))
@@ -121,16 +121,12 @@ def exchange_predictor(root: Path) -> Callable[[ExchangePoint], float | None]:
     named. Links between emulated nodes are those of the point's own cluster. Only messages take
     time.
     """
-    clusters = dict[str, Values]()
 
     def predict(exchange: ExchangePoint) -> float | None:
         if not exchange.config.values.get("predicted_by"):
             return None
-        name = _profile_of(exchange.config)
-        if name not in clusters:
-            clusters[name] = _modelled(name, root)
-        own = exchange.config.values["cluster"]
-        modelled = emulating(clusters[name], own, exchange.workers)
+        profiled = _modelled(_profile_of(exchange.config), root)
+        modelled = emulating(profiled, exchange.config.values["cluster"], exchange.workers)
         cluster = Target("cluster", modelled).build_as(VirtualCluster)
         profile = replace(cluster.profile, shared_cores=None)
         chosen = collective(exchange.collective)
@@ -230,6 +226,7 @@ def _staleness_of(folder: Path, study: str) -> dict[str, Counter[int]]:
     return found
 
 
+@cache
 def _modelled(name: str, root: Path) -> Values:
     return composed([f"cluster={name}"], root).values["cluster"]
 

@@ -30,14 +30,11 @@ def factor(errors: Errors) -> float:
     `errors`: logarithms of observed / predicted. Each of K experiments has the weight 1 / (K + 1),
     and one that is not known yet has the rest. With fewer than nine, this is the largest error.
     """
-    sizes = [np.sort(np.abs([*each])) for each in errors.values()]
-    values = np.concatenate(sizes)
-    shares = np.concatenate(
-        [np.full(len(each), 1 / len(each) / (len(sizes) + 1)) for each in sizes]
-    )
-    order = np.argsort(values)
-    enough = np.cumsum(shares[order]) >= LEVEL - 1e-12
-    return float(np.exp(values[order][enough.argmax() if enough.any() else -1]))
+    sizes = [np.abs([*each]) for each in errors.values()]
+    values = np.concatenate([*sizes, [max(map(max, sizes))]])
+    weights = np.concatenate([*(np.full(len(each), 1 / len(each)) for each in sizes), [1]])
+    level = LEVEL - 1e-12  # sums of weights are rounded
+    return float(np.exp(np.quantile(values, level, weights=weights, method="inverted_cdf")))
 
 
 def inside(errors: Errors) -> tuple[int, int]:

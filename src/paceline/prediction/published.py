@@ -13,6 +13,7 @@ import yaml
 
 from paceline.errors import SettingError
 from paceline.grouped import grouped
+from paceline.prediction.cluster_plan import IMAGENET
 from paceline.prediction.predict import Prediction, predict
 from paceline.prediction.prediction_interval import FACTOR, Errors, inside
 from paceline.record.point import Point
@@ -21,7 +22,6 @@ from paceline.record.tied_files import replaced, sums_of_predictions, write_sums
 from paceline.settings import Positive, Whole, settings
 from paceline.study.compose import composed
 
-IMAGES = 1_281_167  # in an epoch of ImageNet-1k
 FAR = 0.25  # relative error beyond which the page explains a prediction
 _SECONDS = {"min": 60.0, "h": 3600.0, "days": 86400.0}
 _TEXT = """\
@@ -231,7 +231,7 @@ def _in_unit(
         passes = (entry.baseline_epochs or 1) / (entry.epochs or 1)
         return passes * images_per_second / base.run.images_per_second
     if unit in _SECONDS and entry.epochs is not None:
-        return entry.epochs * IMAGES / images_per_second / _SECONDS[unit]
+        return entry.epochs * IMAGENET / images_per_second / _SECONDS[unit]
     raise SettingError("prediction", f"{row['id']} is in {unit!r}: epochs or a baseline is missing")
 
 
