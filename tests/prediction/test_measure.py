@@ -126,70 +126,52 @@ def test_bytes_that_take_no_time_have_a_rate_all_the_same():
     assert profile.message_bandwidth == {8: 1e15}
 
 
-def test_a_message_comes_after_a_pause_of_an_emulated_step(root, monkeypatch):
-    """At least 10 ms; how long a modelled machine takes itself is not emulated."""
-    pauses = []
+@pytest.fixture
+def asked(monkeypatch):
+    """The arguments of each measurement by its name, none of which is made."""
+    found = {
+        "measure_steps": [MADE.worker],
+        "measure_together": [{1: 1.0}],
+        "measure_pair": [MADE.pair, {}],
+        "measure_exchange": [MADE.added],
+    }
+    calls = {name: [] for name in found}
 
     def launched(function, *arguments, **_):
-        if function is calibrate.measure_pair:
-            pauses.append(arguments[-1])
-            raise InterruptedError
-        if function is calibrate.measure_steps:
-            return [MADE.worker]
-        return [{1: 1.0, 2: 1.0, 4: 1.0}] * 4
-
-    monkeypatch.setattr(calibrate, "call_in_processes", launched)
-    monkeypatch.setattr(calibrate, "together_counts", lambda cores: [1, 2, 4])
-    for overrides in ([], ["cluster.step_seconds=0.2"], ["cluster.step_seconds=0.001"]):
-        with pytest.raises(InterruptedError):
-            measure(composed([*TINY, *overrides], root))
-    with pytest.raises(InterruptedError):
-        measure(composed([*TINY, "cluster=two_cores_small_cnn", "batch_size=8"], root))
-    assert pauses == [0.01, 0.2, 0.01, 0.01]
-
-
-def test_one_worker_is_measured_and_blocks_of_steps_fill_the_time(root, monkeypatch):
-    """A step of 12 images takes 2 ms: 24 blocks share a second or have 2 steps each."""
-    points, blocks = [], []
-
-    def launched(function, *arguments, **_):
-        if function is calibrate.measure_exchange:
-            points.append(arguments[0])
-            blocks.append(arguments[-1])
-            raise InterruptedError
-        if function is calibrate.measure_steps:
-            return [MADE.worker]
-        return [{1: 1.0}, {}]
+        calls[function.__name__].append(arguments)
+        return found[function.__name__]
 
     monkeypatch.setattr(calibrate, "call_in_processes", launched)
     monkeypatch.setattr(calibrate, "together_counts", lambda cores: [1])
-    for seconds in (1, 0.001):
-        with pytest.raises(InterruptedError):
-            measure(composed([*TINY, "workers=4", "scheme=local_sgd"], root), seconds=seconds)
-    assert blocks == [20, 2]
-    assert {point.workers for point in points} == {1}
-
-
-def test_on_a_gpu_all_that_fills_a_given_time_takes_less_than_a_minute(root, monkeypatch):
-    """And nothing is measured twice: other workers do not share the GPU."""
-    given, on_gpu = [], replace(MADE.worker, accelerator="cuda")
-
-    def launched(function, *arguments, **_):
-        if function is calibrate.measure_steps:
-            given.append(arguments[-1] * 4)  # three batch sizes, and DDP
-            return [on_gpu]
-        if function is calibrate.measure_exchange:
-            given.append(arguments[-1] * MADE.worker.steps[12][0] * 25 * 2)  # of each kind
-            return [MADE.added]
-        return [MADE.pair, {}]
-
-    monkeypatch.setattr(calibrate, "call_in_processes", launched)
-    monkeypatch.setattr(calibrate.Point, "device", "cuda")
     monkeypatch.setattr(calibrate, "_crowded", lambda *_: {})
-    found = measure(composed(TINY, root))
-    assert found.together == {1: pytest.approx(0.002)}
-    assert len(given) == 2
-    assert 20 < sum(given) < 60
+    return calls
+
+
+def test_a_message_comes_after_a_pause_of_an_emulated_step(root, asked):
+    """At least 10 ms; how long a modelled machine takes itself is not emulated."""
+    modelled = ["cluster=two_cores_small_cnn"]
+    for overrides in ([], ["cluster.step_seconds=0.2"], ["cluster.step_seconds=0.001"], modelled):
+        measure(composed([*TINY, *overrides], root))
+    assert [each[-1] for each in asked["measure_pair"]] == [0.01, 0.2, 0.01, 0.01]
+
+
+def test_one_worker_is_measured_and_blocks_of_steps_fill_the_time(root, asked):
+    """A step of 12 images takes 2 ms: 24 blocks share a second or have 2 steps each."""
+    for seconds in (1, 0.001):
+        measure(composed([*TINY, "workers=4", "scheme=local_sgd"], root), seconds=seconds)
+    blocks = [(point.workers, block) for point, _, block in asked["measure_exchange"]]
+    assert blocks == [(1, 20), (1, 2)]
+
+
+def test_on_a_gpu_all_that_fills_a_given_time_takes_less_than_a_minute(root, asked, monkeypatch):
+    """And nothing is measured twice: other workers do not share the GPU."""
+    monkeypatch.setattr(calibrate.Point, "device", "cuda")
+    assert measure(composed(TINY, root)).together == {1: pytest.approx(0.002)}
+    assert not asked["measure_together"]
+    ((_, seconds),) = asked["measure_steps"]
+    ((*_, block),) = asked["measure_exchange"]
+    exchanges = block * MADE.worker.steps[12][0] * 25 * 2  # of each kind
+    assert 20 < 4 * seconds + exchanges < 60  # of three batch sizes, and DDP
 
 
 def test_batches_that_do_not_fit_into_memory_are_left_out_or_refused(root, monkeypatch):

@@ -8,13 +8,12 @@ import io
 import json
 import os
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from paceline.data.content import content_digest, files_below
-from paceline.errors import SettingError
+from paceline.errors import SettingError, tell
 from paceline.record.target import Target
 
 _LISTS = frozenset((".csv", ".json", ".jsonl", ".lst", ".tsv", ".txt", ".yaml", ".yml"))
@@ -58,7 +57,7 @@ def tell_if_unfollowed(data: Target) -> None:
     if not data.is_ours and data_digest(data) is None:
         message = f"the settings of {data.values.get('_target_')} name no file or folder, so that "
         message += "records do not tell if its data change; pass the path as a setting of data"
-        print(f"paceline: {message}", file=sys.stderr, flush=True)
+        tell(message)
 
 
 def is_of_other_data(result: Mapping[str, Any] | None, data: Target) -> bool:
