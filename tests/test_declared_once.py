@@ -78,8 +78,3 @@ def test_a_new_conclusion_is_written_linked_and_shown(tmp_path, monkeypatch):
     assert "The longest run of each scheme. From" in page
     assert page.count('href="tables/slowest_runs.csv"') == 2
     assert "<td>12.0</td>" in page
-
-
-def test_no_number_has_the_name_of_another():
-    names = [number.name for number in NUMBERS]
-    assert len(names) == len(set(names))

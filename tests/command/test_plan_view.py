@@ -7,7 +7,7 @@ from rich.console import Console
 
 from paceline.command.plan_view import as_json, peak_view, plan_view, verified_view
 from paceline.prediction.race import Compared, ordered, shortlist
-from tests.prediction.test_whole_steps import MEMORY, planned
+from tests.prediction.test_whole_steps import MEMORY, compared, planned
 
 
 def shown(parts):
@@ -17,10 +17,6 @@ def shown(parts):
         for part in parts:
             console.print(part)
     return [" ".join(line.split()) for line in captured.get().splitlines()]
-
-
-def compared(*seconds):
-    return ordered(shortlist([planned(10, plain=1.00, recompute=1.02)], MEMORY), seconds)
 
 
 def views(*batches, seconds):

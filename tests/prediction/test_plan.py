@@ -11,16 +11,8 @@ from paceline import cli
 from paceline.analysis.analyse import tie_tables
 from paceline.errors import SettingError
 from paceline.prediction.blocks import PLAIN
-from paceline.prediction.measure_blocks import MeasuredBlocks, measure_blocks
-from paceline.prediction.plan import (
-    Planned,
-    best,
-    bytes_of,
-    check,
-    in_process,
-    updates_to_target,
-)
-from paceline.prediction.programme import BlockCosts, Option, Programme
+from paceline.prediction.measure_blocks import measure_blocks
+from paceline.prediction.plan import best, bytes_of, check, in_process, updates_to_target
 from paceline.prediction.race import (
     Compared,
     choice_of,
@@ -28,11 +20,11 @@ from paceline.prediction.race import (
     plan_peak,
     rank,
 )
-from paceline.prediction.step_memory import StepMemory
 from paceline.record.point import Point
 from paceline.study.compose import composed
 from tests.made_reports import tie
 from tests.prediction.counted_bytes import PROCESSORS, of_plans, on
+from tests.prediction.test_whole_steps import planned
 from tests.tiny import CONF, point_of, tiny_point
 
 ROOT = CONF.parent
@@ -175,8 +167,6 @@ def command(capsys, monkeypatch, *arguments):
         (["--json", "nowhere/plan.json"], "json"),
         (["--json", "."], "json"),
         (["model.shards=2"], "model.shards"),
-        (["cluster=virtual", "--verify"], "verify"),
-        (["cluster=virtual", "--memory", "1GB"], "memory"),
         (["training.precision=64-true"], "training.precision"),
     ],
 )
@@ -213,19 +203,11 @@ def test_sizes_of_memory():
     assert bytes_of(None, "cpu") > 1e6
 
 
-def planned(batch_size, seconds, updates):
-    option = Option(PLAIN, seconds, 1, 1, 1)
-    programme = Programme([BlockCosts("b", [option], 0, 0, 0)], 0, 0, 0, False)
-    measured = MeasuredBlocks(batch_size, StepMemory(*[0] * 7), seconds, programme, [])
-    plan = programme.plan([option])
-    return Planned(measured, [plan], plan, plan, updates)
-
-
 def test_the_best_batch_size_reaches_the_target_first():
-    large, small = planned(64, 0.02, 300.0), planned(16, 0.01, 500.0)
+    large, small = planned(64, 300.0, plain=0.02), planned(16, 500.0, plain=0.01)
     assert best([large, small]) is small  # 6 s against 5 s, though fewer images/s
-    assert best([planned(64, 0.02, None), planned(16, 0.01, None)]).batch_size == 64
-    assert best([planned(64, 0.02, None), small]) is small  # what is known
+    assert best([planned(64, plain=0.02), planned(16, plain=0.01)]).batch_size == 64
+    assert best([planned(64, plain=0.02), small]) is small  # what is known
 
 
 def test_updates_are_those_of_one_worker_that_always_got_there(tmp_path):
@@ -248,7 +230,7 @@ def test_updates_are_those_of_one_worker_that_always_got_there(tmp_path):
 
 
 def test_the_place_of_the_choice():
-    of_size, rounds = planned(8, 0.1, None), ([3, 2, 9], [1, 1, 5], [4, 4, 4])
+    of_size, rounds = planned(8, plain=0.1), ([3, 2, 9], [1, 1, 5], [4, 4, 4])
     verified, longer = (
         [Compared(of_size, of_size.plans[0], seconds * times) for seconds in rounds]
         for times in (1, 2)

@@ -88,8 +88,6 @@ def test_a_split_worker_is_predicted_and_does_not_compute_alone(root):
 def test_a_study_without_records_is_refused(root):
     code, _, (error,) = run(root, "predict", "--study", "own_pace")
     assert (code, error.split(":")[1]) == (2, " study")
-    code, _, (error,) = run(root, "predict", "--study", "own_pace", "workers=2")
-    assert (code, error.split(":")[1]) == (2, " study")
 
 
 @pytest.mark.parametrize("named", ["null", "{resnet18: two_cores_resnet18}"])

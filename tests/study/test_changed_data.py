@@ -62,11 +62,3 @@ def test_records_of_other_data_are_not_taken_over(root, photos, studied):
     taken = to_take_over(checked_study("again", root).points)
     photos.write_text("a dog")
     assert (len(taken), to_take_over(checked_study("again", root).points)) == (2, {})
-
-
-def test_a_file_of_parameters_that_is_not_read_is_named(root, capsys):
-    checked_study("made", root)
-    assert "params.yaml" not in capsys.readouterr().err
-    (root / "params.yaml").write_text("training: {lr: 0.1}")
-    checked_study("made", root)
-    assert capsys.readouterr().err.startswith("paceline: params.yaml is not read; ")
