@@ -1,11 +1,10 @@
 """What is shown of plans, by hand."""
 
-import json
 from types import SimpleNamespace
 
 from rich.console import Console
 
-from paceline.command.plan_view import as_json, peak_view, plan_view, verified_view
+from paceline.command.plan_view import peak_view, plan_view, verified_view
 from paceline.prediction.race import Compared, ordered, shortlist
 from tests.prediction.test_whole_steps import MEMORY, compared, planned
 
@@ -89,11 +88,3 @@ def test_the_choice_has_its_rank_among_measured_plans():
         "the choice is number 2 of 2 measured, 1.500 times the fastest; 1 are significantly faster"
     )
     assert lines[-1] == last
-
-
-def test_json_has_what_is_shown():
-    of = compared([1.0] * 6, [1.1] * 6)
-    found = json.loads(as_json([of[0].planned], of, [], MEMORY))
-    assert (found["batch_size"], found["memory"], found["verified"]) == (10, MEMORY, None)
-    assert found["whole_steps"][1]["beside_choice"]["share"] == 1.1 / 1.0 - 1
-    assert found["batch_sizes"][0]["plans"][0]["alternatives"] == {"b": "plain"}

@@ -2,7 +2,6 @@
 
 import csv
 import gc
-import json
 import math
 import re
 from dataclasses import replace
@@ -14,7 +13,7 @@ import yaml
 
 from paceline import cli
 from paceline.command import predict_command
-from paceline.command.cluster_plan_view import points, sections
+from paceline.command.cluster_plan_view import assumed, points, recommendation, sections
 from paceline.command.plan_command import COMMAND
 from paceline.errors import SettingError
 from paceline.prediction.cluster_plan import (
@@ -120,27 +119,31 @@ def test_a_scheme_has_the_settings_that_were_searched_at_the_nearest_number_of_r
 
 def test_a_plan_names_its_choice_its_cost_and_what_it_rests_on(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(gc, "freeze", lambda: None)  # of all that other tests left
-    data, page = tmp_path / "plan.json", tmp_path / "plan.html"
+    plans, page = [], tmp_path / "plan.html"
+
+    def planned(asked):
+        plans.append(plan_cluster(asked))
+        return plans[0]
+
+    monkeypatch.setattr("paceline.prediction.cluster_plan.plan_cluster", planned)
     words = ("cluster=titan", "workload=googlenet", "workers=8", "training.epochs=64")
-    options = ("target=0.75", "--json", str(data), "--page", str(page))
+    options = ("target=0.75", "--page", str(page))
     assert COMMAND.run(cli._parse(["plan", *words, *options]), ROOT) == 0
-    screen, found = capsys.readouterr().out, json.loads(data.read_text())
-    chosen, second = found["chosen"], found["runner_up"]
-    assert found["images"] == IMAGENET
-    assert found["allowed_loss"] == 0.01
-    assert chosen["accuracy"] == KEPT
-    assert chosen["seconds"] == pytest.approx(64 * IMAGENET / chosen["images_per_second"])
-    low, high = chosen["seconds_interval"]
-    assert low < chosen["seconds"] < high
+    screen, (plan,) = capsys.readouterr().out, plans
+    chosen = plan.chosen
+    assert (plan.question.images, plan.question.allowed) == (IMAGENET, 0.01)
+    assert chosen.verdict == KEPT
+    rate = chosen.prediction.run.images_per_second
+    assert chosen.seconds == pytest.approx(64 * IMAGENET / rate)
+    low, high = chosen.interval
+    assert low < chosen.seconds < high
     assert high / low == pytest.approx(FACTOR**2)
-    hours = chosen["workers"] * chosen["seconds"] / 3600
-    assert chosen["accelerator_hours"] == pytest.approx(hours)
-    assert second["times_as_long"] == pytest.approx(second["seconds"] / chosen["seconds"])
-    assert {each["workers"] for each in found["candidates"]} == {1, 2, 4, 8}
-    schemes = {each["scheme"] for each in found["candidates"]}
+    assert chosen.accelerator_hours == pytest.approx(chosen.workers * chosen.seconds / 3600)
+    assert {each.workers for each in plan.candidates} == {1, 2, 4, 8}
+    schemes = {each.scheme for each in plan.candidates}
     assert {"local_sgd", "gossip", "sync_parameter_server", "async_parameter_server"} <= schemes
-    assert screen.startswith(f"{found['assumed']}\n{found['recommendation']}")
-    assert found["assumed"].startswith("Assumed: titan, 8 nodes of 1, ")
+    assert screen.startswith(f"{assumed(plan)}\n{recommendation(plan)}\n")
+    assert assumed(plan).startswith("Assumed: titan, 8 nodes of 1, ")
     assert "no study here trained googlenet on ImageNet-1k" in screen
     assert len(screen.splitlines()) <= 34
     assert max(map(len, screen.splitlines())) <= 200

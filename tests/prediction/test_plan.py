@@ -1,7 +1,7 @@
 """`paceline plan` on a tiny problem: what it measures, chooses, refuses and verifies."""
 
-import json
 import math
+import re
 
 import pandas as pd
 import pytest
@@ -10,6 +10,7 @@ import torch
 from paceline import cli
 from paceline.analysis.analyse import tie_tables
 from paceline.errors import SettingError
+from paceline.prediction import race
 from paceline.prediction.blocks import PLAIN
 from paceline.prediction.measure_blocks import measure_blocks
 from paceline.prediction.plan import best, bytes_of, check, in_process, updates_to_target
@@ -104,36 +105,37 @@ def test_plans_to_measure_are_within_memory_and_include_uniform_ones(measured):
 
 
 @pytest.mark.slow
-def test_the_command_plans_and_verifies(capsys, monkeypatch, tmp_path):
-    code, out, _ = command(
-        *(capsys, monkeypatch, "batch_size=8,16", "--rounds", "1", "--seconds", "0"),
-        *("--memory", "600kB", "--verify", "--json", str(tmp_path / "plan.json")),
-    )
+def test_the_command_plans_and_verifies(capsys, monkeypatch):
+    seen = {}
+
+    def noted(function):
+        def call(*given):
+            seen[function.__name__] = function(*given)
+            return seen[function.__name__]
+
+        return call
+
+    for function in (race.compare, race.verify):
+        monkeypatch.setattr(race, function.__name__, noted(function))
+    asked = ("batch_size=8,16", "--rounds", "1", "--seconds", "0", "--memory", "600kB", "--verify")
+    code, out, _ = command(capsys, monkeypatch, *asked)
     assert code == 0
-    found = json.loads((tmp_path / "plan.json").read_text())
-    assert [each["batch_size"] for each in found["batch_sizes"]] == [8, 16]
-    raced = found["whole_steps"]  # as many as are near the fastest: that is measured
-    chosen = raced[0]
-    assert chosen["batch_size"] == found["batch_size"]
-    assert chosen["plan"]["bytes"] <= 600e3
-    rounds = [each["rounds"] for each in raced]
+    assert all(re.search(rf"^ *{size} ", out, re.MULTILINE) for size in (8, 16))
+    raced, verified = seen["compare"], seen["verify"]
+    chosen, of_size = raced[0], raced[0].planned
+    assert chosen.plan.fullest.bytes <= 600e3
+    rounds = [len(each.seconds) for each in raced]  # of as many as are near the fastest
     phases = max(1, math.ceil(math.log2(len(raced))))  # halved until two are left
     assert rounds == sorted(rounds, reverse=True)
     assert rounds[:2] == [phases] * len(rounds[:2])
-    planned = next(e for e in found["batch_sizes"] if e["batch_size"] == found["batch_size"])
-    assert planned["plans"][0]["seconds"] <= planned["plans"][1]["seconds"]
-    assert f"chosen: batch size {found['batch_size']}, " in out
-    assert ("\nlimited by memory" in out) == (planned["unbounded"]["bytes"] > 600e3)
-    verified = found["verified"]
-    assert (verified["rounds"], verified["num_faster"]) == (
-        1,
-        0,
-    )  # one round shows no significant difference
-    medians = [each["measured_seconds"] for each in verified["plans"]]
-    assert verified["plans"][0]["plan"] == chosen["plan"]
-    assert sorted(medians)[verified["place"] - 1] == medians[0]
-    last = f"the choice is number {verified['place']} of {len(medians)} measured"
+    assert of_size.plans[0].seconds <= of_size.plans[1].seconds
+    assert f"chosen: batch size {of_size.batch_size}, " in out
+    assert ("\nlimited by memory" in out) == (of_size.unbounded.fullest.bytes > 600e3)
+    assert verified[0].plan == chosen.plan
+    assert {len(each.seconds) for each in verified} == {1}
+    last = f"the choice is number {rank(verified)} of {len(verified)} measured, "
     assert out.splitlines()[-1].startswith(last)
+    assert out.rstrip().endswith("; 0 are significantly faster")  # by one round
 
 
 def test_too_little_memory_is_named_with_the_least_needed(capsys, monkeypatch):
@@ -164,8 +166,8 @@ def command(capsys, monkeypatch, *arguments):
         (["--memory", "0MB"], "memory"),
         (["--study", "nowhere"], "study"),
         (["--study", "example"], "study"),  # of other data
-        (["--json", "nowhere/plan.json"], "json"),
-        (["--json", "."], "json"),
+        (["--page", "nowhere/plan.html"], "page"),
+        (["--page", "."], "page"),
         (["model.shards=2"], "model.shards"),
         (["training.precision=64-true"], "training.precision"),
     ],

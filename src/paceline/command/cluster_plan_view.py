@@ -1,6 +1,5 @@
-"""The plan of a modelled cluster as one screen, as JSON, and as a page."""
+"""The plan of a modelled cluster as one screen, and as a page."""
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -403,47 +402,6 @@ def _distance(plan: ClusterPlan, evidence: Evidence) -> Iterator[str]:
         f"loses at most {lost}: yes, with 95 % confidence; no: loses "
         f"more; not shown: the interval allows both; {NOT_STUDIED}: beyond the studies"
     )
-
-
-def as_json(plan: ClusterPlan) -> str:
-    """Return the plan as JSON: the choice, the runner-up, all candidates, and what is said."""
-    question = plan.question
-    content = {
-        "kind": "predicted",
-        "cluster": question.config.names["cluster"],
-        "images": question.images,
-        "samples": question.samples,
-        "allowed_loss": question.allowed,
-        "assumed": assumed(plan),
-        "recommendation": recommendation(plan),
-        "learning_rate": learning_rate(plan),
-        "accuracy_by_linear_rule": plan.by_rule,
-        "chosen": _entry(plan.chosen),
-        "runner_up": plan.runner_up
-        and {**_entry(plan.runner_up), "times_as_long": plan.ratio, "tied": plan.tied},
-        "candidates": [_entry(each) for each in plan.candidates],
-        "slower_links": plan.slower
-        and {"bandwidth": plan.slower.bandwidth, "best": _entry(plan.slower.best)},
-        "notes": dict(sections(plan)),
-    }
-    return json.dumps(content, indent=2) + "\n"
-
-
-def _entry(each: Candidate) -> dict[str, Any]:
-    point, ends = each.prediction.point, each.prediction.interval
-    return {
-        "scheme": each.scheme,
-        "workers": each.workers,
-        "servers": point.scheme.servers,
-        "batch_size": each.batch_size,
-        "images_per_second": each.prediction.run.images_per_second,
-        "images_per_second_interval": ends and list(ends),
-        "seconds": each.seconds,
-        "seconds_interval": each.interval and list(each.interval),
-        "accelerator_hours": each.accelerator_hours,
-        "top1_change": each.change and list(each.change[:3]),
-        "accuracy": each.verdict,
-    }
 
 
 def as_page(plan: ClusterPlan, target: str, command: str) -> str:

@@ -31,7 +31,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, help=f"{seconds}; default: {_SECONDS:g}")
     verify = "measure the choice again beside other plans"
     parser.add_argument("--verify", action="store_true", help=verify)
-    parser.add_argument("--json", metavar="FILE", help="write the plans to a file")
     page = "write the plan of a modelled cluster to an HTML page"
     parser.add_argument("--page", metavar="FILE", help=page)
 
@@ -99,7 +98,7 @@ def _plan_cluster(
     target: float | None,
     root: Path,
 ) -> None:
-    from paceline.command.cluster_plan_view import as_json, as_page, cluster_plan_view
+    from paceline.command.cluster_plan_view import as_page, cluster_plan_view
     from paceline.command.terminal import show
     from paceline.prediction.cluster_plan import plan_cluster
 
@@ -111,8 +110,6 @@ def _plan_cluster(
     question, said = _question(options, configs, target, root)
     plan = plan_cluster(question)
     show(cluster_plan_view(plan, said))
-    if options.json:
-        Path(options.json).write_text(as_json(plan))
     if options.page:
         command = shlex.join(["paceline", "plan", *options.overrides])
         Path(options.page).write_text(as_page(plan, said, command))
@@ -209,8 +206,7 @@ def _allowed(
 def _check(options: argparse.Namespace) -> None:
     from paceline.command.terminal import require_folder
 
-    for name in ("json", "page"):
-        require_folder(name, getattr(options, name))
+    require_folder("page", options.page)
     if options.rounds is not None and options.rounds < 1:
         raise SettingError("rounds", f"1 or more are needed, not {options.rounds}")
     if options.seconds is not None and not 0 <= options.seconds < math.inf:
@@ -218,7 +214,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
-    from paceline.command.plan_view import as_json, peak_view, plan_view, verified_view
+    from paceline.command.plan_view import peak_view, plan_view, verified_view
     from paceline.command.terminal import show
     from paceline.prediction.plan import bytes_of, in_process, plan_batches, updates_to_target
     from paceline.prediction.race import compare, plan_peak, verify
@@ -237,14 +233,10 @@ def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
     planned = plan_batches(points, memory, updates, rounds)
     compared = compare(points, planned, memory, rounds, seconds)
     show(plan_view(planned, compared, memory))
-    verified = []
     if options.verify:
         show(peak_view(planned, [in_process(plan_peak, point, {}) for point in points]))
         point = points[planned.index(compared[0].planned)]
-        verified = verify(point, compared[0], memory, rounds, seconds)
-        show(verified_view(verified))
-    if options.json:
-        Path(options.json).write_text(as_json(planned, compared, verified, memory))
+        show(verified_view(verify(point, compared[0], memory, rounds, seconds)))
 
 
 COMMAND = Command(

@@ -1,9 +1,8 @@
-"""Views of plans in the terminal, and plans as JSON.
+"""Views of plans in the terminal.
 
 A plan chooses, for each block of a network, its layout, recomputation and precision.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
@@ -74,85 +73,13 @@ def verified_view(verified: Sequence[Compared]) -> Iterator[RenderableType]:
     yield "whole steps by feasible plans, the choice first"
     yield plain_table(names, rows)
     ratio = chosen.step_seconds / min(each.step_seconds for each in verified)
+    num_faster = sum(chosen.to(each).faster for each in verified)
     yield (
         f"against the choice: median of {len(chosen.seconds)} rounds with a 95 % interval by "
         "a sign test; the choice was made by other rounds\n"
         f"the choice is number {rank(verified)} of {len(verified)} measured, {ratio:.3f} times the "
-        f"fastest; {_num_faster(verified)} are significantly faster"
+        f"fastest; {num_faster} are significantly faster"
     )
-
-
-def _num_faster(verified: Sequence[Compared]) -> int:
-    return sum(verified[0].to(each).faster for each in verified)
-
-
-def as_json(
-    planned: Sequence[Planned],
-    compared: Sequence[Compared],
-    verified: Sequence[Compared],
-    memory: float,
-) -> str:
-    """Return, as JSON, the plans of all batch sizes and the plans that were measured.
-
-    `compared`: plans whose whole steps were measured, beginning with the choice. `verified`: plans
-    that were measured again, or []. `memory`: limit [bytes].
-    """
-    chosen = compared[0].planned
-    content = {
-        "memory": memory,
-        "batch_size": chosen.batch_size,
-        "whole_steps": [
-            {"batch_size": each.planned.batch_size, **measured, "rounds": len(each.seconds)}
-            for each, measured in zip(compared, _json_measured(compared), strict=True)
-        ],
-        "batch_sizes": [_json_planned(each) for each in planned],
-        "verified": None
-        if not verified
-        else {
-            "place": rank(verified),
-            "num_faster": _num_faster(verified),
-            "rounds": len(verified[0].seconds),
-            "plans": [
-                {**measured, "peak": each.peak}
-                for each, measured in zip(verified, _json_measured(verified), strict=True)
-            ],
-        },
-    }
-    return json.dumps(content, indent=2) + "\n"
-
-
-def _json_planned(planned: Planned) -> dict[str, object]:
-    measured = planned.measured
-    return {
-        "batch_size": planned.batch_size,
-        "bytes": {part: getattr(measured.memory, part) for part in _PARTS},
-        "step_seconds": measured.step_seconds,
-        "updates_to_target": planned.updates,
-        "plans": [_json_plan(plan, planned) for plan in planned.plans],
-        "unbounded": _json_plan(planned.unbounded, planned),
-        "smallest": _json_plan(planned.smallest, planned),
-        "left_out": [list(each) for each in measured.left_out],
-    }
-
-
-def _json_measured(plans: Sequence[Compared]) -> Iterator[dict[str, object]]:
-    """Yield each plan with its measurement, compared with the first one, which is the choice."""
-    for each in plans:
-        yield {
-            "plan": _json_plan(each.plan, each.planned),
-            "measured_seconds": each.step_seconds,
-            "beside_choice": plans[0].to(each)._asdict(),
-        }
-
-
-def _json_plan(plan: Plan, planned: Planned) -> dict[str, object]:
-    pairs = zip(planned.measured.programme.blocks, plan.options, strict=True)
-    return {
-        "seconds": plan.seconds,
-        "bytes": plan.fullest.bytes,
-        "fullest": plan.fullest.name,
-        "alternatives": {block.name: str(option.alternative) for block, option in pairs},
-    }
 
 
 def _memory_row(planned: Planned) -> list[str]:
