@@ -19,7 +19,7 @@ from paceline.command.terminal import plain_table
 from paceline.grouped import grouped
 from paceline.record.record import is_under_way, partial_records
 from paceline.record.schema import fault_of_result
-from paceline.record.tied_files import SUMS, ChangedFileError, read_tied, require_sources
+from paceline.record.tied_files import SUMS, ChangedFileError, require_sources, tied_content
 from paceline.record.tracking.log import run_label
 from paceline.study.collect import num_of_other_code
 from paceline.study.compose import Composer, composer, hydra_errors, jobs_of
@@ -133,7 +133,7 @@ def read_rows(path: Path, command: str, *, concluded: bool = False) -> list[dict
     """
     if not path.exists():
         return []
-    rows = list(csv.DictReader(io.StringIO(read_tied(path, command).decode())))
+    rows = list(csv.DictReader(io.StringIO(tied_content(path, command).decode())))
     if rows and concluded:
         require_sources(path.with_name(SUMS), command)
     return rows

@@ -24,7 +24,7 @@ from paceline.errors import SettingError
 from paceline.prediction.measure_blocks import MeasuredBlocks, measure_blocks
 from paceline.prediction.programme import Plan
 from paceline.record.point import Point
-from paceline.record.tied_files import read_tied
+from paceline.record.tied_files import tied_content
 
 _UNITS = {"": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) *(|kB|MB|GB)")
@@ -100,7 +100,7 @@ def updates_to_target(folder: Path, model: str, data: str) -> dict[int, float]:
 
 
 def _table(path: Path, command: str) -> pd.DataFrame:
-    return pd.read_csv(io.BytesIO(read_tied(path, command)))
+    return pd.read_csv(io.BytesIO(tied_content(path, command)))
 
 
 def plan_batches(

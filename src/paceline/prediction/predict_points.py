@@ -25,7 +25,7 @@ from paceline.record.archive import ARCHIVE, read_archive
 from paceline.record.point import ExchangePoint, Point
 from paceline.record.point_config import PointConfig
 from paceline.record.target import Target
-from paceline.record.tied_files import read_tied, replaced, sums_of_predictions, write_sums
+from paceline.record.tied_files import replaced, sums_of_predictions, tied_content, write_sums
 from paceline.study.compose import composed
 from paceline.study.study_point import StudyPoint
 from paceline.study.study_points import study_points
@@ -79,7 +79,7 @@ def predict_points(study: str, root: Path) -> Path:
     cluster is named for a model.
     """
     folder = root / "reports" / study
-    text = io.StringIO(read_tied(folder / "runs.csv", f"paceline sweep {study}").decode())
+    text = io.StringIO(tied_content(folder / "runs.csv", f"paceline sweep {study}").decode())
     runs = {
         row["key"]: row
         for row in csv.DictReader(text)
@@ -217,7 +217,7 @@ def _of_paced(
 def _staleness_of(folder: Path, study: str) -> dict[str, Counter[int]]:
     """Return, by key of each point with servers, the pushes to the first server by staleness."""
     found: dict[str, Counter[int]] = {}
-    read_tied(folder / ARCHIVE, f"paceline sweep {study}")
+    tied_content(folder / ARCHIVE, f"paceline sweep {study}")
     for key, table in read_archive(folder / ARCHIVE)["staleness.csv"].items():
         for row in csv.DictReader(io.StringIO(table.decode())):
             if row["server"] == "0":

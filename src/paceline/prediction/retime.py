@@ -22,7 +22,7 @@ from paceline.record.observed import Observed, TrainingReport
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
-from paceline.record.reading import read_config, read_result
+from paceline.record.reading import read_config, read_result, require_fit
 from paceline.record.record import PartialRecord
 from paceline.record.rows import POINT_TABLES
 from paceline.record.tracking.log import MARKER
@@ -148,9 +148,7 @@ def _write_retimed(point: Point, folder: Path, source: Path) -> None:
     Real seconds are copied from `source`, which was trained. Raises SettingError if the record
     cannot be written.
     """
-    result = read_result(source)
-    assert result is not None
-    rows, clock = _curve_and_clock(point, source)
+    result, (rows, clock) = require_fit(source), _curve_and_clock(point, source)
     observed = Observed(
         [cast("TrainingReport", _Timed(clock.report()))],
         scheme=point.scheme,

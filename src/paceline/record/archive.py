@@ -21,12 +21,11 @@ from typing import BinaryIO
 
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
-from paceline.record.reading import MOST_BYTES, checked_result, read_result
+from paceline.record.reading import MOST_BYTES, checked_result, read_result, require_fit
 from paceline.record.record import PartialRecord, Result
-from paceline.record.rows import POINT_TABLES
 
 ARCHIVE = "records.tar.xz"
-_NAMES = ("config.yaml", "result.json", *(f"{table.name}.csv" for table in POINT_TABLES))
+_NAMES = tuple(MOST_BYTES)  # of the files of a record
 _ENTRY = re.compile(r"(\w+)/([a-z.]+)")  # so no folder outside of the study's
 _PRESET = 6  # 9 takes twice as long and saves nothing
 # Bytes when unpacked: at most, for each byte that is packed, and beside them. The largest committed
@@ -224,9 +223,7 @@ def copy_record(source: Path, folder: Path, config: PointConfig, without: Collec
     `without`: names of files that are not copied. Raises SettingError("study") if the copy cannot
     be written; no partial copy is left then.
     """
-    result = read_result(source)
-    assert result is not None
-    partial = PartialRecord(folder)
+    result, partial = require_fit(source), PartialRecord(folder)
     partial.copy_files(source, without)
     partial.write_config(config.values)
     partial.complete({**result, "study": config.study, **config.names})

@@ -27,7 +27,7 @@ from pydantic import (
 )
 
 from paceline.record.numbers import NUMBERS
-from paceline.record.rows import POINT_TABLES, TUNING, PointTable, bits_of
+from paceline.record.rows import POINT_TABLES, TUNING, PointTable, StudyState, bits_of
 
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _NotNegative = Annotated[float, Field(ge=0, le=2**63)]
@@ -121,26 +121,6 @@ class _Target(BaseModel):
     metric: Literal["top1", "top5", "loss"]
     value: _NotNegative | None = None
     below_baseline: _NotNegative | None = None
-
-
-class _StudyState(BaseModel):
-    """Content of study.json, see `StudyState`."""
-
-    model_config = ConfigDict(allow_inf_nan=False)
-
-    study: str
-    axes: list[str]
-    question: str | None
-    num_points: _Count
-    missing: list[str]
-    other_records: list[str]
-    stale_data: _Count = 0  # earlier code did not write it
-    stale_code: _Count
-    unfit: dict[str, str]
-    margin: _NotNegative
-    target: _Target | None
-    settings: dict[str, Any]
-    tuned_at: dict[str, Any]
 
 
 _IN_TABLES: dict[str, Any] = {  # columns of collected tables that are not as in a result
@@ -299,10 +279,19 @@ def state_of(text: bytes, *, exchanges: bool = False) -> Any:
     Raises ValueError, with the problem in one line, if it does not follow the schema.
     """
     try:
-        (_ExchangeState if exchanges else _StudyState).model_validate_json(text, strict=True)
+        (_ExchangeState if exchanges else _study_state()).model_validate_json(text, strict=True)
     except ValidationError as error:
         raise ValueError(_first(error)) from error
     return json.loads(text)
+
+
+@cache
+def _study_state() -> type[BaseModel]:
+    ranges = {"num_points": _Count, "stale_code": _Count, "margin": _NotNegative}
+    hints = get_type_hints(StudyState) | ranges | {"target": _Target | None}
+    fields: dict[str, Any] = {name: (kind, ...) for name, kind in hints.items()}
+    fields["stale_data"] = (_Count, 0)  # earlier code did not write it
+    return create_model("_StudyState", __config__=ConfigDict(allow_inf_nan=False), **fields)
 
 
 def _results() -> dict[str, Any]:

@@ -67,7 +67,7 @@ def require_tied(path: Path, content: bytes, command: str, sums: Path | None = N
         raise changed(path, f"is not the file of the digest in {path.parent / SUMS}", command)
 
 
-def read_tied(path: Path, command: str) -> bytes:
+def tied_content(path: Path, command: str) -> bytes:
     """Return the content of a file, if it is as `command` left it; raise the errors of `read_file`
     and `require_tied`.
     """

@@ -10,12 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from paceline.cluster.supervisor import ProcessFailure
-from paceline.errors import SettingError
 from paceline.grouped import grouped
 from paceline.record import provenance
 from paceline.record.point import ExchangePoint
 from paceline.record.point_config import flat_settings
-from paceline.record.reading import read_result
+from paceline.record.reading import require_fit
 from paceline.record.record import PartialRecord, Row, write_rows
 from paceline.record.tied_files import SUMS, replaced, write_sums
 from paceline.run.exchange_turns import Asked, Exchanged, measure_exchanges
@@ -114,9 +113,7 @@ def _rows(point: StudyPoint, predict: Predict) -> Iterator[Row]:
     """Yield a row for each turn, in which the exchange was measured once more; for a failed
     exchange yield a single row without seconds.
     """
-    result, exchange = read_result(point.folder), point.exchange
-    if result is None:
-        raise SettingError("study", f"the record {point.folder} is gone")
+    result, exchange = require_fit(point.folder), point.exchange
     predicted = predict(exchange)
     for turn, seconds in enumerate(result["seconds"] or [None]):
         yield {

@@ -28,7 +28,7 @@ from paceline.record.provenance import num_cores, source_digest
 from paceline.record.reading import fault_of, read_result
 from paceline.record.record import Lock, Result, adopt, clear, left_behind, partial_records
 from paceline.record.rerun import failed_by_environment
-from paceline.record.tied_files import SUMS, read_tied
+from paceline.record.tied_files import SUMS, tied_content
 from paceline.record.tracking.log import (
     MARKER,
     NOTE,
@@ -68,7 +68,7 @@ def checked_study(
     archived: Mapping[str, Result] = {}
     if name is not None and (archive := root / "reports" / name / ARCHIVE).exists():
         if (archive.parent / SUMS).exists():
-            read_tied(archive, f"paceline sweep {name}, without this archive")
+            tied_content(archive, f"paceline sweep {name}, without this archive")
         number, runs = 0, root / "runs" / name
         if unpack:
             number, verb = unpack_archive(archive, runs), "unpacked from"
