@@ -1,5 +1,6 @@
 """Records as a run leaves them, with numbers made up."""
 
+import csv
 import json
 
 import yaml
@@ -35,6 +36,11 @@ def make_record(folder, config, *, key=None, rows=2, **changes):
     (folder / "phases.csv").write_text(TABLES["phases"] + phases)
     (folder / "result.json").write_text(json.dumps(result, indent=1) + "\n")
     return result
+
+
+def rows_of(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 SCORES = {"train_loss": 0.5, "validation_loss": None, "top1": 0.5, "top5": 1.0}

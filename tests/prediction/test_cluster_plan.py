@@ -1,6 +1,5 @@
 """Plans of modelled clusters: what is chosen, and what is refused."""
 
-import csv
 import gc
 import math
 import re
@@ -39,6 +38,7 @@ from paceline.prediction.evidence import (
 )
 from paceline.prediction.prediction_interval import FACTOR
 from paceline.study.compose import composed
+from tests.made_records import rows_of
 from tests.tiny import CONF
 
 ROOT = CONF.parent
@@ -62,7 +62,7 @@ def test_how_far_predicted_ratios_were_off():
     errors = []
     for study in ("exchange", "own_pace"):
         path = ROOT / f"reports/{study}/tables/predicted_comparisons.csv"
-        for row in csv.DictReader(path.read_text().splitlines()):
+        for row in rows_of(path):
             if row["half"] == "validation" and row["against"] == "sync_allreduce":
                 ratio = float(row["observed_ratio"]) / float(row["predicted_ratio"])
                 errors.append(abs(math.log(ratio)))

@@ -10,6 +10,7 @@ from paceline.prediction.predict_points import predict_points
 from paceline.study.compose import composed
 from paceline.study.study_points import study_points
 from tests.command_line import run
+from tests.made_records import rows_of
 from tests.made_reports import tie
 
 STUDY = """\
@@ -55,8 +56,7 @@ def test_every_measured_point_with_a_row_is_predicted(root, servers, step):
     points = write_runs(root, servers)
     code, (path,), errors = run(root, "predict", "--study", "held")
     assert (code, path, errors) == (0, "reports/held/predictions.csv", [])
-    with (root / path).open(newline="") as file:
-        found = list(csv.DictReader(file))
+    found = rows_of(root / path)
     assert [row["key"] for row in found] == [point.key for point in points[:2]]
     assert {row["cluster"] for row in found} == {"two_cores_small_cnn"}
     assert [row["kind"] for row in found] == ["calibrated" if step else "predicted", "predicted"]
@@ -79,8 +79,7 @@ def test_a_split_worker_is_predicted_and_does_not_compute_alone(root):
     with (folder / "runs.csv").open("w", newline="") as file:
         csv.writer(file).writerows([COLUMNS, (*rows[0], 2000), (*rows[1], 1)])
     tie(folder)
-    with predict_points("held", root).open(newline="") as file:
-        whole, split = csv.DictReader(file)
+    whole, split = rows_of(predict_points("held", root))
     assert (whole["kind"], split["kind"]) == ("calibrated", "predicted")
     assert float(whole["images_per_second"]) == pytest.approx(2000, rel=0.05)
 
@@ -104,9 +103,8 @@ def test_what_validates_is_said_of_each_point(root):
     text = STUDY + "validated_on: {workers: [2]}\n"
     (root / "experiments/held.yaml").write_text(text)
     write_runs(root)
-    predict_points("held", root)
-    with (root / "reports/held/predictions.csv").open(newline="") as file:
-        assert [row["half"] for row in csv.DictReader(file)] == ["development", "validation"]
+    halves = [row["half"] for row in rows_of(predict_points("held", root))]
+    assert halves == ["development", "validation"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Predictions of published numbers: units and verdicts by hand, and the committed table."""
 
-import csv
 import math
 from types import SimpleNamespace
 
@@ -21,6 +20,7 @@ from paceline.prediction.published import (
     summary,
 )
 from paceline.study.compose import composed
+from tests.made_records import rows_of
 from tests.tiny import CONF
 
 ROOT = CONF.parent
@@ -189,8 +189,7 @@ def test_an_interval_is_refused_where_the_model_lacks_a_part(settings, lacks):
 
 
 def committed():
-    with (ROOT / "reports/predictions/predictions.csv").open() as file:
-        return list(csv.DictReader(file))
+    return rows_of(ROOT / "reports/predictions/predictions.csv")
 
 
 def test_the_committed_table_has_every_entry_and_explains_what_is_far_off():

@@ -1,13 +1,12 @@
 """A record on another cluster: its times are those of a run that trains there."""
 
-import csv
-
 import pytest
 import torch
 
 from paceline.errors import SettingError
 from paceline.prediction.retime import retime
 from tests.command_line import run
+from tests.made_records import rows_of
 from tests.test_command_line import UNLOGGED
 
 ON_ONE = ("cluster=virtual", "cluster.step_jitter=0.2", "cluster.node_link.bandwidth=1e5")
@@ -35,8 +34,8 @@ def trained(root, *settings):
 
 
 def curve(folder):
-    with (folder / "curve.csv").open() as file:
-        return [(int(row["samples"]), float(row["seconds"])) for row in csv.DictReader(file)]
+    rows = rows_of(folder / "curve.csv")
+    return [(int(row["samples"]), float(row["seconds"])) for row in rows]
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """A retimed record is that of a training on its own cluster, but for real seconds."""
 
-import csv
 import json
 import shutil
 
@@ -10,6 +9,7 @@ import yaml
 
 from paceline.prediction.retime import has_weights_of_any_network, key_of_weights
 from tests.command_line import run
+from tests.made_records import rows_of
 from tests.small_study import STUDY, write_small_study
 from tests.tiny import TINY, point_of, tiny_point
 
@@ -56,8 +56,7 @@ def result(folder):
 
 def table(folder, name):
     """Rows of a table without real seconds, numbers as such."""
-    with (folder / f"{name}.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(folder / f"{name}.csv")
     return [{n: number(v) for n, v in row.items() if n != "real_seconds"} for row in rows]
 
 

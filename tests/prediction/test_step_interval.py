@@ -1,6 +1,5 @@
 """The shares of a chip's peak and bandwidth that training reaches, and the interval of the rule."""
 
-import csv
 import math
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 
 from benchmarks import step_times
 from benchmarks.step_times import TRAFFICS, UTILISATIONS, Timed
+from tests.made_records import rows_of
 
 
 def planted(utilisation, traffic, factors):
@@ -31,8 +31,7 @@ def test_planted_shares_are_found_and_a_kind_is_judged_by_the_others():
 
 
 def test_published_rates_have_a_chip_with_a_peak_in_their_precision():
-    with (step_times.ROOT / "papers/step_times.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(step_times.ROOT / "papers/step_times.csv")
     assert len(rows) > 250
     for row in rows:
         assert row["precision"] in step_times.chip_of(row["chip"]).peak, row

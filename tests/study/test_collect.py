@@ -1,6 +1,5 @@
 """Tables hold exactly what the study names today."""
 
-import csv
 import json
 import shutil
 
@@ -10,12 +9,7 @@ from paceline.record.archive import ARCHIVE, read_archive
 from paceline.record.provenance import source_digest
 from paceline.study.collect import collect
 from paceline.study.study_points import Study, study_points
-from tests.made_records import make_record
-
-
-def rows(path):
-    with path.open() as file:
-        return list(csv.DictReader(file))
+from tests.made_records import make_record, rows_of
 
 
 @pytest.fixture
@@ -28,7 +22,7 @@ def points(root):
 
 
 def test_one_row_per_point_in_the_order_of_the_study(root, points):
-    runs = rows(collect(Study("made", root)) / "runs.csv")
+    runs = rows_of(collect(Study("made", root)) / "runs.csv")
     assert [run["key"] for run in runs] == [point.key for point in points[:3]]
     assert [run["top1"] for run in runs] == ["0.0", "0.1", "0.2"]
     assert [run["seed"] for run in runs] == ["0", "1", "0"]
@@ -49,7 +43,7 @@ def test_further_axes_are_columns_by_dotted_name(root, studied):
     studied(**{"workers": "1,2", "training.lr": "0.1,0.2"})
     for point in study_points("made", root):
         make_record(point.folder, point.config)
-    runs = rows(collect(Study("made", root)) / "runs.csv")
+    runs = rows_of(collect(Study("made", root)) / "runs.csv")
     assert [(run["workers"], run["training.lr"]) for run in runs] == [
         ("1", "0.1"),
         ("1", "0.2"),
@@ -68,7 +62,7 @@ def test_records_of_earlier_settings_are_named_and_left_out(root, points, studie
     assert (settings["batch_size"], settings["cluster.accelerator"]) == (32, "auto")
     assert "seed" not in settings
     assert "scheme._target_" not in settings
-    assert [run["key"] for run in rows(folder / "runs.csv")] == [points[1].key]
+    assert [run["key"] for run in rows_of(folder / "runs.csv")] == [points[1].key]
     assert about == {
         "study": "made",
         "axes": ["scheme", "seed"],
@@ -108,7 +102,7 @@ def test_a_record_that_does_not_fit_is_named_and_in_no_number(root, points, caps
     shutil.copytree(points[2].folder, points[2].folder.with_name("f" * 12))
     folder = collect(Study("made", root))
     about = json.loads((folder / "study.json").read_text())
-    assert [run["key"] for run in rows(folder / "runs.csv")] == [points[2].key]
+    assert [run["key"] for run in rows_of(folder / "runs.csv")] == [points[2].key]
     assert set(read_archive(folder / ARCHIVE)["curve.csv"]) == {points[2].key}
     assert about["unfit"] == {
         points[0].key: "curve.csv: it is empty or cut off",

@@ -1,6 +1,5 @@
 """A sweep of exchanges: real processes, a row for each turn, and no exchange measured twice."""
 
-import csv
 from argparse import Namespace
 from contextlib import chdir
 
@@ -15,6 +14,7 @@ from paceline.run.exchange_turns import Exchanged
 from paceline.study import exchange_study
 from paceline.study.study_points import study_points
 from paceline.study.sweep import checked_study
+from tests.made_records import rows_of
 
 COLLECTIVES = "hierarchical,multicolor,native,parameter_server,ring,tree"
 LENGTH = 751  # numbers, which no number of workers divides
@@ -44,8 +44,7 @@ def exchange(root, *overrides):
     options.source = None
     with chdir(root):
         assert command("sweep").run(options, root) == 0
-    with (root / "reports/made/exchanges.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+    return rows_of(root / "reports/made/exchanges.csv")
 
 
 @pytest.mark.slow

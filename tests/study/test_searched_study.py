@@ -1,6 +1,5 @@
 """A study with a search: the same trials for each configuration, and their best is reported."""
 
-import csv
 import json
 
 import pytest
@@ -9,7 +8,7 @@ from paceline.errors import SettingError
 from paceline.study.collect import collect
 from paceline.study.study_points import Study, study_points
 from paceline.study.sweep import checked_study, sweep
-from tests.made_records import make_record
+from tests.made_records import make_record, rows_of
 
 SEARCH = {
     "effective_rate": [0.001, 1],
@@ -64,11 +63,6 @@ class Launch:
 
 def schemes(points):
     return [point.config.names["scheme"] for point in points]
-
-
-def rows(path):
-    with path.open() as file:
-        return list(csv.DictReader(file))
 
 
 def test_every_configuration_has_the_same_trials(root):
@@ -127,7 +121,7 @@ def test_the_best_trial_is_reported_and_collected(root):
         make(Study("made", root).trials)
     points = study_points("made", root)
     make(points)
-    found = rows(collect(Study("made", root)) / "tuning.csv")
+    found = rows_of(collect(Study("made", root)) / "tuning.csv")
     assert [row["seed"] for row in found] == 2 * ["118", "118", "119", "119", "118", "119"]
     chosen = [row for row in found if row["chosen"] == "true"]
     assert [row["at_edge"] for row in chosen] == ["", "highest effective_rate"]

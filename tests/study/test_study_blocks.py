@@ -1,6 +1,5 @@
 """A block holds each configuration once, in a random order, between two runs of its reference."""
 
-import csv
 import json
 
 import pytest
@@ -11,7 +10,7 @@ from paceline.study.collect import collect
 from paceline.study.study_point import in_blocks as blocks_of
 from paceline.study.study_points import Study, study_points
 from paceline.study.sweep import checked_study, sweep
-from tests.made_records import make_record
+from tests.made_records import make_record, rows_of
 
 AXES = {"scheme": "sync_allreduce,async_parameter_server", "workers": "1,2", "seed": "0,1"}
 REFERENCE = {"scheme": "sync_allreduce", "workers": 1}
@@ -100,8 +99,7 @@ def test_what_is_collected_has_repeats_in_runs_alone(in_blocks):
     for point in Study("made", root).with_repeats():
         make_record(point.folder, point.config)
     folder = collect(Study("made", root))
-    with (folder / "runs.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(folder / "runs.csv")
     assert [row["repeat"] for row in rows] == ["0"] * 8 + ["1"] * 2
     keys = read_archive(folder / ARCHIVE)["result.json"]
     assert set(keys) == {row["key"] for row in rows}
@@ -163,8 +161,8 @@ def test_points_of_a_block_run_one_at_a_time_and_those_of_the_virtual_clock_afte
 
     assert sweep(study, launch)
     assert launched == [[("local", 1)] * 5, [("local", 1)] * 5, [("virtual", 3)] * 2]
-    with (collect(study) / "runs.csv").open() as file:
-        repeats = [(row["cluster"], row["repeat"]) for row in csv.DictReader(file)]
+    rows = rows_of(collect(study) / "runs.csv")
+    repeats = [(row["cluster"], row["repeat"]) for row in rows]
     assert sorted(repeats) == sorted(
         [("local", "0")] * 8 + [("local", "1")] * 2 + [("virtual", "")] * 2
     )

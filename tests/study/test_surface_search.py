@@ -1,6 +1,5 @@
 """A search in rounds: each scheme has trials of its own, and learns from those of all schemes."""
 
-import csv
 import math
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ from paceline.study.surface_search import SurfaceSearch
 from paceline.study.sweep import checked_study, sweep
 from paceline.study.trials import Searched, Trial
 from paceline.study.tuning import set_rate
-from tests.made_records import make_record
+from tests.made_records import make_record, rows_of
 from tests.study.test_tuned_rate import config
 
 ASKED = {
@@ -190,8 +189,7 @@ def test_a_study_searches_in_rounds_and_goes_on_where_it_stopped(root, studied, 
         for point in study.points
     }
     assert 2 <= periods["local_sgd"] <= 16
-    with (collect(study) / "tuning.csv").open() as file:
-        rows = list(csv.DictReader(file))
+    rows = rows_of(collect(study) / "tuning.csv")
     assert len(rows) == 12
     owns = {row["own"] for row in rows if row["scheme"] == "local_sgd"}
     assert owns <= {f"scheme.period={n}" for n in range(2, 17)}

@@ -1,6 +1,5 @@
 """A study tunes the rate of each configuration before it runs its own points."""
 
-import csv
 import json
 
 import pytest
@@ -12,7 +11,7 @@ from paceline.study.collect import collect
 from paceline.study.study_points import Study, study_points
 from paceline.study.sweep import checked_study, sweep
 from paceline.study.trials import QuasiRandomSearch, Searched
-from tests.made_records import make_record
+from tests.made_records import make_record, rows_of
 
 SEARCH = {
     "effective_rate": [0.001, 1],
@@ -204,17 +203,12 @@ def test_a_tuning_that_cannot_be_is_found_before_anything_runs(root, overrides, 
     assert caught.value.setting == setting
 
 
-def rows(path):
-    with path.open() as file:
-        return list(csv.DictReader(file))
-
-
 def test_tuning_is_collected_apart(root):
     records(trials(root))
     records(study_points("made", root))
     folder = collect(Study("made", root))
     names = ["key", "scheme", "top1", "chosen", "status"]
-    found = [tuple(row[name] for name in names) for row in rows(folder / "tuning.csv")]
+    found = [tuple(row[name] for name in names) for row in rows_of(folder / "tuning.csv")]
     assert found == [
         (point.key, point.axes["scheme"], top1, chosen, "finished")
         for point, (top1, chosen) in zip(
@@ -223,7 +217,7 @@ def test_tuning_is_collected_apart(root):
             strict=True,
         )
     ]
-    runs = rows(folder / "runs.csv")
+    runs = rows_of(folder / "runs.csv")
     assert [run["key"] for run in runs] == [point.key for point in study_points("made", root)]
     assert [run["training.rate"] for run in runs] == ["by_rule", "tuned"] * 2
     about = json.loads((folder / "study.json").read_text())
@@ -234,16 +228,16 @@ def test_collecting_before_tuning_has_ended_names_what_is_missing(root):
     records(trials(root)[:3])
     records(point for point in study_points("made", root) if point.has_rate)
     folder = collect(Study("made", root))
-    chosen = [row["chosen"] for row in rows(folder / "tuning.csv")]
+    chosen = [row["chosen"] for row in rows_of(folder / "tuning.csv")]
     assert chosen == ["true", "false", "false"]
-    assert len(rows(folder / "runs.csv")) == 3
+    assert len(rows_of(folder / "runs.csv")) == 3
     assert json.loads((folder / "study.json").read_text())["missing"] == ["untuned"]
 
 
 def test_a_study_without_tuning_has_a_header_alone(root, studied):
     studied(seed="0,1")
     records(study_points("made", root))
-    assert rows(collect(Study("made", root)) / "tuning.csv") == []
+    assert rows_of(collect(Study("made", root)) / "tuning.csv") == []
 
 
 def test_points_that_differ_in_a_setting_of_at_share_a_search(root, studied):
