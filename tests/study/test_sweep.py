@@ -4,12 +4,12 @@ from threading import Thread
 
 import pytest
 
-from paceline.command.sweep_command import estimate, print_plan, table
+from paceline.command.sweep_command import print_plan
 from paceline.errors import SettingError
 from paceline.record.record import PartialRecord
 from paceline.record.tracking.compared_runs import comparison_link
 from paceline.record.tracking.mlflow_log import KnownRun, PointLog, client
-from paceline.study.progress import finished_results, results_table
+from paceline.study.progress import estimate, finished_results, results_table, status_table
 from paceline.study.study_point import counts, to_run
 from paceline.study.study_points import study_points
 from paceline.study.sweep import (
@@ -191,7 +191,7 @@ def test_records_that_do_not_fit_are_named_and_made_anew(root, records, capsys):
 def test_the_table_names_axes_and_status(root, records):
     records(1)
     points = study_points("made", root)
-    lines = [line.split() for line in table(points).splitlines()]
+    lines = [line.split() for line in status_table(points).splitlines()]
     assert lines[0] == ["key", "scheme", "seed", "status"]
     assert lines[2] == [points[1].key, "sync_allreduce", "1", "finished"]
     assert lines[3] == [points[2].key, "async_parameter_server", "0", "to", "do"]

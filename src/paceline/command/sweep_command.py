@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from paceline.command import Command
 
 if TYPE_CHECKING:
-    from paceline.record.record import Result
     from paceline.record.target import Target
     from paceline.study.study_point import Points
     from paceline.study.study_points import Study
@@ -57,7 +56,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
 
 def print_plan(study: "Study") -> None:
     """Print the points, the status of their records, and the time and memory of a sweep."""
-    from paceline.study.progress import finished_results
+    from paceline.study.progress import estimate, finished_results
     from paceline.study.study_point import to_run
     from paceline.study.sweep import to_take_over
 
@@ -80,39 +79,14 @@ def _print_points(name: str, points: "Points", others: "Mapping[str, Path]") -> 
 
     `others`: records of other studies that can be copied for these points, by key.
     """
+    from paceline.study.progress import status_table
     from paceline.study.study_point import counts, to_run
 
-    print(table(points))
+    print(status_table(points))
     needed = to_run(points)
     found = sum(point.key in others for point in needed)
     taken = f", {found} to take over from other studies" if found else ""
     print(f"{name}{counts(points)}; {len(needed) - found} to run{taken}", flush=True)
-
-
-def table(points: "Points") -> str:
-    """Format one line for each point: key, axes, status."""
-    from paceline.study.progress import aligned
-
-    return aligned(points, ["status"], [[point.status or "to do"] for point in points])
-
-
-def estimate(to_run: "Points", results: "Sequence[Result]") -> str:
-    """Return words for the time and memory that the points `to_run` need.
-
-    `results`: results of finished points of any study, from which the need is estimated; without a
-    similar point it is unknown.
-    """
-    from paceline.study.progress import Costs
-    from paceline.study.study_point import most_processes
-
-    if not to_run:
-        return "nothing to run"
-    costs = Costs(results)
-    if (left := costs.left(to_run)) is None:
-        return "time and memory: unknown until one point has run"
-    peak = max(r.get("peak_rss_bytes") or 0 for point in to_run for r in costs.matching(point))
-    processes = max(1, most_processes(to_run))
-    return f"{left}; up to {processes * peak / 2**30:.1f} GiB of memory in {processes} processes"
 
 
 def prepare(study: str, root: Path, overrides: Sequence[str] = ()) -> None:

@@ -143,14 +143,14 @@ def commit(root: Path = Path()) -> str:
     that has no repository, or an older one. It counts if the source has this digest, or if there is
     no repository; then another digest makes the copy dirty. Without both, the result is "".
     """
-    head = _output("git", "-C", str(root), "rev-parse", "HEAD")
+    head = output("git", "-C", str(root), "rev-parse", "HEAD")
     if told := _TOLD.fullmatch(os.environ.get(COMMIT, "")):
         if told[2] == _source_digest(root.absolute()):
             return told[1]
         if head is None:
             return f"{told[1]}+dirty"
     paths = ("src", ":(glob)*.py")
-    changed = _output("git", "-C", str(root), "status", "--porcelain", "--", *paths)
+    changed = output("git", "-C", str(root), "status", "--porcelain", "--", *paths)
     return f"{head}+dirty" if head and changed != "" else head or ""
 
 
@@ -190,7 +190,7 @@ def hardware() -> Hardware:
 @cache
 def _gpus() -> tuple[str, ...]:
     """Return the names that the driver reports, which takes it up to a second."""
-    names = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or ""
+    names = output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader") or ""
     return tuple(names.splitlines())
 
 
@@ -211,12 +211,15 @@ def num_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _output(*command: str) -> str | None:
-    """Return the output of `command`; None if it is missing, fails or takes too long."""
+def output(*command: str, patience: float | None = None) -> str | None:
+    """Return the output of `command`; None if it is missing, fails, or takes more than `patience`
+    seconds.
+    """
     if shutil.which(command[0]) is None:
         return None
+    seconds = patience or _PATIENCE
     try:
-        done = subprocess.run(command, capture_output=True, timeout=_PATIENCE, check=True)
+        done = subprocess.run(command, capture_output=True, timeout=seconds, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.decode(errors="replace").strip()

@@ -20,7 +20,7 @@ from paceline.record.point_config import PointConfig
 from paceline.record.reading import read_result, record_version
 from paceline.record.record import Result, partial_records
 from paceline.record.tracking.log import run_label, yield_to_workers
-from paceline.study.study_point import Points, StudyPoint
+from paceline.study.study_point import Points, StudyPoint, most_processes
 
 PREFIX = "progress: "  # of a line where there is no terminal
 _PERIOD = 1.0  # seconds between updates
@@ -217,6 +217,22 @@ class Costs:
         return f"about {duration(sum(known))}{more}" if known else None
 
 
+def estimate(to_run: Points, results: Iterable[Result]) -> str:
+    """Return words for the time and memory that the points `to_run` need.
+
+    `results`: results of finished points of any study, from which the need is estimated; without a
+    similar point it is unknown.
+    """
+    if not to_run:
+        return "nothing to run"
+    costs = Costs(results)
+    if (left := costs.left(to_run)) is None:
+        return "time and memory: unknown until one point has run"
+    peak = max(r.get("peak_rss_bytes") or 0 for point in to_run for r in costs.matching(point))
+    processes = max(1, most_processes(to_run))
+    return f"{left}; up to {processes * peak / 2**30:.1f} GiB of memory in {processes} processes"
+
+
 def _names(of: Mapping[str, Any]) -> tuple[str | None, ...]:
     return tuple(of.get(name) for name in ("scheme", "model", "data", "cluster"))
 
@@ -311,6 +327,11 @@ def _bar(file: TextIO) -> Generator[Show]:
             file.flush()
 
         yield show
+
+
+def status_table(points: Points) -> str:
+    """Return a line for each point: key, axes, status."""
+    return aligned(points, ["status"], [[point.status or "to do"] for point in points])
 
 
 def results_table(points: Points) -> str:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -12,7 +11,7 @@ from pathlib import Path
 from paceline.cluster.processes import preload
 from paceline.errors import SettingError, tell
 from paceline.record.point_config import PointConfig
-from paceline.record.provenance import source_digest
+from paceline.record.provenance import output, source_digest
 from paceline.record.reading import record_version
 
 _PATIENCE = 30  # s for a command of Slurm
@@ -35,7 +34,7 @@ def living_jobs(study: str) -> dict[str, str] | None:
     answer.
     """
     asked = [f"--name={name_of(study)}", "--format=%i|%r|%Z"]
-    lines = _output("squeue", "--me", "--noheader", "--array", *asked)
+    lines = output("squeue", "--me", "--noheader", "--array", *asked, patience=_PATIENCE)
     if lines is None:
         return None
     jobs = [line.split("|", 2) for line in lines.splitlines()]
@@ -54,7 +53,7 @@ def require_jobs(study: str) -> dict[str, str]:
 def cancel(jobs: Iterable[str]) -> None:
     """Cancel jobs that wait or run."""
     if ids := list(jobs):
-        _output("scancel", *ids)
+        output("scancel", *ids, patience=_PATIENCE)
 
 
 def cancel_study(study: str) -> int:
@@ -108,14 +107,6 @@ def last_words(path: Path) -> str:
     except OSError:
         return ""
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-
-def _output(*command: str) -> str | None:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
 
 
 def ended(study: str, jobs: Mapping[str, str], has_ended: Callable[[str], bool]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 from paceline.errors import SettingError, tell
 from paceline.grouped import grouped
 from paceline.record.point import Point
-from paceline.record.provenance import source_digest
+from paceline.record.provenance import output, source_digest
 from paceline.record.reading import read_result, record_version
 from paceline.record.record import Lock
 from paceline.record.tracking.log import log
@@ -158,8 +158,7 @@ def _check(executor: Any) -> None:
     text = executor._make_submission_file_text("true", "")
     done = subprocess.run(["sbatch", "--test-only"], input=text, capture_output=True, text=True)
     if done.returncode:
-        command = ["sinfo", "--noheader", "--states=drain,down", "--format=%N"]
-        away = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+        away = output("sinfo", "--noheader", "--states=drain,down", "--format=%N")
         if not ("not available" in done.stderr and away):
             raise _refused(done.stderr, executor)
 
