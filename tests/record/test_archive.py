@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from paceline.record.archive import ARCHIVE, unpack_archive, write_archive
+from paceline.record.archive import ARCHIVE, missing_records, write_archive, write_records
 from paceline.record.reading import read_result
 from tests.made_records import TABLES, made_config, make_record
 
@@ -28,6 +28,12 @@ def runs(tmp_path):
 def archived(runs, path):
     write_archive(path, runs.iterdir())
     return path
+
+
+def unpack_archive(path, runs):
+    missing = missing_records(path, runs)
+    write_records(missing, runs)
+    return len(missing)
 
 
 def content(runs):

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from paceline.errors import SettingError
-from paceline.record.archive import ARCHIVE, archived_results, unpack_archive
+from paceline.record.archive import ARCHIVE, missing_records, write_records
 from paceline.record.rows import POINT_TABLES
 from tests.made_records import made_config, make_record
 
@@ -171,27 +171,26 @@ SPECIAL = {
 
 
 def refused(path, runs):
-    """Both who unpacks and who only looks is told so, in bounded memory."""
-    for read in (unpack_archive, archived_results):
-        tracemalloc.start()
-        try:
-            with pytest.raises(SettingError) as caught:
-                read(path, runs)
-            assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
-        finally:
-            tracemalloc.stop()
-        message = str(caught.value)
-        assert re.fullmatch(
-            f"study: .*{ARCHIVE} cannot be read: .*; an intact copy is needed, or none", message
-        )
-        assert len(message) < 800
-        assert not runs.parent.exists()
+    """In bounded memory."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(SettingError) as caught:
+            missing_records(path, runs)
+        assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY
+    finally:
+        tracemalloc.stop()
+    message = str(caught.value)
+    assert re.fullmatch(
+        f"study: .*{ARCHIVE} cannot be read: .*; an intact copy is needed, or none", message
+    )
+    assert len(message) < 800
+    assert not runs.parent.exists()
 
 
 def test_a_whole_archive_is_unpacked_if_it_is_not_much_larger_then(tmp_path, monkeypatch):
     monkeypatch.setattr("paceline.record.archive._MOST_BESIDE", 0)  # so that its size decides
     (tmp_path / ARCHIVE).write_bytes(xz(tar(*record())))
-    assert unpack_archive(tmp_path / ARCHIVE, tmp_path / "runs/made") == 1
+    assert len(missing_records(tmp_path / ARCHIVE, tmp_path / "runs/made")) == 1
 
 
 @pytest.mark.parametrize("kind", CONTENTS)
@@ -213,6 +212,7 @@ def test_nothing_stays_of_a_record_that_cannot_be_written(tmp_path, monkeypatch)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("paceline.record.record.PartialRecord.complete", fails)
+    runs = tmp_path / "runs/made"
     with pytest.raises(KeyboardInterrupt):
-        unpack_archive(tmp_path / ARCHIVE, tmp_path / "runs/made")
+        write_records(missing_records(tmp_path / ARCHIVE, runs), runs)
     assert list((tmp_path / "runs/made").iterdir()) == []

@@ -82,13 +82,12 @@ def read_archive(path: Path) -> Files:
     return files
 
 
-def archived_results(path: Path, runs: Path) -> dict[str, Result]:
-    """Return the results of those records of an archive that are missing in `runs`, by key.
+def missing_records(path: Path, runs: Path) -> dict[str, Record]:
+    """Return those records of an archive that are missing in `runs`, by key.
 
-    `runs`: folder of the study's records. Raises SettingError("study"), which names a record, if
-    the archive cannot be read, or if one of these records is invalid.
+    `runs`: folder of the study's records. Raises SettingError("study") as `read_records` does.
     """
-    return {key: result for key, (_, result) in _missing(path, runs).items()}
+    return read_records(path, runs.name, lambda key: read_result(runs / key) is None)
 
 
 def read_records(
@@ -122,21 +121,6 @@ def write_records(records: Mapping[str, Record], runs: Path) -> None:
         except BaseException:
             partial.discard()
             raise
-
-
-def unpack_archive(path: Path, runs: Path) -> int:
-    """Unpack the records that are missing in the folder `runs`; return their number.
-
-    Raises SettingError("study") as `archived_results` does, before anything is unpacked.
-    """
-    missing = _missing(path, runs)
-    write_records(missing, runs)
-    return len(missing)
-
-
-def _missing(path: Path, runs: Path) -> dict[str, Record]:
-    """Return each record that is in the archive and not in `runs`."""
-    return read_records(path, runs.name, lambda key: read_result(runs / key) is None)
 
 
 @contextmanager

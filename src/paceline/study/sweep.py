@@ -16,11 +16,10 @@ from paceline.errors import SettingError, tell
 from paceline.record.archive import (
     ARCHIVE,
     Record,
-    archived_results,
     copy_record,
+    missing_records,
     read_records,
     record_elsewhere,
-    unpack_archive,
     write_records,
 )
 from paceline.record.data_digest import is_of_other_data, look_again, tell_if_unfollowed
@@ -69,14 +68,14 @@ def checked_study(
     if name is not None and (archive := root / "reports" / name / ARCHIVE).exists():
         if (archive.parent / SUMS).exists():
             tied_content(archive, f"paceline sweep {name}, without this archive")
-        number, runs = 0, root / "runs" / name
+        missing = missing_records(archive, runs := root / "runs" / name)
         if unpack:
-            number, verb = unpack_archive(archive, runs), "unpacked from"
+            write_records(missing, runs)
         else:
-            archived = archived_results(archive, runs)
-            number, verb = len(archived), "to unpack from"
-        if number:
-            print(f"{number} records {verb} {archive.relative_to(root)}", flush=True)
+            archived = {key: result for key, (_, result) in missing.items()}
+        if missing:
+            verb = "unpacked from" if unpack else "to unpack from"
+            print(f"{len(missing)} records {verb} {archive.relative_to(root)}", flush=True)
     look_again()
     study = Study(name, root, overrides, params, archived)
     if source is not None:
