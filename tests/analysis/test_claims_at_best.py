@@ -139,7 +139,7 @@ def test_the_pages_say_which_side_is_subtracted(root):
     pages = write_papers(root).parent
     for name in ("a.html", "index.html", "README.md", "ledger.csv", "ledger.json"):
         assert "at best settings; gossip less all-reduce" in (pages / name).read_text()
-    assert "with the settings that the searches chose" in (pages / "a.html").read_text()
+    assert ", as run; " in (pages / "a.html").read_text()
 
 
 def test_a_side_whose_search_says_nothing_is_not_judged(root):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from argparse import Namespace
 from pathlib import Path
@@ -120,25 +121,26 @@ def test_claims_without_any_table_are_still_listed(root):
     assert len(ledger(root)) == 50
 
 
-def test_what_is_judged_by_runs_and_what_waits_is_said(tmp_path):
-    (tmp_path / "experiments").mkdir()
-    (tmp_path / "experiments/written.yaml").touch()
-    rows = [
-        {"verdict": verdict, "study": study}
-        for verdict, study in (
-            (REPLICATED, "written"),
-            (REPLICATED, "workloads"),
-            (UNDECIDED, "written"),
-            (UNDECIDED, "predictions"),
-            (NOT_RUN, "written"),
-            (NOT_RUN, "planned"),
-            (UNTESTABLE, ""),
-        )
-    ]
-    told = "Runs judge 1 of 7 claims, and do not decide 1 more; "
-    told += "no study is written yet for 1 (planned)."
-    assert extent(rows, tmp_path) == told
-    assert extent(rows[:2], tmp_path) == "Runs judge 1 of 2 claims."
+def test_what_runs_decide_is_counted():
+    judged = [(REPLICATED, "runs"), (REPLICATED, "workloads"), (UNDECIDED, "runs")]
+    judged += [(UNDECIDED, "predictions"), (NOT_RUN, "runs"), (UNTESTABLE, "")]
+    rows = [{"verdict": verdict, "study": study} for verdict, study in judged]
+    assert extent(rows) == "Runs decide 1 of 6 claims, and do not decide 1."
+
+
+def test_links_of_committed_pages_lead_to_files_of_the_repository():
+    """A fresh checkout has no reports/index.html, for example."""
+    folder = ROOT / "reports/papers"
+    for page in folder.glob("*.html"):
+        text = page.read_text()
+        for link in re.findall(r'(?:href|src)="([^"]+)"', text):
+            path, _, place = link.partition("#")
+            if path.startswith(("http", "data:")):
+                continue
+            target = (folder / path).resolve() if path else page
+            assert target.is_file(), (page.name, link)
+            assert target != ROOT / "reports/index.html", page.name
+            assert not place or f'id="{place}"' in target.read_text(), (page.name, link)
 
 
 def test_tests_that_pass_by_chance_are_counted():

@@ -51,6 +51,7 @@ FEWEST = 3  # seeds or turns
 _DRAWS = 2000  # of made-up experiments, for the power of a test
 ACCURACIES = {each.name for each in NUMBERS if each.unit == "share" and "top" in each.name}
 EFFECTIVE_RATE = "effective_rate"  # a column that tables of runs do not have: lr / (1 - momentum)
+_MODELLED = ("seconds", "images_per_second", "updates_per_second")  # of virtual runs: no sample
 _AT_BEST = {"equal": ACCURACIES, "differ": ACCURACIES, "slope": {EFFECTIVE_RATE}}
 _COUNTS: dict[str, Callable[[NetworkSize, int], float]] = {  # columns of FireCaffe's Table 1
     "weight_size": lambda size, batch: size.weight_bytes / 1e6,
@@ -278,6 +279,7 @@ def evaluate(claim: Claim, seen: Observed) -> Result:
     is_exact = claim.test in ("exact", "count") or (
         n >= FEWEST and (values == values[..., :1]).all()
     )
+    is_exact |= claim.kind == "virtual" and claim.of in _MODELLED
     return replace(found, n=None) if is_exact else found
 
 

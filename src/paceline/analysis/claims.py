@@ -32,7 +32,8 @@ TestName = Literal[
 NotJudged = Literal["from memory", "not a claim of the paper", "held by a test of the code"]
 NOT_JUDGED: tuple[NotJudged, ...] = get_args(NotJudged)
 # Reasons for which the best verdict is out of reach
-Limit = Literal["no size is published", "settings are not stated", "cores are shared"] | NotJudged
+_Cap = Literal["no size is published", "settings are not stated", "cores are shared", "our scale"]
+Limit = _Cap | NotJudged
 Cell = str | float | int | bool | None
 Selection = dict[str, Cell | list[Cell]]
 Text = Annotated[str, Field(min_length=1)]
@@ -69,7 +70,7 @@ class Claim:
 
     id: Text
     says: Text
-    in_the_way: Text
+    in_the_way: str = ""
     kind: Kind | None = None
     published: list[str] = field(default_factory=list)
     study: str = ""
@@ -136,7 +137,7 @@ class Beside:
     `study`: whose runs are shown. `of`: their column; `inverse`: True to show 1 / column. `runs`:
     selections of runs by the id of the published number beside which they stand. `relative_to`: id
     of the number by which all are divided, since scales differ. `inverse_of_theirs`: True for times
-    that are shown as speeds. `series`: the name of the line for each prefix of ids.
+    that are shown as speeds. `top1`: column of the accuracy of our runs, to be shown beside.
     """
 
     title: Text
@@ -148,13 +149,16 @@ class Beside:
     relative_to: Text
     inverse: bool = False
     inverse_of_theirs: bool = False
+    top1: str = ""
 
 
 @settings("claims")
 class Paper:
-    """A paper: its claims, and `theirs`, the set-up of its experiments, beside `ours`.
+    """A paper: its claims, the main one first, and the set-up of its experiments beside ours.
 
-    `rows`: its name in papers/published.csv.
+    `rows`: its name in papers/published.csv. `sources`: what of it was at hand. `set_up`: for each
+    part of an experiment theirs, and ours. `tables`: captions of those of its experiments in
+    papers/published.csv that are shown.
     """
 
     id: Text
@@ -162,10 +166,11 @@ class Paper:
     short: Text
     rows: Text
     doi: Text
-    theirs: Text
-    ours: Text
+    sources: Text
+    set_up: dict[str, tuple[Text, Text]]
     registered: AwareDatetime
     claims: Annotated[list[Claim], Field(min_length=1)]
+    tables: dict[str, Text] = field(default_factory=dict)
     figures: list[Beside] = field(default_factory=list)
 
 

@@ -11,6 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from paceline.analysis.claim_tests import (
     ACCURACIES,
@@ -49,11 +50,12 @@ MEANINGS = {  # in the order of the page
     EXCEEDS: "the whole interval lies beyond what was claimed, on the better side",
     DIRECTION: "the sign is right; the size is not, or it or its settings were not published",
     NOT_REPLICATED: "the interval excludes what was claimed, or its sign",
-    UNDECIDED: "too few runs, too wide an interval, or none, or runs that are missing",
+    UNDECIDED: "too few runs, too wide an interval, missing runs, or a reason that is given",
     CONSISTENT: "a prediction whose interval contains the published number; no run",
     INCONSISTENT: "a prediction whose interval excludes the published number; no run",
     CALIBRATED: "the published number is an input of the prediction, so that it is no test",
-    UNJUDGED: "the number is from memory, or it is no claim of the paper, or a test of the code",
+    UNJUDGED: "the number is from memory, or a setting of its prediction is assumed, or it is no "
+    "claim of the paper, or a test of the code",
     UNTESTABLE: "the reason is given",
     NOT_RUN: "the command and its cost are given",
 }
@@ -63,6 +65,7 @@ _CAPS: dict[Limit, str] = {
     "no size is published": DIRECTION,
     "settings are not stated": DIRECTION,
     "cores are shared": UNDECIDED,
+    "our scale": UNDECIDED,
 }
 _CAPS |= dict.fromkeys(NOT_JUDGED, UNJUDGED)
 
@@ -72,6 +75,7 @@ _UNITS = {
     "law_of_growth": "largest relative residual",
 }
 _UNITS |= dict.fromkeys(("count", "exact"), "largest relative difference")
+_ASSUMED = "settings assumed"  # as the table of predictions says it
 _NO_EFFECT = {"ratio": 1.0, "slope": 0.0, "greater": 0.0}
 
 
@@ -162,11 +166,11 @@ def ledger(root: Path, judged: Path | None = None) -> list[Row]:
         p = {n: float(found.p) for n, found in tested.items() if found.has_p}
         for n, adjusted in zip(p, holm(np.array([*p.values()])), strict=True):
             cases[n] = replace(cases[n], p=adjusted)
-        rows += [_row(case, root) for case in cases]
+        rows += [_row(case) for case in cases]
     return rows
 
 
-def _row(case: _Case, root: Path) -> Row:
+def _row(case: _Case) -> Row:
     paper, claim = case.paper, case.claim
     numbers = [published_number(row) for row in case.rows]
     registered = claim.registered or paper.registered
@@ -182,7 +186,7 @@ def _row(case: _Case, root: Path) -> Row:
         "in_the_way": claim.in_the_way,
         "kind": claim.kind or "",
         "test": claim.test,
-        "theirs": f"{_number(case.size)} times" if case.size is not None else "; ".join(numbers),
+        "theirs": _theirs(case) or "; ".join(numbers),
         "ours": "",
         "as_run": "",
         "study": claim.study,
@@ -192,8 +196,22 @@ def _row(case: _Case, root: Path) -> Row:
         "margin_later": is_later,
     }
     row |= _numbers(case, *case.tested) if case.tested else _of_predictions(case.predicted)
-    row["verdict"], row["why"] = _verdict(case, root)
+    row["verdict"], row["why"] = _verdict(case)
     return row
+
+
+def _theirs(case: _Case) -> str:
+    """Return what the paper's numbers give for a ratio or for a law of growth; "" for others."""
+    claim, rows = case.claim, case.rows
+    if case.size is not None:
+        return f"{_number(case.size)} times"
+    if claim.test not in ("slope", "law_of_growth") or len(rows) < 2:
+        return ""
+    axis = "gpus" if claim.along == "workers" else claim.along
+    power = -1 if claim.of == "seconds" and all(row["unit"] == "1/s" for row in rows) else 1
+    values = np.array([[float(row["value"]) ** power] for row in rows])
+    found = evaluate(claim, Observed(values, np.array([float(row[axis]) for row in rows])))
+    return f"{_number(float(found.estimate.value))} {_UNITS[claim.test]}"
 
 
 def _numbers(case: _Case, seen: Observed, found: Result) -> Row:
@@ -201,7 +219,9 @@ def _numbers(case: _Case, seen: Observed, found: Result) -> Row:
     value, low, high = found.estimate.at()
     start, end = claimed_range(claim, size)
     true = size if claim.test == "ratio" and size is not None else (start + end) / 2
-    chance, smallest = power(claim, found, start, end, true)
+    chance = smallest = math.nan  # under a limit, no test finds a claim
+    if not claim.limit:
+        chance, smallest = power(claim, found, start, end, true)
     scale, unit = 1, _UNITS.get(claim.test, "")
     if claim.test in ("equal", "differ", "greater") and claim.of in ACCURACIES:
         scale, unit = 100, "points"
@@ -210,8 +230,8 @@ def _numbers(case: _Case, seen: Observed, found: Result) -> Row:
     ours, as_run = _interval(value, low, high, found.n, scale, unit), ""
     if seen.luck and ours:
         ran = evaluate(claim, replace(seen, luck=()))
-        ours += ", at best settings"
         as_run = _interval(*ran.estimate.at(), ran.n, scale, unit)
+        ours = f"{as_run}, as run; {ours}, at best settings"
     return {
         "ours": ours,
         "as_run": as_run,
@@ -225,6 +245,8 @@ def _numbers(case: _Case, seen: Observed, found: Result) -> Row:
         "p": case.p if found.has_p else None,
         "power": chance,
         "smallest": smallest,
+        "along": seen.along,
+        "means": pd.DataFrame(seen.values).mean(axis=1).tolist(),  # of those that are known
         "smallest_text": f"{_number(scale * smallest)} {unit}".strip(),
         "lost": seen.lost,
         "diverged": seen.diverged,
@@ -246,14 +268,15 @@ def _of_predictions(predicted: Sequence[Row]) -> Row:
     return {"ours": "; ".join(texts), "value": 1 + row["error"], **ends}
 
 
-def _verdict(case: _Case, root: Path) -> tuple[str, str]:
+def _verdict(case: _Case) -> tuple[str, str]:
     """Return the verdict and its reason; limits come before numbers."""
     claim, predicted = case.claim, case.predicted
     cap = _CAPS[claim.limit] if claim.limit else ""
     if claim.untestable:
         return UNTESTABLE, claim.untestable
     if claim.study != TESTS and not case.tested and not predicted:
-        return NOT_RUN, _cost(case.paper, claim, root)
+        minutes = sum(each.minutes for each in case.paper.claims if each.repeat == claim.repeat)
+        return NOT_RUN, f"it costs {minutes:g} min of two cores"
     if cap == UNJUDGED or any(row["verified"] != "yes" for row in case.rows):
         return UNJUDGED, claim.because or "the published number is from memory"
     if claim.is_predicted:
@@ -270,17 +293,17 @@ def _verdict(case: _Case, root: Path) -> tuple[str, str]:
     if seen.unknown:
         reason = "the best trial of a search is at the edge of its range, or there is none"
         return UNDECIDED, f"{reason}: {seen.unknown}"
-    word = str(judge(claim, found, *claimed_range(claim, case.size), case.p))
+    ends = claimed_range(claim, case.size)
+    word = str(judge(claim, found, *ends, case.p))
     if cap == UNDECIDED or (cap == DIRECTION and word in (REPLICATED, EXCEEDS)):
-        return cap, claim.because
-    return word, ""
-
-
-def _cost(paper: Paper, claim: Claim, root: Path) -> str:
-    minutes = sum(each.minutes for each in paper.claims if each.repeat == claim.repeat)
-    text = f"it costs {minutes:g} min of two cores"
-    is_written = claim.command or (root / f"experiments/{claim.study}.yaml").is_file()
-    return text if is_written else f"experiments/{claim.study}.yaml is to be written; {text}"
+        told = f"; by its test alone: {word}" if word in (DIRECTION, NOT_REPLICATED) else ""
+        return cap, claim.because + told
+    if word != UNDECIDED:
+        return word, ""
+    if not seen.luck:
+        return word, "its test excludes neither what was claimed nor the contrary"
+    ran = judge(claim, evaluate(claim, replace(seen, luck=())), *ends, case.p)
+    return word, f"searches of few trials may have missed better settings; as run: {ran}"
 
 
 def _of_prediction(claim: Claim, predicted: Sequence[Row]) -> tuple[str, str]:
@@ -288,6 +311,8 @@ def _of_prediction(claim: Claim, predicted: Sequence[Row]) -> tuple[str, str]:
     if inputs & set(claim.published) or any(row["verdict"] == CALIBRATED for row in predicted):
         return CALIBRATED, "a published number of this claim is an input of its prediction"
     worst = max(abs(float(row["error"])) for row in predicted)
+    if any(row["verdict"] == _ASSUMED for row in predicted):
+        return UNJUDGED, f"{claim.because or _ASSUMED}; the prediction is {100 * worst:.0f} % off"
     reason = f"at most {100 * worst:.0f} % from the paper"
     reason = "; ".join(filter(None, [reason, claim.because]))
     if any(math.isnan(row["low"] + row["high"]) for row in predicted):
@@ -302,7 +327,7 @@ def _interval(value: float, low: float, high: float, n: int | None, scale: float
         return ""
     found, start, end = (_number(scale * each) for each in (value, low, high))
     ends = "no interval" if math.isnan(low) else f"{start} to {end}"
-    is_exact = n is None and low == high
+    is_exact = n is None and start == end != "nan"
     text = f"{found} {unit}".strip() + ("" if is_exact else f" ({ends})")
     return text + (f", n = {n}" if n else "")
 

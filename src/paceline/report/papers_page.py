@@ -3,12 +3,13 @@
 import csv
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import numpy as np
 
 from paceline.analysis.claim_tests import FEWEST, count, predictions, select, table_of
 from paceline.analysis.claims import (
@@ -19,7 +20,6 @@ from paceline.analysis.claims import (
     Claim,
     Paper,
     Published,
-    Selection,
     read_papers,
 )
 from paceline.analysis.frames import Row
@@ -28,7 +28,6 @@ from paceline.analysis.ledger import (
     DECIDED,
     JUDGED,
     MEANINGS,
-    NOT_RUN,
     OPEN,
     TONES,
     ledger,
@@ -37,19 +36,22 @@ from paceline.analysis.ledger import (
 from paceline.analysis.statistics.means import LEVEL, POSITIVE
 from paceline.analysis.tables import require_records
 from paceline.errors import SettingError
-from paceline.grouped import grouped
+from paceline.record.numbers import NUMBERS, Unit
 from paceline.record.record import write_rows
 from paceline.record.tied_files import SUMS, replaced, write_sums
 from paceline.report.chart.chart_style import Chart, chart, short, static_svg
 from paceline.report.front_page import PAPERS
-from paceline.report.number_format import MISSING, decimals, general, percent, signed_percent
+from paceline.report.number_format import form_of, general, percent, shown, signed_percent
 from paceline.report.page import render
 from paceline.report.words import scheme_name, value_words
 
 COMMAND = "paceline report papers"
 LEDGER = "ledger.csv"
 NO_RUNS = ("", PREDICTIONS, TESTS, WORKLOADS)  # as studies of claims
-_NUMBERED = re.compile(r"(table|fig)(\d)")
+_OVER = {"equal": "less", "differ": "less", "ratio": "over"}  # what a test does with two sides
+_UNITS: dict[str, Unit] = {each.name: each.unit for each in NUMBERS}
+_UNITS["target_seconds"] = "s"
+_READ = "digitised, +-"  # note of a number that was read from a figure, before its error
 _COLUMNS = (
     *("paper", "doi", "claim", "says", "verdict", "why", "kind", "test", "theirs", "ours"),
     *("as_run", "value", "low", "high", "n", "claimed_low", "claimed_high", "ours_over_theirs"),
@@ -71,16 +73,20 @@ def write_papers(root: Path, reports: Path | None = None, judged: Path | None = 
     papers, published, rows = read_papers(root), Published(root), ledger(root, judged)
     claims = {claim.id: claim for paper in papers for claim in paper.claims}
     for row in rows:
-        row |= {"tone": TONES.get(row["verdict"], OPEN), "power_text": _power(row), "later": ""}
+        claim = claims[row["claim"]]
+        row |= {"tone": TONES.get(row["verdict"], OPEN), "later": ""}
+        row |= {"power_text": _power(row), "means_text": "; ".join(_means(claim, row))}
+        pages = (f"{claim.study}/{name}" for name in ("index.html", "README.md") if claim.study)
+        row["page"] = next(filter(lambda page: (judged / "reports" / page).is_file(), pages), "")
         if row["ours"] and row["margin_later"]:
             told = "is" if row.get("started") else "may be"
             row["later"] = f"test or margin {told} later than data"
-        if row["test"] == "differ" and row["ours"]:
-            row["ours"] += f"; {_sides(claims[row['claim']])}"
+        if row["ours"] and claim.test in _OVER:
+            row["ours"] += f"; {f' {_OVER[claim.test]} '.join(_names(claim, ()))}"
     of_paper = {paper.id: [row for row in rows if row["paper"] == paper.id] for paper in papers}
     predicted = predictions(judged)
     common: Row = {"papers": papers, "rows": rows, "of_paper": of_paper, "tones": TONES}
-    common |= {"says": f"{extent(rows, root)} {chance(rows)}", "counts": _counts(rows)}
+    common |= {"says": f"{extent(rows)} {chance(rows)}", "counts": _counts(rows)}
     common |= {"meanings": MEANINGS, "tables": [], "figures": [], "paper": None}
     with replaced(folder) as new:
         cells = [{name: _cell(row.get(name)) for name in _COLUMNS} for row in rows]
@@ -133,20 +139,11 @@ def require_same(made: Path, found: Path) -> int:
     return len(ours)
 
 
-def extent(rows: Sequence[Row], root: Path) -> str:
-    """Say how many claims are judged by runs, and how many wait for which studies."""
+def extent(rows: Sequence[Row]) -> str:
+    """Say how many claims runs decide, and how many they do not decide."""
     of_runs = [row for row in rows if row["verdict"] in JUDGED and row["study"] not in NO_RUNS]
     judged = sum(row["verdict"] in DECIDED for row in of_runs)
-    known = {path.stem for path in (root / "experiments").glob("*.yaml")}
-    waiting = [row for row in rows if row["verdict"] == NOT_RUN]
-    unwritten = sorted({row["study"] for row in waiting} - known - {*NO_RUNS})
-    text = f"Runs judge {judged} of {len(rows)} claims"
-    if open_ := len(of_runs) - judged:
-        text += f", and do not decide {open_} more"
-    if unwritten:
-        number = sum(row["study"] in unwritten for row in waiting)
-        text += f"; no study is written yet for {number} ({', '.join(unwritten)})"
-    return text + "."
+    return f"Runs decide {judged} of {len(rows)} claims, and do not decide {len(of_runs) - judged}."
 
 
 def chance(rows: Sequence[Row]) -> str:
@@ -155,28 +152,41 @@ def chance(rows: Sequence[Row]) -> str:
     expected = (1 - LEVEL) * len(made)
     return (
         f"{len(made)} of {len(rows)} claims are tested with intervals. Were all of them false, "
-        f"at most {decimals(expected)} would be expected to pass by chance: each test errs in at "
+        f"at most {expected:.2f} would be expected to pass by chance: each test errs in at "
         f"most {percent(1 - LEVEL, 0)} of cases."
     )
 
 
-def _sides(claim: Claim) -> str:
-    """Say which side is subtracted from which, as in "mixed groups less synchronous servers"."""
-
-    def words(one: Selection, other: Selection) -> str:
-        return ", ".join(
+def _names(claim: Claim, along: Sequence[float]) -> list[str]:
+    """Name the groups of a test by the settings in which they differ, as in "64 workers"."""
+    places = [{claim.along: place} for place in along] if claim.along else []
+    groups = claim.steps or places or [claim.left, claim.right]
+    words = [
+        [
             scheme_name(str(value)) if name == "scheme" else value_words(name, value)
-            for name, value in one.items()
-            if other.get(name) != value
-        )
+            for name, value in each.items()
+            if any(other.get(name) != value for other in groups)
+        ]
+        for each in groups
+    ]
+    return [", ".join(filter(None, own)) for own in words]
 
-    return f"{words(claim.left, claim.right)} less {words(claim.right, claim.left)}"
+
+def _means(claim: Claim, row: Row) -> list[str]:
+    """Say the mean of each group of runs, as in "64 workers: 86.7 %"."""
+    if claim.test in ("exact", "count") or not np.isfinite(row.get("means", math.nan)).any():
+        return []
+    unit: Unit = _UNITS.get(claim.of, "")
+    form, after = form_of(unit), "" if unit in ("share", "") else f" {unit}"
+    groups = zip(_names(claim, row["along"]), row["means"], strict=True)
+    return [f"{name}: {shown(mean, form)}{after}" for name, mean in groups]
 
 
 def _power(row: Row) -> str:
     """Say how likely a test finds a true claim, or how large an effect must be to be found."""
     if math.isfinite(row.get("power", math.nan)):
-        return f"{percent(row['power'], 0)} to find the claim, if it is exactly true"
+        text = f"{percent(row['power'], 0)} to find the claim, if it is exactly true"
+        return text if row["power"] >= 0.005 else f"{text}: this study could not have shown it"
     if not math.isfinite(row.get("smallest", math.nan)):
         return ""
     is_ratio = row["test"] == "ratio"
@@ -227,39 +237,45 @@ def _read(path: Path) -> dict[str, Row]:
 
 
 def _tables(paper: Paper, published: Published, known: Mapping[str, Row], root: Path) -> list[Row]:
-    """Return the paper's tables of numbers, with what we predict or count beside."""
-    rows = list[Row]()
-    for name, row in published.rows.items():
-        if row["paper"] != paper.rows or row["experiment"] == "config":
-            continue
-        where = [row["model"], row["scheme"], row["gpus"] and f"{row['gpus']} GPUs"]
-        where += [row["batch_size"] and f"batch {row['batch_size']}"]
-        predicted, ours, kind, error = known.get(name), MISSING, "", MISSING
-        if predicted is not None:
-            number = {**predicted, "value": f"{predicted['predicted']:.3g}"}
-            ours, error = published_number(number), signed_percent(float(predicted["error"]))
-            kind = "calibrated" if predicted["verdict"] == "calibrated" else "predicted"
-        elif (found := count(row, root)) is not None:
-            is_test = row["metric"] != "data_size_per_batch"  # whose rule of counting is fitted
-            text = general(found) if found < 1000 else f"{found:,.0f}"
-            ours = published_number({**row, "value": text})
-            kind = "counted" if is_test else "calibrated"
-            error = f"{100 * (found / float(row['value']) - 1):+.1f} %"
-        rows.append(
-            {
-                "table": _NUMBERED.sub(r"\1 \2", row["experiment"]).replace("_", " "),
-                "where": ", ".join(filter(None, where)),
-                "metric": row["metric"].replace("_", " "),
-                "theirs": published_number(row),
-                "from_memory": row["verified"] != "yes",
-                "contradicted": row["note"] if row["note"].startswith("contradicts") else "",
-                "ours": ours,
-                "kind": kind,
-                "error": error,
-            }
+    """Return the paper's tables: for each line of one, its numbers with ours beside, by metric."""
+    made = list[Row]()
+    for experiment, caption in paper.tables.items():
+        lines = dict[str, Row]()
+        for name, row in published.rows.items():
+            if (row["paper"], row["experiment"]) == (paper.rows, experiment):
+                where = [row["model"], row["scheme"], row["gpus"] and f"{row['gpus']} GPUs"]
+                where += [row["batch_size"] and f"batch {row['batch_size']}"]
+                line = lines.setdefault(", ".join(filter(None, where)), {})
+                line[row["metric"].replace("_", " ")] = _with_ours(row, known.get(name), root)
+        metrics = list(dict.fromkeys(metric for line in lines.values() for metric in line))
+        made.append({"name": caption, "metrics": metrics, "lines": lines})
+    return made
+
+
+def _with_ours(row: Mapping[str, str], predicted: Row | None, root: Path) -> Row:
+    """Return a published number in words, with what we predict or count beside."""
+    theirs, ours, error = published_number(row), "", ""
+    if predicted is not None:
+        number = {**predicted, "value": f"{predicted['predicted']:.3g}"}
+        kind = "calibrated" if predicted["verdict"] == "calibrated" else "predicted"
+        ours = f"{published_number(number)}, {kind}"
+        error = f", {signed_percent(float(predicted['error']))}"
+    elif (found := count(row, root)) is not None:
+        is_test = row["metric"] != "data_size_per_batch"  # whose rule of counting is fitted
+        text = general(found) if found < 1000 else f"{found:,.0f}"
+        ours = (
+            f"{published_number({**row, 'value': text})}, {'counted' if is_test else 'calibrated'}"
         )
-    tables = grouped(rows, lambda row: row["table"])
-    return [{"name": name, "rows": own} for name, own in tables.items()]
+        error = f", {100 * (found / float(row['value']) - 1):+.1f} %"
+    if row["note"].startswith(_READ):
+        off = float(row["note"].removeprefix(_READ))
+        theirs += f" ± {off:g}"
+        error = "" if off > float(row["value"]) / 4 else error
+    if row["metric"] == "speedup" and row["gpus"] not in ("", "1"):
+        theirs += f" ({percent(float(row['value']) / int(row['gpus']), 0)} of linear)"
+    wrong = row["note"] if row["note"].startswith("contradicts") else ""
+    theirs += "" if row["verified"] == "yes" else " (from memory)"
+    return {"theirs": theirs, "contradicted": wrong, "ours": ours + error}
 
 
 def _figures(paper: Paper, published: Published, root: Path) -> list[tuple[Chart, list[Row]]]:
@@ -281,7 +297,7 @@ def _figures(paper: Paper, published: Published, root: Path) -> list[tuple[Chart
 def _beside(paper: Paper, figure: Beside, published: Published, root: Path) -> list[Row]:
     """Return a row for each of their numbers, and one for ours if the study has such runs."""
     runs, fixed, *_ = table_of(figure.study, root) or (None, {})
-    means: dict[str, Any] = {}
+    means, tops = dict[str, Any](), dict[str, str]()
     for name, selection in figure.runs.items():
         if runs is not None and selection is not None:
             own = select(paper.id, runs, figure.where | selection, fixed)
@@ -289,6 +305,7 @@ def _beside(paper: Paper, figure: Beside, published: Published, root: Path) -> l
             values = 1 / own[figure.of] if figure.inverse else own[figure.of]
             if len(own):
                 means[name] = interval(values.astype(float), POSITIVE)
+                tops[name] = percent(own[figure.top1].mean()) if figure.top1 else ""
     first = published.row(figure.relative_to, paper.id)
     base = means.get(figure.relative_to)
     rows: list[Row] = []
@@ -296,12 +313,15 @@ def _beside(paper: Paper, figure: Beside, published: Published, root: Path) -> l
         row = published.row(name, paper.id)
         theirs = float(row["value"]) / float(first["value"])
         theirs = 1 / theirs if figure.inverse_of_theirs else theirs
-        known = {"id": name, "scheme": row["scheme"], "gpus": int(row["gpus"]), "low": None}
-        known |= {"high": None, "from_memory": row["verified"] != "yes"}
+        gpus = row["gpus"] or (figure.runs[name] or {}).get("workers")
+        known = {"id": name, "scheme": row["scheme"].partition(" (")[0], "gpus": int(str(gpus))}
+        known |= {"low": None, "high": None, "from_memory": row["verified"] != "yes"}
         rows.append(known | {"whose": "theirs", "relative": short(theirs)})
         if name in means and base is not None:
             found = means[name]
             ends = {end: short(getattr(found, end) / base.mean) for end in ("low", "high")}
+            if name == figure.relative_to or found.high - found.low < found.mean / 1000:
+                ends = {}  # of a number over itself, and of modelled times
             ours = {"whose": "ours", "relative": short(found.mean / base.mean), "n": found.n}
-            rows.append(known | ours | ends)
+            rows.append(known | ours | ends | {"top1": tops[name]})
     return rows
