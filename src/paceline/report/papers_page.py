@@ -82,7 +82,8 @@ def write_papers(root: Path, reports: Path | None = None, judged: Path | None = 
             told = "is" if row.get("started") else "may be"
             row["later"] = f"test or margin {told} later than data"
         if row["ours"] and claim.test in _OVER:
-            row["ours"] += f"; {f' {_OVER[claim.test]} '.join(_names(claim, ()))}"
+            of = f"{claim.of.replace('_', ' ')} of " if claim.test == "ratio" else ""
+            row["ours"] += f"; {of}{f' {_OVER[claim.test]} '.join(_names(claim, ()))}"
     of_paper = {paper.id: [row for row in rows if row["paper"] == paper.id] for paper in papers}
     predicted = predictions(judged)
     common: Row = {"papers": papers, "rows": rows, "of_paper": of_paper, "tones": TONES}
