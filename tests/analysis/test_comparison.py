@@ -65,6 +65,15 @@ def test_each_configuration_is_compared_with_the_first_of_its_seeds(made):
     assert list(found["first_n"]) == [0, 2, 0, 2]
 
 
+def test_data_sets_are_not_compared_with_each_other(made):
+    runs = [
+        make_run(batch_size=size, seed=seed, test_top1=top1) | {"data": data}
+        for data, size, top1 in (("a", 32, 0.9), ("b", 32, 0.5), ("b", 64, 0.6))
+        for seed in (0, 1)
+    ]
+    assert list(against_first(made(runs), {})["first_mean"].round(9).fillna(0)) == [0, 0, 0.1]
+
+
 def test_times_to_a_target_of_the_study_are_compared_if_all_runs_reach_it(made):
     runs = [make_run(batch_size=size, seed=seed) for size in (32, 64, 128) for seed in (0, 1)]
     tables = made(runs, target={"metric": "top1", "value": 0.8})

@@ -242,17 +242,17 @@ def compared_by(tables: Tables) -> str:
 
 
 def against_first(tables: Tables, target_seconds: Mapping[str, float]) -> Frame:
-    """Return each configuration against the first of its kind that shares seeds, paired by seed.
+    """Return each configuration against the first of its kind and data that shares seeds.
 
-    The rows are those of configurations.csv, with the columns `first_mean` and so on: the
-    difference of top-1, or the ratio of what `compared_by` names. They are empty for the first, and
-    where a run has missed the target. `target_seconds`: by the key of the run.
+    Runs are paired by seed. The rows are those of configurations.csv, with the columns `first_mean`
+    and so on: the difference of top-1, or the ratio of what `compared_by` names. They are empty for
+    the first, and where a run has missed the target. `target_seconds`: by the key of the run.
     """
     by, firsts, rows = compared_by(tables), list[Frame](), list[Row]()
     for _, points in configurations(tables.runs, list(dict.fromkeys(["data", *tables.axes]))):
         own = finished(points)
         own = own.assign(target_seconds=own["key"].map(target_seconds).astype(float))
-        alike = (first for first in firsts if _share_seeds(first, own))
+        alike = (first for first in firsts if _alike(first, own))
         first, found = next(alike, None), NONE
         if first is None:
             firsts.append(own)
@@ -264,8 +264,8 @@ def against_first(tables: Tables, target_seconds: Mapping[str, float]) -> Frame:
     return pd.DataFrame(rows)
 
 
-def _share_seeds(one: Frame, other: Frame) -> bool:
-    return bool(set(one["kind"]) & set(other["kind"]) and set(one["seed"]) & set(other["seed"]))
+def _alike(one: Frame, other: Frame) -> bool:
+    return all(set(one[name]) & set(other[name]) for name in ("kind", "data", "seed"))
 
 
 def fault(tables: Tables, configuration: Configuration, points: Frame) -> Row:
