@@ -124,10 +124,10 @@ def _lucks(tables: Tables) -> tuple[Frame, list[Luck]]:
     tuning = _scored(tables).assign(images=tables.tuning["key"].map(images))
     situation = [name for name in axes if name.split(".")[0] != "scheme"]
     for number, (_, trials) in enumerate(groups(tuning.dropna(subset="momentum"), situation)):
-        members = groups(trials, axes)
-        if all((own["chosen"] == "true").any() for _, own in members):
-            found += draw_luck([own for _, own in members], np.random.default_rng([_SEED, number]))
-            known += [each for each, _ in members]
+        ended = [each for each in groups(trials, axes) if (each[1]["chosen"] == "true").any()]
+        if ended:
+            found += draw_luck([own for _, own in ended], np.random.default_rng([_SEED, number]))
+            known += [each for each, _ in ended]
     return pd.DataFrame(known, columns=axes), found
 
 
