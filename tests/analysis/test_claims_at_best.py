@@ -1,5 +1,6 @@
 """Claims on runs whose rates were searched are judged at the best settings of both sides."""
 
+import csv
 import math
 
 import numpy as np
@@ -160,7 +161,33 @@ def test_searched_accuracies_are_judged_by_no_other_test(root):
     claim = made_claim("ratio", **SIDES)
     with pytest.raises(SettingError, match="ratio cannot judge test_top1 at best settings"):
         of_table(claim, *table_of("made", root))
+    rows, *others = table_of("made", root)
+    claim = made_claim("ratio", **SIDES | {"of": "target_seconds"})
+    with pytest.raises(SettingError, match="ratio cannot judge target_seconds at best settings"):
+        of_table(claim, rows.assign(target_seconds=1.0), *others)
     assert of_table(made_claim("ratio", **SIDES | {"of": "seconds"}), *table_of("made", root))
+
+
+def test_another_search_that_has_not_ended_does_not_matter(root):
+    """Of a scheme that the claim does not name, in the same situation."""
+    write_claims(root, {"kind": "virtual", "test": "equal", "margin": 0.1} | SIDES)
+    path = write_study(root) / "tuning.csv"
+    with path.open(newline="") as file:
+        trials = list(csv.DictReader(file))
+    more = [each | {"scheme": "local_sgd", "chosen": "false"} for each in trials[:12]]
+    write_rows(path, list(trials[0]), [*trials, *more])
+    tie(path.parent)
+    (row,) = ledger(root)
+    assert (row["verdict"], row["why"]) == (REPLICATED, "")
+
+
+def test_a_side_with_runs_of_several_searches_is_refused(root):
+    write_study(root)
+    rows, *others = table_of("made", root)
+    claim = made_claim("equal", **SIDES | {"left": {"scheme": "gossip"}})
+    own = rows[(rows["scheme"] != "gossip") | ((rows["workers"] == 8) == (rows["seed"] < 2))]
+    with pytest.raises(SettingError, match=r"several searches .selection 1"):
+        of_table(claim, own, *others)
 
 
 def test_a_slope_of_rates_is_that_of_the_draws_of_both_searches(root):

@@ -317,6 +317,9 @@ def test_power_is_the_share_of_worlds_that_are_found():
     chance, smallest = power(claim, evaluate(claim, seen), -0.01, 0.01, 0)
     wide, _ = power(claim, evaluate(claim, seen), -0.1, 0.1, 0)
     assert 0 < chance < wide == 1
+    half = np.subtract(*evaluate(claim, seen).narrow.at()[:2])
+    assert power(claim, evaluate(claim, seen), -half, half, 0)[0] > 0
+    assert power(claim, evaluate(claim, seen), -half, half, 0, at_best=True)[0] == 0
     assert math.isnan(smallest)
     _, least = power(made_claim("greater"), evaluate(made_claim("greater"), seen), 0, math.inf, 0)
     assert 0 < least < 0.02
@@ -406,6 +409,7 @@ def test_a_number_of_which_no_run_tells_is_not_shown(root):
     write_claims(root, RATIO)
     (row,) = ledger(root)
     assert (row["verdict"], row["ours"], row["lost"]) == (UNDECIDED, "", 8)
+    assert row["why"].endswith("took longer than was set for more than 1 % of their steps: 8")
 
 
 def test_a_rise_has_the_unit_of_its_column(root):
@@ -441,6 +445,9 @@ def test_a_margin_that_is_written_after_the_first_run_is_later(root):
     (row,) = ledger(root)
     assert (row["margin_later"], row["started"]) == (True, "")  # it is not known
     claim = made_claim("equal", left={"workers": 1}, right={"workers": 2})
+    rows = frame(claim, True).assign(commit="new")
+    rows.loc[3, ["started", "commit"]] = ["2029-01-01", "old"]
+    assert of_table(claim, rows, {}).commit == "old"  # of the run that started first
     for unknown in ("", math.nan, None):
         rows = frame(claim, True)
         rows.loc[0, "started"] = unknown  # of one run of several

@@ -20,7 +20,7 @@ from paceline.analysis.cautions import LATE, late_share
 from paceline.analysis.claims import PREDICT, PREDICTIONS, WORKLOADS, Claim, Published, Selection
 from paceline.analysis.exchanges import NAME, read_exchanges
 from paceline.analysis.frames import Frame, Row, read_tied
-from paceline.analysis.searches import NO_LUCK, RATE, Luck, edge_of, lucks, of_best
+from paceline.analysis.searches import NO_LUCK, RATE, Luck, edge_of, lucks, of_best, tuning_axes
 from paceline.analysis.statistics.means import (
     LEVEL,
     POSITIVE,
@@ -48,11 +48,14 @@ from paceline.record.tied_files import sums_of_predictions
 StudyTable = tuple[Frame, Mapping[str, Any], bool, Tables | None]  # see `table_of`
 _WITHOUT_POWER = ("differ", "knee", "law_of_growth")  # whose chance does not follow from a width
 FEWEST = 3  # seeds or turns
+_NO_TRIAL = "no trial trained with a known momentum"
 _DRAWS = 2000  # of made-up experiments, for the power of a test
 ACCURACIES = {each.name for each in NUMBERS if each.unit == "share" and "top" in each.name}
 EFFECTIVE_RATE = "effective_rate"  # a column that tables of runs do not have: lr / (1 - momentum)
 _MODELLED = ("seconds", "images_per_second", "updates_per_second")  # of virtual runs: no sample
 _AT_BEST = {"equal": ACCURACIES, "differ": ACCURACIES, "slope": {EFFECTIVE_RATE}}
+_OF_RATES = {each.name for each in NUMBERS if each.unit == "nats"} | ACCURACIES  # what rates change
+_OF_RATES |= {EFFECTIVE_RATE, "lr", "momentum", "target_seconds"}
 _COUNTS: dict[str, Callable[[NetworkSize, int], float]] = {  # columns of FireCaffe's Table 1
     "weight_size": lambda size, batch: size.weight_bytes / 1e6,
     "data_size_per_batch": lambda size, batch: size.activation_bytes(batch) / 1e6,
@@ -184,7 +187,8 @@ def of_table(
     starts = [each for group in groups for each in group["started"]]
     has_starts = all(isinstance(each, str) and each for each in starts)
     started = min(starts, key=time_of) if has_starts else ""
-    commit = next((each for group in groups for each in group.get("commit", [""])), "")
+    commits = [each for group in groups for each in group.get("commit", [""] * len(group))]
+    commit = commits[starts.index(started)] if has_starts else ""
     searches = _searches(claim, groups, fixed, tables) if tables else ((), "")
     return Observed(values, np.array(along, float), lost, diverged, started, commit, *searches)
 
@@ -194,15 +198,20 @@ def _searches(
 ) -> tuple[Sequence[Luck], str]:
     """Return what the search of each group may have missed, or why that is not known of one."""
     firsts = [{RATE: fixed.get(RATE)} | group.iloc[0].to_dict() for group in groups]
-    is_tuned = [own[RATE] == "tuned" for own in firsts]
-    if not any(is_tuned) or claim.of not in (*ACCURACIES, EFFECTIVE_RATE):
+    is_tuned = ["tuned" in {fixed.get(RATE), *group.get(RATE, ())} for group in groups]
+    if not any(is_tuned) or claim.of not in _OF_RATES:
         return (), ""
     if claim.of not in _AT_BEST.get(claim.test, ()):
         text = f"the test {claim.test} cannot judge {claim.of} at best settings"
         raise SettingError(f"claims.{claim.id}", f"rates of {claim.study} were searched: {text}")
+    for number, group in enumerate(groups, 1):
+        names = [name for name in (RATE, *tuning_axes(tables)) if name in group]
+        if len(group[names].drop_duplicates()) > 1:
+            text = f"of {claim.study} it selects runs of several searches (selection {number})"
+            raise SettingError(f"claims.{claim.id}", text)
     luck = lucks(tables, firsts)
     for own, missed, searched in zip(firsts, luck, is_tuned, strict=True):
-        if searched and (why := edge_of(tables, own) or (missed is NO_LUCK and "no trial trained")):
+        if searched and (why := edge_of(tables, own) or (missed is NO_LUCK and _NO_TRIAL)):
             return (), why
     return luck, ""
 
@@ -330,13 +339,15 @@ def _knee(claim: Claim, seen: Observed) -> Result:
 
 
 def power(
-    claim: Claim, result: Result, low: float, high: float, true: float
+    claim: Claim, result: Result, low: float, high: float, true: float, at_best: bool = False
 ) -> tuple[float, float]:
     """Return the chance to find a claim that is exactly `true`, and the smallest effect that would
     be found four times of five, both with the number of runs and the spread of `result`.
 
     The first is NaN for a claim without two ends, and the second for one with both; both are,
-    for tests whose chance does not follow from the width of an interval.
+    for tests whose chance does not follow from the width of an interval. `at_best`: the interval is
+    of best settings, so that its width is mostly what the searches leave open, and the same for
+    other runs.
     """
     if result.n is None or result.n < 2 or claim.test in _WITHOUT_POWER:
         return math.nan, math.nan
@@ -350,8 +361,8 @@ def power(
         return math.nan, float((critical + stdtrit(degrees, 0.8)) * error)
     random = np.random.default_rng(0)
     means = into(true) + error * random.standard_normal(_DRAWS)
-    spread = error * np.sqrt(random.chisquare(degrees, _DRAWS) / degrees)
-    half = spread * (stdtrit(degrees, LEVEL) if claim.test == "equal" else critical)
+    scatter = 1.0 if at_best else np.sqrt(random.chisquare(degrees, _DRAWS) / degrees)
+    half = error * scatter * (stdtrit(degrees, LEVEL) if claim.test == "equal" else critical)
     inside = (means - half >= into(low)) & (means + half <= into(high))
     return float(inside.mean()), math.nan
 

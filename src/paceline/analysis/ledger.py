@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from paceline.analysis.cautions import LATE
 from paceline.analysis.claim_tests import (
     ACCURACIES,
     FEWEST,
@@ -221,7 +222,7 @@ def _numbers(case: _Case, seen: Observed, found: Result) -> Row:
     true = size if claim.test == "ratio" and size is not None else (start + end) / 2
     chance = smallest = math.nan  # under a limit, no test finds a claim
     if not claim.limit:
-        chance, smallest = power(claim, found, start, end, true)
+        chance, smallest = power(claim, found, start, end, true, bool(seen.luck))
     scale, unit = 1, _UNITS.get(claim.test, "")
     if claim.test in ("equal", "differ", "greater") and claim.of in ACCURACIES:
         scale, unit = 100, "points"
@@ -284,15 +285,12 @@ def _verdict(case: _Case) -> tuple[str, str]:
     assert case.tested is not None
     seen, found = case.tested
     if seen.lost:
-        return (
-            UNDECIDED,
-            f"runs that failed, are missing, missed the target or lost their pace: {seen.lost}",
-        )
+        late = f"took longer than was set for more than {100 * LATE:g} % of their steps"
+        return UNDECIDED, f"runs that failed, are missing, missed the target or {late}: {seen.lost}"
     if found.n is not None and found.n < FEWEST:
         return UNDECIDED, f"runs a side: {found.n}; a test needs {FEWEST}"
     if seen.unknown:
-        reason = "the best trial of a search is at the edge of its range, or there is none"
-        return UNDECIDED, f"{reason}: {seen.unknown}"
+        return UNDECIDED, f"a search found no best trial inside its range: {seen.unknown}"
     ends = claimed_range(claim, case.size)
     word = str(judge(claim, found, *ends, case.p))
     if cap == UNDECIDED or (cap == DIRECTION and word in (REPLICATED, EXCEEDS)):
