@@ -613,6 +613,7 @@ def test_a_bad_claim_is_named(root):
             "a limit of what is not judged",
         ),
         ({"kind": "predicted"}, "published numbers with a margin"),
+        ({"test": "knee", "along": "workers"}, "it needs claimed"),
     ):
         write_claims(root, RATIO | changes)
         with pytest.raises(SettingError, match=told):

@@ -375,14 +375,12 @@ def _first(estimate: Estimate) -> Estimate:
     return Estimate(*(np.asarray(part)[..., 0] for part in estimate))
 
 
-def _compared(seen: Observed, find: Callable[..., Estimate] = against_reference) -> Estimate:
+def _differ(
+    claim: Claim, seen: Observed, find: Callable[..., Estimate] = against_reference
+) -> Estimate:
     """Compare the first of two groups with the second, at best settings if rates were searched."""
     shift, missed = of_best(seen.luck, 1) if seen.luck else (0.0, 0.0)
     return _first(find(paired(seen.values), 1, extra_variance=missed, shift=shift))
-
-
-def _differ(claim: Claim, seen: Observed) -> Estimate:
-    return _compared(seen)
 
 
 def _ratio(claim: Claim, seen: Observed) -> Estimate:
@@ -390,7 +388,8 @@ def _ratio(claim: Claim, seen: Observed) -> Estimate:
 
 
 def _equal(claim: Claim, seen: Observed) -> Result:
-    return Result(_compared(seen), _compared(seen, for_equivalence), seen.values.shape[-1])
+    narrow = _differ(claim, seen, for_equivalence)
+    return Result(_differ(claim, seen), narrow, seen.values.shape[-1])
 
 
 def _exact(claim: Claim, seen: Observed) -> Estimate:

@@ -111,9 +111,10 @@ class Claim:
             "steps": of_runs and test == "greater" and len(self.steps) < 2,
             "margin": test in _WITH_MARGIN and not has_margin,
             "size with margin, or claimed": of_runs
-            and test in ("ratio", "slope", "knee")
+            and test == "ratio"
             and self.claimed is None
             and not (self.size and has_margin),
+            "claimed": of_runs and test in ("slope", "knee") and self.claimed is None,
         }
         for name in (name for name, is_lacking in lacks.items() if is_lacking):
             raise SettingError(f"claims.{self.id}", f"it needs {name}")
@@ -125,9 +126,8 @@ class Claim:
     @property
     def repeat(self) -> str:
         """Command that makes the tables that test the claim."""
-        if self.study == PREDICTIONS:
-            return self.command or PREDICT
-        return self.command or (self.study and f"paceline sweep {self.study}")
+        made = PREDICT if self.study == PREDICTIONS else f"paceline sweep {self.study}"
+        return self.command or (self.study and made)
 
 
 @settings("beside")

@@ -152,14 +152,13 @@ def ledger(root: Path, judged: Path | None = None) -> list[Row]:
         cases = list[_Case]()
         for claim in paper.claims:
             seen = observed(claim, root, published, table)
+            own = claim.published if claim.is_predicted else ()
             case = _Case(
                 paper=paper,
                 claim=claim,
                 rows=[published.row(name, claim.id) for name in claim.published],
                 size=published.size(claim),
-                predicted=[
-                    known[name] for name in claim.published if name in known and claim.is_predicted
-                ],
+                predicted=[known[name] for name in own if name in known],
                 tested=None if seen is None else (seen, evaluate(claim, seen)),
             )
             cases.append(case)
