@@ -233,11 +233,11 @@ def test_the_verdict_follows_from_the_printed_change():
 def test_schemes_with_servers_are_timed_where_they_may_keep_the_accuracy():
     names = "sync_allreduce", "async_parameter_server", "sync_then_async", "local_sgd"
     asked = question(*names, workers=(4, 64, 256))
-    for workers, timed in ((4, names), (64, (*names[:2], names[3])), (256, (names[0], names[3]))):
+    for workers, timed in ((4, names), (64, (*names[:2], names[3])), (256, (*names[:2], names[3]))):
         assert [name for name in names if asked.worthwhile(name, workers, 32)] == [*timed]
     assert question(names[2], workers=(256,)).worthwhile(names[2], 256, 32)  # the only one
     known = asked.evidence
-    for scheme, most in (("sync_then_async", 16), ("async_parameter_server", 64)):
+    for scheme, most in (("sync_then_async", 16), ("async_parameter_server", 256)):
         studied = {row.workers: row.staleness for row in known.observed if row.scheme == scheme}
         for workers in studied:
             assert known.staleness(scheme, workers) == pytest.approx(studied[workers], rel=1e-3)

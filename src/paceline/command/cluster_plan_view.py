@@ -124,7 +124,9 @@ def _quicker(plan: ClusterPlan) -> str:
         lost = points_lost(plan.question.allowed)
         return f"Nothing else that is shown to lose at most {lost} is predicted to be faster."
     gains = [
-        f"{named(each)} ({plan.chosen.seconds / each.seconds:.2f} times as fast)" for each in faster
+        f"{scheme_name(each.scheme)} with {plural(each.workers, 'worker')} "
+        f"({plan.chosen.seconds / each.seconds:.2f} times as fast)"
+        for each in faster
     ]
     within = f"within the error of the comparison (a factor of {RATIO:g})"
     return f"{listed(gains)} may be faster, {within}."
