@@ -97,6 +97,9 @@ def key_without_rate(config: PointConfig) -> str:
     unset = {"lr": None, "momentum": None}
     training, model = config.values["training"], config.values["model"]
     optimizer = {**model["optimizer"], **unset}
+    scheme = dict(config.values["scheme"])
+    if config.values.get("study") == "scale":  # which searches one setting of these schemes, too
+        scheme |= {name: None for name in ("period", "graph") if name in scheme}
     return config.replaced(
-        training={**training, **unset}, model={**model, "optimizer": optimizer}
+        training={**training, **unset}, model={**model, "optimizer": optimizer}, scheme=scheme
     ).key
