@@ -87,19 +87,23 @@ def test_a_study_names_points_that_have_committed_records(study, tmp_path, monke
     committed = configs(REPOSITORY / "reports" / study / ARCHIVE).values()
     today = study_points(OF.get(study, study), tmp_path)
     assert today
-    assert {key_without_rate(p.config) for p in today} <= {key_without_rate(c) for c in committed}
+    trials = [config.values.get("trial") or {} for config in committed]
+    own = {name.partition(".")[2] for trial in trials for name, _ in trial.get("own", ())}
+    keys = {key_without_search(config, own) for config in committed}
+    assert {key_without_search(point.config, own) for point in today} <= keys
 
 
-def key_without_rate(config: PointConfig) -> str:
-    """Key in which what a tuning decides is not set, as in a point whose trials have not run."""
+def key_without_search(config: PointConfig, own: set[str]) -> str:
+    """Key in which what a tuning decides is not set, as in a point whose trials have not run.
+
+    `own`: names of the settings of schemes that it decides.
+    """
     if not config.is_tuned:
         return config.key
     unset = {"lr": None, "momentum": None}
     training, model = config.values["training"], config.values["model"]
     optimizer = {**model["optimizer"], **unset}
-    scheme = dict(config.values["scheme"])
-    if config.values.get("study") == "scale":  # which searches one setting of these schemes, too
-        scheme |= {name: None for name in ("period", "graph") if name in scheme}
+    scheme = {name: None if name in own else v for name, v in config.values["scheme"].items()}
     return config.replaced(
         training={**training, **unset}, model={**model, "optimizer": optimizer}, scheme=scheme
     ).key
