@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from paceline.analysis.comparison import reference_arm
-from paceline.analysis.configuration import OPTIMIZER, matching
+from paceline.analysis.configuration import OPTIMIZER
 from paceline.analysis.frames import Frame, write_table
 from paceline.errors import SettingError
 from paceline.prediction.evidence import FILE, TUNED, Observed
@@ -90,7 +90,7 @@ def _of_study(folder: Path, known: Collection[str]) -> Iterator[Observed]:
 
 
 def _observed(study: str, digest: str, tables: "Tables", row: Frame) -> Observed:
-    from paceline.analysis.searches import best_trials, tuning_axes
+    from paceline.analysis.searches import searched_setting
 
     runs, about = tables.finished, tables.about["settings"]
     one = runs[runs["workers"] == 1]
@@ -102,11 +102,8 @@ def _observed(study: str, digest: str, tables: "Tables", row: Frame) -> Observed
         for name in own
         if name.startswith("scheme.") and name != "scheme.servers" and own[name].notna().all()
     }
-    chosen = " ".join(f"{name}={value:g}" for name, value in set_by_study.items())
-    if "own" in tables.tuning:  # a setting of the scheme that was searched
-        best = best_trials(tables)
-        best = matching(best, {n: row[n] for n in tuning_axes(tables) if n in row})
-        chosen = " ".join([chosen, *best["own"].dropna()]).strip()
+    chosen = [f"{name}={value:g}" for name, value in set_by_study.items()]
+    chosen.append(searched_setting(tables, row))
     difference = [row[f"one_worker_top1_difference_{end}"] for end in ("mean", "low", "high")]
     return Observed(
         study=study,
@@ -118,7 +115,7 @@ def _observed(study: str, digest: str, tables: "Tables", row: Frame) -> Observed
         epochs=float(about["training.epochs"]),
         batch_size=int(row["batch_size"]),
         scheme=row["scheme"],
-        settings=chosen,
+        settings=" ".join(filter(None, chosen)),
         rate=row.get("training.rate", about.get("training.rate", TUNED)),
         workers=int(row["workers"]),
         staleness=float(own["staleness_mean"].fillna(0).mean()),

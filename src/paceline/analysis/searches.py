@@ -81,7 +81,7 @@ def edge_of(tables: Tables, configuration: Configuration) -> str:
     """
     if tables.tuning.empty or configuration.get(RATE, "tuned") != "tuned":
         return ""
-    edges = matching(best_trials(tables), _own(tables, configuration))["at_edge"]
+    edges = _best(tables, configuration)["at_edge"]
     return str(edges.iloc[0]) if len(edges) else "tuning has not ended"
 
 
@@ -208,6 +208,18 @@ def tuning_axes(tables: Tables) -> list[str]:
 def best_trials(tables: Tables) -> Frame:
     """Return the rows of tuning.csv of those trials that were chosen as the best."""
     return tables.tuning[tables.tuning["chosen"] == "true"]
+
+
+def searched_setting(tables: Tables, configuration: Configuration) -> str:
+    """Return the setting of its scheme that the search of a configuration chose, as <name>=<value>;
+    "" if none was searched.
+    """
+    best = _best(tables, configuration)
+    return str(best["own"].iloc[0]) if len(best) == 1 and "own" in best else ""
+
+
+def _best(tables: Tables, configuration: Configuration) -> Frame:
+    return matching(best_trials(tables), _own(tables, configuration))
 
 
 def _scored(tables: Tables) -> Frame:

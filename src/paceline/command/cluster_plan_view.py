@@ -124,7 +124,7 @@ def _quicker(plan: ClusterPlan) -> str:
         lost = points_lost(plan.question.allowed)
         return f"Nothing else that is shown to lose at most {lost} is predicted to be faster."
     gains = [
-        f"{scheme_name(each.scheme)} with {plural(each.workers, 'worker')} "
+        f"{named(each, scheme_name(each.scheme))} "
         f"({plan.chosen.seconds / each.seconds:.2f} times as fast)"
         for each in faster
     ]
@@ -149,11 +149,11 @@ def learning_rate(plan: ClusterPlan) -> str:
     return "Search the learning rate (training.rate=tuned): no rule is shown to keep the accuracy."
 
 
-def named(candidate: Candidate) -> str:
-    """Name a candidate by its scheme and its number of workers."""
+def named(candidate: Candidate, scheme: str = "") -> str:
+    """Name a candidate by its scheme, or the words `scheme` for it, and its number of workers."""
     if candidate.workers == 1:
         return "one worker"
-    return f"{words(candidate)} with {plural(candidate.workers, 'worker')}"
+    return f"{scheme or words(candidate)} with {plural(candidate.workers, 'worker')}"
 
 
 def words(candidate: Candidate) -> str:

@@ -101,7 +101,7 @@ class Evidence:
 
     def settings(self, scheme: str, rounds: float) -> str:
         """Return the settings with which a scheme was studied at the nearest number of rounds."""
-        rows = [row for row in self.observed if (row.scheme, row.rate) == (scheme, TUNED)]
+        rows = self._rows(scheme, TUNED)
         near = min(rows, key=lambda row: abs(math.log(row.rounds / rounds)), default=None)
         return near.settings if near else ""
 
@@ -110,8 +110,7 @@ class Evidence:
 
         If each worker has one gradient under way, it is their number, whatever the times are.
         """
-        rows = [row for row in self.observed if (row.scheme, row.rate) == (scheme, TUNED)]
-        rows = sorted((row for row in rows if not row.diverged), key=lambda row: row.workers)
+        rows = [row for row in self._rows(scheme, TUNED) if not row.diverged]
         if not rows:
             return 0.0
         shares = [row.staleness / (row.workers - 1) for row in rows]
@@ -128,9 +127,7 @@ class Evidence:
         those that were studied are not known, neither is what follows a number of workers at which
         a run diverged.
         """
-        rows = [row for row in self.observed if (row.scheme, row.rate) == (scheme, rate)]
-        rows.sort(key=lambda row: row.workers)
-        rows = list(takewhile(lambda row: not row.diverged, rows))
+        rows = list(takewhile(lambda row: not row.diverged, self._rows(scheme, rate)))
         most = max((row.staleness for row in rows), default=0.0)
         if not rows or rounds < (1 - _EDGE) * rows[-1].rounds or staleness > (1 + _EDGE) * most:
             return None
@@ -139,6 +136,11 @@ class Evidence:
             stale = [math.log1p(row.staleness) for row in rows]
             found.append(_at(rows, stale, math.log1p(staleness)))
         return min(found)
+
+    def _rows(self, scheme: str, rate: str) -> list[Observed]:
+        """Return the observations of a scheme with such a rate, by their number of workers."""
+        rows = [row for row in self.observed if (row.scheme, row.rate) == (scheme, rate)]
+        return sorted(rows, key=lambda row: row.workers)
 
 
 def _at(rows: Sequence[Observed], places: Sequence[float], place: float) -> Change:

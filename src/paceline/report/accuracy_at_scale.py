@@ -7,7 +7,7 @@ import pandas as pd
 from paceline.analysis.configuration import finished, groups, matching
 from paceline.analysis.decision import AT_BEST
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.searches import best_trials, tuning_axes
+from paceline.analysis.searches import searched_setting
 from paceline.analysis.statistics.multiple_comparisons import BETTER, NOT_TOLD, WORSE
 from paceline.grouped import grouped
 from paceline.report.answer import choices
@@ -79,10 +79,7 @@ def rows_at_scale(findings: StudyFindings) -> Frame:
 def _row(findings: StudyFindings, row: Frame) -> Row:
     tables, known = findings.tables, [name for name in row.index if name not in findings.of_size]
     axes = [name for name in ("kind", *tables.axes) if name in known]
-    points, best = matching(tables.runs, dict(row[axes])), best_trials(tables)
-    if len(best):
-        best = matching(best, dict(row[[n for n in tuning_axes(tables) if n in known]]))
-    own = str(best["own"].iloc[0]) if len(best) == 1 and "own" in best else ""
+    points, own = matching(tables.runs, dict(row[axes])), searched_setting(tables, row[known])
     alike = {n: points[n].iloc[0] for n in ("lr", "momentum") if points[n].nunique() == 1}
     return {
         **row,
