@@ -261,11 +261,11 @@ def map_of_links(folder, lost=0, **about):
 
 
 def test_a_map_names_nothing_to_use_where_runs_of_one_worker_are_lost(tmp_path):
-    cells = {
-        (row["scheme"], row["speed"], row["others"])
-        for row in map_of_links(tmp_path / "made", lost=1).rows
-    }
+    drawn = map_of_links(tmp_path / "made", lost=1)
+    cells = {(row["scheme"], row["speed"], row["others"]) for row in drawn.rows}
     assert cells == {("", "unknown:", "runs missed it")}
+    width, height = re.search(r' width="([^"]+)" height="([^"]+)"', static_svg(drawn)).groups()
+    assert max(float(width), float(height)) < 2000  # with an empty legend it was 1e308
 
 
 def test_a_map_has_one_worker_where_no_scheme_is_faster_and_links_without_a_limit_last(tmp_path):

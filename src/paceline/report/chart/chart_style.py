@@ -146,9 +146,13 @@ def scheme_colours(names: Sequence[str]) -> list[str]:
 
 
 def _scheme_colour(names: Sequence[str], **legend: Any) -> str:
-    """Return the Vega-Lite encoding of schemes as colours."""
+    """Return the Vega-Lite encoding of schemes as colours.
+
+    Without a value there is no legend: it would make the chart infinitely large.
+    """
     known = {"field": "scheme", "type": "nominal", "title": None}
-    known["legend"] = {"columns": 1, "labelLimit": 220} | legend
+    is_empty = legend.get("values") == []
+    known["legend"] = None if is_empty else {"columns": 1, "labelLimit": 220} | legend
     return json.dumps(known | {"scale": {"domain": names, "range": scheme_colours(names)}})
 
 
