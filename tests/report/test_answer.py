@@ -268,7 +268,7 @@ def test_many_situations_are_counted_by_their_scheme():
     assert text.index("gossip in 6") < text.index("all-reduce in 3")
     unknown = [row | {"tier": "", "target": math.nan} for row in rows]
     (text,) = summary_sentences(made_findings(unknown))
-    assert "unknown in 9" in text
+    assert "nothing, because runs missed the target, in 9" in text
 
 
 def test_many_situations_are_counted_by_their_size_and_by_the_setting_that_decides():

@@ -11,7 +11,7 @@ import pytest
 from paceline.analysis.analyse import analyse
 from paceline.analysis.exchanges import analyse_exchanges
 from paceline.cli import command
-from paceline.report.answer import MEANINGS, tier_of
+from paceline.report.answer import MEANINGS, choice, tier_of
 from paceline.report.front_page import dates, write_front_page
 from tests.made_reports import made_two_schemes, tie, write_reports, write_rows
 
@@ -113,7 +113,15 @@ def test_the_matrix_says_each_tier_of_the_table_in_words(front):
     rows = decision[decision["workers"] == 2].set_index("scheme")
     text = page_of(front)
     (found,) = re.findall(r'<tr><th scope="row">2 workers</th>(.*?)</tr>', text, re.DOTALL)
-    cells = re.findall(r'<span class="tier ([\w-]+)">([\w ]+)</span>', found)
+    cell = r'<span class="tier ([\w-]+)">([\w ]+?)(?: <small>(.*?)</small>)?</span>'
+    found = re.findall(cell, found)
+    cells = [(style, word) for style, word, _ in found]
+    several = decision[decision["workers"] == 2].assign(less_accurate_than="")
+    chosen = choice(several).row["scheme"]
+    assert [more for *_, more in found] == [
+        "recommended" if name == chosen else ""
+        for name in ("sync_allreduce", "async_parameter_server")
+    ]
     assert [word for _, word in cells] == [
         rows.loc[name, "tier"] for name in ("sync_allreduce", "async_parameter_server")
     ]

@@ -34,9 +34,9 @@ NONE = "no run reaches the target"
 UNKNOWN = "unknown, because runs missed the target"
 NOT_JUDGED = "not judged"
 MEANINGS = {
-    "best": "the shortest time to the target",
+    "best": "the shortest mean time to the target",
     "tied": "not significantly different from the best, if both are at their best settings",
-    "behind": "later than the best, or missed the target in some runs",
+    "behind": "later than the best, or missed the target in some runs, and the best in none",
     "never": "no run reached the target",
     NOT_JUDGED: "behind or never, but its best rate is at the edge of the search range",
 }

@@ -80,7 +80,8 @@ def _answer(situation: str, rows: Frame) -> Answer:
     if not is_first.all():
         texts.append(say("collectives_tied", workers=list(rows.loc[~is_first, "workers"])))
     first = set(rows.loc[is_first, "collective"])
-    return Answer(situation, first.pop() if len(first) == 1 else "", " ".join(texts), [])
+    use = first.pop() if is_first.all() and len(first) == 1 else ""
+    return Answer(situation, use, " ".join(texts), [])
 
 
 def _place(exchanges: Exchanges, row: Frame | Row) -> str:

@@ -13,7 +13,7 @@ from paceline.analysis.exchanges import NAME, read_exchanges, recommendation
 from paceline.analysis.frames import Frame, Row, read_tied
 from paceline.errors import SettingError, tell
 from paceline.record.tied_files import ChangedFileError, replaced, sums_of_predictions
-from paceline.report.answer import MEANINGS, Answer, answers, tier_of
+from paceline.report.answer import MEANINGS, Answer, answers, choice, tier_of
 from paceline.report.chart.chart_style import TIER_COLOURS
 from paceline.report.exchange_page import recommended
 from paceline.report.findings import of_several_schemes, read_findings
@@ -26,11 +26,11 @@ from paceline.report.words import say, scheme_name, scheme_words
 
 PAGE = "index.html"
 PAPERS = "papers"  # folder of their ledger
-_FIRST = ("scale", "accuracy_vs_workers", "schemes", "when_asynchronous", "example")  # in front
+_FIRST = ("scale", "when_asynchronous", "schemes", "example")  # in front
 _PUBLISHED = "predictions/predictions.csv"  # of `paceline predict --published`
 _FIGURE = re.compile(r"^!\[(.*)\]\((figures/.+\.svg)\)$", re.MULTILINE)
 _DETAIL = re.compile(r" \([^()]{40,}\)")  # which the page gives, and the card does not
-_MOST = 2  # situations with a sentence on a card, if it says nothing else
+_MOST, _MOST_CONFIGURATIONS = 2, 8  # with a sentence on a card, if it says nothing else
 
 
 def write_front_page(reports: Path) -> Path:
@@ -59,7 +59,6 @@ def write_front_page(reports: Path) -> Path:
     )
     content = {
         "cards": cards,
-        "most": _MOST,
         "missing": missing,
         "matrix": matrix,
         "schemes": {name: scheme_name(name) for name in names},
@@ -99,6 +98,7 @@ def _card(folder: Path) -> Row:
     runs, about = findings.tables.runs, findings.tables.about
     num_finished = len(findings.tables.finished)
     says = summary_sentences(findings)
+    says = [text for text in says if not text.startswith(say("half", half="development", text=""))]
     ends = dict.fromkeys([*says[:1], *says[-1:]])  # on clocks or predictions; on all together
     decision, several = findings.concluded["decision"], of_several_schemes(findings)
     cells = {each.words: _cells(each.of(decision)) for each in several}
@@ -107,7 +107,9 @@ def _card(folder: Path) -> Row:
         for words, of in cells.items()
         if {tier for tiers in of.values() for _, tier in tiers} == {"never"}
     ]
-    return _made(folder, about["question"], answers(findings), runs) | {
+    found = answers(findings)
+    return _made(folder, about["question"], found, runs) | {
+        "shown": 0 if says else _MOST_CONFIGURATIONS if findings.compares_all else _MOST,
         "says": [_DETAIL.sub("", text) for text in ends],
         "done": f"{num_finished} of {plural(about['num_points'], 'point')} finished",
         "cost": cost(runs),
@@ -123,6 +125,7 @@ def _exchange_card(folder: Path) -> Row:
     unfinished = rows.loc[rows["status"] != "finished", "key"].nunique()
     return _made(folder, exchanges.question, recommended(exchanges, best), rows) | {
         "says": [],
+        "shown": _MOST,
         "done": f"{number - unfinished} of {plural(number, 'exchange')} finished",
         "cost": "",
         "rows": {},
@@ -147,13 +150,21 @@ def _made(folder: Path, question: str | None, found: Sequence[Answer], rows: Fra
 
 
 def _cells(rows: Frame) -> dict[str, list[tuple[str, str]]]:
-    """Return for each scheme the settings and the tier of each of its variants."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    for _, row in rows.iterrows():
+    """Return for each scheme the words and the tier of each of its variants.
+
+    The words are its settings, whether it is recommended, and how many runs reached the target if
+    only some did.
+    """
+    found, chosen = dict[str, list[tuple[str, str]]](), choice(rows)
+    for place, row in rows.iterrows():
         if tier := tier_of(row):
-            name = str(row["scheme"])
-            settings = scheme_words(row).removeprefix(scheme_name(name)).removeprefix(", ")
-            found.setdefault(name, []).append((settings, tier))
+            name, runs = str(row["scheme"]), row["n"] - row["n_failed"]
+            words = [scheme_words(row).removeprefix(scheme_name(name)).removeprefix(", ")]
+            if chosen.is_scheme and place == chosen.row.name:
+                words.append("recommended")
+            if 0 < row["n_reached"] < runs:
+                words.append(f"{row['n_reached']} of {plural(runs, 'run')}")
+            found.setdefault(name, []).append(("; ".join(filter(None, words)), tier))
     return found
 
 

@@ -46,8 +46,7 @@ def summary_sentences(findings: StudyFindings) -> list[str]:
     found = choices(findings)
     if len(found) <= MOST:
         return [*throughput(findings), *accuracy_at_scale(findings)]
-    unknown = (NONE, UNKNOWN)
-    used = Counter("unknown" if each.use in unknown else each.use for _, each in found)
+    used = Counter("" if each.use in (NONE, UNKNOWN) else each.use for _, each in found)
     return [say("uses", situations=len(found), uses=used.most_common())]
 
 
