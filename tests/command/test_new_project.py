@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from tests.command_line import run
 
 ROOT = Path(__file__).parents[2]
 QUICK = ["training.epochs=1", "seed=0", "measurement.mlflow.tracking_uri=null", "blocks=null"]
+SWEEP = re.compile(r"paceline sweep (\w+)((?: [\w./]+=[\w./,]+)+)")
 ANYBODY = {
     f"GIT_{role}_{what}": value
     for role in ("AUTHOR", "COMMITTER")
@@ -50,6 +52,17 @@ def test_a_setting_of_the_project_replaces_that_of_paceline(project, monkeypatch
     ours, theirs = composed([], project), composed([], ROOT)
     assert ours.values["training"]["epochs"] > theirs.values["training"]["epochs"]
     assert ours.values["margin"] == 2
+
+
+def test_every_documented_sweep_with_settings_composes(project, monkeypatch):
+    monkeypatch.chdir(project)
+    texts = [path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").iterdir()))]
+    sweeps = set(SWEEP.findall("\n".join(texts).replace("STUDY", "first")))
+    assert {name for name, _ in sweeps} > {"first"}
+    for name, settings in sweeps:
+        changes = [re.sub(",.*", "", setting) for setting in settings.split()]
+        root = project if name in studies(project) else ROOT
+        assert composed([f"experiments={name}", *changes], root).study == name
 
 
 def test_the_pipeline_runs_the_studies_that_there_are(project):
