@@ -36,6 +36,17 @@ def test_schemes_are_listed_by_their_verdict_with_their_numbers_of_workers(tmp_p
     assert lower == "lower: all-reduce (8 workers), gossip (8 workers)."
 
 
+def test_schemes_with_another_budget_than_one_worker_are_left_out(tmp_path):
+    epochs = "training.epochs"
+    runs = arm("sync_allreduce", 801, 0.9, workers=1, **{epochs: 5})
+    for workers, budget in ((2, 5), (8, 5), (8, 10)):
+        for scheme in SCHEMES:
+            own = arm(scheme, 301, 0.85, workers=workers, **{epochs: budget})
+            runs += [run | {"key": f"{run['key']}{budget}"} for run in own]
+    findings = as_needed(write_decided(tmp_path / "made", runs, axes=[*AXES, epochs]))
+    assert list(rows_at_scale(findings)[epochs]) == [5, 5, 5, 5]
+
+
 def test_a_number_of_workers_without_a_finished_run_is_not_within_the_margin(tmp_path):
     runs = arm("sync_allreduce", 801, 0.9, workers=1)
     for workers in (2, 8):

@@ -177,6 +177,32 @@ def test_the_panel_of_speed_ups_is_left_out_where_it_follows_from_the_images(tmp
     assert panels == {0.5: 3, 0.9: 2}
 
 
+def test_images_to_the_target_are_the_fewest_of_all_budgets(tmp_path):
+    """With 5 epochs, 4 workers miss the target; with 20, they need more images than with 10."""
+    axes = ["scheme", "workers", "batch_size", "seed", "training.epochs", "training.rate"]
+    known = {"training.epochs": 5, "training.rate": "tuned"}
+    runs = arm("sync_allreduce", 801, 0.9, workers=1, **known)
+    for workers, crossing in ((2, 301), (4, None)):
+        runs += arm("sync_allreduce", crossing, 0.89, workers=workers, **known)
+        ruled = arm("sync_allreduce", None, 0.8, workers=workers, **known)
+        runs += [r | {"key": r["key"] + "rule", "training.rate": "by_rule"} for r in ruled]
+    for epochs, crossing in ((10, 401), (20, 501)):
+        more = arm("sync_allreduce", crossing, 0.9, **known | {"training.epochs": epochs})
+        runs += [run | {"key": f"{run['key']}{epochs}"} for run in more]
+    found = as_needed(write_decided(tmp_path / "made", runs, axes=axes))
+    drawn = target_chart(found)
+    assert "with that budget of 5, 10, 20 epochs which needs the fewest" in drawn.caption
+    table = found.concluded["configurations"].set_index(["workers", "training.epochs"])
+    shown = drawn.of(drawn.rows[0]["situation"])
+    rows = {(row["scheme"], row["workers"]): row for row in shown}
+    fewest = table.loc[(4, 10), "target_samples_mean"]
+    assert rows["all-reduce", 4]["images"] == pytest.approx(fewest, rel=1e-4)
+    assert rows["all-reduce", 4]["points"] == pytest.approx(-1, abs=1e-3)
+    by_rule = [rows["all-reduce, rate by rule", workers] for workers in (2, 4)]
+    assert [row["points"] for row in by_rule] == pytest.approx([-10, -10], abs=1e-3)
+    assert [row["images"] for row in by_rule] == [None, None]
+
+
 def test_without_a_target_nothing_is_drawn_of_it(tmp_path):
     runs = [*arm("sync_allreduce", None, 0.7, workers=1), *arm("gossip", None, 0.7, workers=2)]
     assert target_chart(as_needed(write_decided(tmp_path / "made", runs))) is None

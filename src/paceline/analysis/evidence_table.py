@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from paceline.analysis.tables import Tables
 
 _LEAST_SEEDS = 3
-_OF_TRAINING = ("model.shards", "global_batch_size", "training.precision", "training.epochs")
-_OF_TRAINING += ("training.samples",)
+_EPOCHS = "training.epochs"
+_OF_TRAINING = ("model.shards", "global_batch_size", "training.precision", "training.samples")
 
 
 def write_evidence(root: Path) -> None:
@@ -85,7 +85,10 @@ def _of_study(folder: Path, known: Collection[str]) -> Iterator[Observed]:
     compared = decision["one_worker_top1_difference_mean"].notna() | (decision["n_diverged"] > 0)
     # a plan is for the usual optimizer
     usual = decision.get(OPTIMIZER, 0) == reference_arm(tables.runs).get(OPTIMIZER, 0)
-    for _, row in decision[even & several & compared & usual].iterrows():
+    asked = even & several & compared & usual
+    if _EPOCHS in decision:  # after as many images
+        asked &= decision[_EPOCHS].isin(decision.loc[decision["workers"] == 1, _EPOCHS])
+    for _, row in decision[asked].iterrows():
         yield _observed(folder.name, digest, tables, row)
 
 
@@ -95,7 +98,7 @@ def _observed(study: str, digest: str, tables: "Tables", row: Frame) -> Observed
     runs, about = tables.finished, tables.about["settings"]
     one = runs[runs["workers"] == 1]
     own = tables.runs
-    for name in ("scheme", OPTIMIZER, "workers", "training.rate", "cluster.slow_workers"):
+    for name in ("scheme", OPTIMIZER, "workers", "training.rate", _EPOCHS, "cluster.slow_workers"):
         own = own[own[name] == row[name]] if name in row else own
     set_by_study = {
         name: own[name].iloc[0]
@@ -112,7 +115,7 @@ def _observed(study: str, digest: str, tables: "Tables", row: Frame) -> Observed
         model=own["model"].iloc[0],
         num_weights=int(own["num_parameters"].dropna().iloc[0]),
         images=int(tables.runs["distinct_samples"].max()),
-        epochs=float(about["training.epochs"]),
+        epochs=float(row.get(_EPOCHS, about.get(_EPOCHS))),
         batch_size=int(row["batch_size"]),
         scheme=row["scheme"],
         settings=" ".join(filter(None, chosen)),

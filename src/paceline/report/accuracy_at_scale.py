@@ -10,7 +10,7 @@ from paceline.analysis.frames import Frame, Row
 from paceline.analysis.searches import searched_setting
 from paceline.analysis.statistics.multiple_comparisons import BETTER, NOT_TOLD, WORSE
 from paceline.grouped import grouped
-from paceline.report.answer import choices
+from paceline.report.answer import BUDGETS, choices
 from paceline.report.findings import StudyFindings
 from paceline.report.words import say, scheme_words, value_words
 
@@ -57,11 +57,18 @@ def rows_at_scale(findings: StudyFindings) -> Frame:
     """Return rows of decision.csv of several numbers of workers, by scheme.
 
     They are of kinds of runs whose situations differ in their number of workers only, and that are
-    compared with one worker. Further columns: `words` of the scheme; `verdict` and `best_verdict`,
-    each one of _VERDICTS; and of the runs their `lr`, `momentum`, number of `updates`, and as `own`
-    the words of the scheme's setting that a search chose.
+    compared with one worker; those with another budget than it are left out. Further columns:
+    `words` of the scheme; `verdict` and `best_verdict`, each one of _VERDICTS; and of the runs
+    their `lr`, `momentum`, number of `updates`, and as `own` the words of the scheme's setting that
+    a search chose.
     """
-    every, rows = [situation for situation, _ in choices(findings)], list[Row]()
+    rows, alone = list[Row](), matching(findings.concluded["decision"], {"workers": 1})
+    every = [
+        situation
+        for situation, _ in choices(findings)
+        if alone.empty
+        or all(situation.values[name] in set(alone[name]) for name in BUDGETS if name in alone)
+    ]
     for own in grouped(every, lambda each: each.values["kind"]).values():
         settings = [{**each.values, "workers": None} for each in own]
         if len(own) < 2 or any(each != settings[0] for each in settings):

@@ -190,5 +190,6 @@ def _size_column(values: Row) -> str:
 
 def _words(values: Row, varying: Sequence[str]) -> str:
     names = dict.fromkeys([_size_column(values), *varying])
-    words = values_words(values, [name for name in names if name != "kind"])
+    usual = ("kind", RATE) if values.get(RATE) == "tuned" else ("kind",)
+    words = values_words(values, [name for name in names if name not in usual])
     return f"{words} ({values['kind']})" if "kind" in varying else words

@@ -33,7 +33,7 @@ from paceline.report.chart.decision_charts import decision_chart, map_chart
 from paceline.report.chart.model_charts import prediction_charts
 from paceline.report.chart.worker_charts import phase_chart, staleness_chart, timeline_chart
 from paceline.report.doubts import broken_rules, cautions
-from paceline.report.findings import StudyFindings, read_findings, situations
+from paceline.report.findings import Situation, StudyFindings, read_findings, situations
 from paceline.report.how_it_was_run import how_it_was_run, subtitle, target_origin
 from paceline.report.number_format import setting
 from paceline.report.page_tables import (
@@ -101,6 +101,7 @@ def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any])
         **content,
         "situations": shown,
         "charts": drawn,
+        "here": _shown_first(drawn[0], shown) if drawn else "",
         "charts_json": _json([_chart(chart) for chart in drawn]),
         "records": ARCHIVE if (folder / ARCHIVE).is_file() else "",
         "scheme_names": list(dict.fromkeys(str(row["scheme"]) for row in rows)),
@@ -110,11 +111,8 @@ def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any])
     with replaced(folder) as new:
         (new / "figures").mkdir()
         for chart in drawn:  # each for the situation that the page shows first
-            shown = content["situations"][:1] if chart.by_situation else []
-            named = [
-                (each.name, each.settings if chart.over_workers else each.words) for each in shown
-            ]
-            svg = static_svg(chart, *named[0] if named else ())
+            shown = content["situations"][0].name if chart.by_situation else None
+            svg = static_svg(chart, shown, _shown_first(chart, content["situations"]))
             (new / "figures" / f"{chart.name}.svg").write_text(svg)
         shutil.copytree(folder / FOLDER, new / FOLDER)
         table = pd.DataFrame(content["answers"], columns=Answer._fields)
@@ -124,6 +122,18 @@ def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any])
         (new / "index.html").write_text(render("page.html.j2", content))
     _write_library(folder.parent)
     return folder / "index.html"
+
+
+def _shown_first(chart: Chart, situations: Sequence[Situation]) -> str:
+    """Return the words of the situation that a chart shows first; "" if all that it has have these.
+
+    A chart over workers names no number of workers.
+    """
+    names = {row["situation"] for row in chart.rows} if chart.by_situation else ()
+    if not chart.over_workers:
+        return situations[0].words if names else ""
+    words = [each.settings for each in situations if each.name in names]
+    return words[0] if len(set(words)) > 1 else ""
 
 
 def _write_library(reports: Path) -> None:

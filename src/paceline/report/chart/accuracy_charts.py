@@ -18,9 +18,14 @@ from paceline.analysis.configuration_table import NAME
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.searches import tuning_axes
 from paceline.grouped import grouped
-from paceline.report.answer import compared_configurations, target_metric, validation_images
+from paceline.report.answer import (
+    BUDGETS,
+    compared_configurations,
+    target_metric,
+    validation_images,
+)
 from paceline.report.chart.chart_style import Chart, chart, short, situation_rows
-from paceline.report.findings import StudyFindings, situations
+from paceline.report.findings import RATE, StudyFindings, situations
 from paceline.report.words import scheme_words, values_words
 
 _MOST = 4000  # points of the page, 75 bytes each
@@ -114,7 +119,8 @@ def target_chart(findings: StudyFindings) -> Chart | None:
 
     These are top-1 minus that of one worker; images to the target, if a scheme reached it in all
     runs; and times as fast to the target, unless each worker processed nearly as many images per
-    second as one alone: then that follows from the images.
+    second as one alone: then that follows from the images. Beside searched rates are those by rule.
+    Images to the target are the fewest with any budget that the study has.
     """
     decision, table = findings.concluded["decision"], findings.concluded[NAME]
     columns = [name for name in situation_columns(findings.tables.axes) if name in table]
@@ -122,7 +128,7 @@ def target_chart(findings: StudyFindings) -> Chart | None:
         return None
     axes = [name for name in ("kind", "data", *findings.tables.axes) if name in decision]
     both = decision.merge(table[[*axes, "target_samples_mean"]], on=axes)
-    rows, are_alike = list[Row](), True
+    rows, are_alike, budgets = list[Row](), True, set[float]()
     for situation in situations(findings):
         others = {name: situation.values[name] for name in columns if name != "workers"}
         same = matching(both, others)
@@ -132,7 +138,13 @@ def target_chart(findings: StudyFindings) -> Chart | None:
         if len(single) != 1 or several["workers"].nunique() < 2:
             continue
         (one,) = single
+        of_any_budget = matching(both, {n: v for n, v in others.items() if n not in BUDGETS})
+        several = several.assign(target_samples_mean=_fewest_images(several, of_any_budget))
+        budgets |= {value for name in BUDGETS if name in others for value in of_any_budget[name]}
         found = [_target_row(row, one) for _, row in several.iterrows()]
+        if others.get(RATE) == "tuned":
+            by_rule = matching(both, others | {RATE: "by_rule"}).query("workers > 1")
+            found += [_target_row(row, one, ", rate by rule") for _, row in by_rule.iterrows()]
         schemes = list(dict.fromkeys(row["scheme"] for row in found))
         begin = {"workers": 1, "points": 0.0, "speedup": 1.0, "diverged": 0}
         begin |= dict.fromkeys(("images", "few", "many"), short(one["target_samples_mean"]))
@@ -164,7 +176,17 @@ def target_chart(findings: StudyFindings) -> Chart | None:
         is_far=farthest > _FAR * max(margin, 1),
         has_speed=not are_alike,
         has_diverged=any(row["diverged"] for row in rows),
+        budgets=", ".join(f"{value:g}" for value in sorted(budgets)) if len(budgets) > 1 else "",
     )
+
+
+def _fewest_images(rows: Frame, of_any_budget: Frame) -> list[float]:
+    """Return for each row the fewest images to the target, over budgets with which every run
+    reached it; NaN if there is none.
+    """
+    axes = [name for name in rows if name == "workers" or is_of_scheme(name)]
+    found = [matching(of_any_budget, dict(row[axes])) for _, row in rows.iterrows()]
+    return [own["target_samples_mean"].min() for own in found]
 
 
 def _beside(row: Row, schemes: Sequence[str]) -> float:
@@ -173,9 +195,9 @@ def _beside(row: Row, schemes: Sequence[str]) -> float:
     return row["workers"] * (1.0 if row["workers"] == 1 else 1.4**apart)
 
 
-def _target_row(row: Frame, one: Frame) -> Row:
-    """Return a scheme with its `workers` beside the row of `one` worker."""
-    known: Row = {"scheme": scheme_words(row), "workers": int(row["workers"])}
+def _target_row(row: Frame, one: Frame, words: str = "") -> Row:
+    """Return a scheme with its `workers` beside the row of `one` worker; `words` end its name."""
+    known: Row = {"scheme": scheme_words(row) + words, "workers": int(row["workers"])}
     for name, column, unit in (
         ("points", "one_worker_{}top1_difference", 100),
         ("speedup", "{}speedup", 1),
