@@ -1,4 +1,4 @@
-"""Worlds of searches: five schemes, whose surfaces are drawn given the trials of committed studies.
+"""Worlds of searches: five schemes, whose surfaces are drawn given the trials of a committed study.
 
 In each draw the schemes are searched, and run with eight seeds at what their search chose. The
 truth is known at all places that a search may try.
@@ -21,10 +21,9 @@ from paceline.study.surface_search import SurfaceSearch
 from paceline.study.surfaces import LEAST, NOISE, Surfaces
 from paceline.study.trials import QuasiRandomSearch, Searched, Trial
 
-REPORTS = Path(__file__).parent.parent / "reports"
-SCHEMES = ("sync_allreduce", "sync_parameter_server", "local_sgd", "gossip")
-SCHEMES += ("async_parameter_server",)
-STUDIES = {4: "schemes", 16: "schemes", 64: "when_asynchronous"}  # by number of workers
+TRIALS = Path(__file__).parent.parent / "reports" / "scale" / "tuning.csv"
+SCHEMES = ("sync_allreduce", "local_sgd", "gossip", "diloco", "async_parameter_server")
+WORKERS = 4, 16, 64
 SEEDS, OF_SEEDS, OF_RUNS = 8, 0.002, 0.002  # number, and standard deviations of effects and errors
 OF_TIMES, HORIZON = 0.12, 1e9  # standard deviation of the logarithm of a run's time; no end
 BOX = {"effective_rate": [0.001, 1], "one_minus_momentum": [0.03, 1]}
@@ -74,10 +73,10 @@ class Outcome(NamedTuple):
 
 @cache
 def committed(workers: int) -> Surfaces:
-    table = pd.read_csv(REPORTS / STUDIES[workers] / "tuning.csv").query("workers == @workers")
-    table = table[table["scheme"].isin(SCHEMES)]
+    table = pd.read_csv(TRIALS).query("workers == @workers and `model/optimizer` == 'sgd'")
     rest = 1 - table["momentum"]
-    places = np.column_stack([np.log10(table["lr"] / rest), np.log10(rest), 0 * rest])
+    own = table["own_place"].fillna(0)
+    places = np.column_stack([np.log10(table["lr"] / rest), np.log10(rest), own])
     top1 = table["top1"].where(table["status"] == "finished").to_numpy(float)
     return Surfaces.of_top1(places, table["scheme"].map(SCHEMES.index).to_numpy(), top1)
 
@@ -189,9 +188,9 @@ def estimands(draws: int) -> list[Found]:
 
 def _estimands(name: str, search, draws: int) -> list[Found]:
     hits = []
-    for workers in STUDIES:
+    for workers in WORKERS:
         rng = np.random.default_rng(workers + 1)
-        for turn, world in enumerate(worlds(workers, draws // len(STUDIES))):
+        for turn, world in enumerate(worlds(workers, draws // len(WORKERS))):
             hits.append(_covered(world, search(turn % TURNS), rng))
     here, best, times = np.array(hits).T
     return [
@@ -238,9 +237,9 @@ def told(draws: int) -> list[Found]:
 def before(draws: int) -> list[Found]:
     """Intervals with the luck of the best of four trials, in the same worlds: far too wide."""
     hits = []
-    for workers in STUDIES:
+    for workers in WORKERS:
         rng = np.random.default_rng(workers + 1)
-        for turn, world in enumerate(worlds(workers, draws // len(STUDIES))):
+        for turn, world in enumerate(worlds(workers, draws // len(WORKERS))):
             outcome = searched(world, best_of_sobol(16, turn % TURNS), rng)
             family = pooled(list(runs_of(outcome.chosen, rng)))
             luck = four_searches(outcome, float(family.variance))
@@ -272,9 +271,9 @@ def regrets(draws: int, numbers: Sequence[int] = (8, 12, 16)) -> list[Search]:
     made: list[Search] = []
     for name, kind, trials in [*kinds, ("best of one sequence", best_of_sobol, 16)]:
         missed, turns = [], []
-        for workers in STUDIES:
+        for workers in WORKERS:
             rng = np.random.default_rng(workers)
-            for draw, world in enumerate(worlds(workers, draws // len(STUDIES))):
+            for draw, world in enumerate(worlds(workers, draws // len(WORKERS))):
                 both = (2 * draw % TURNS, (2 * draw + 1) % TURNS)
                 pair = [searched(world, kind(trials, turn), rng).chosen for turn in both]
                 missed += [100 * (world.best - chosen) for chosen in pair]
