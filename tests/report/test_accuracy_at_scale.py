@@ -4,6 +4,7 @@ import math
 
 from paceline.analysis.searches import tuning_axes
 from paceline.report.accuracy_at_scale import accuracy_at_scale, rows_at_scale, verdict_of
+from paceline.report.answer import answers
 from paceline.report.page_tables import scale_table
 from tests.made_decisions import AXES, arm, made_tuning, write_decided
 from tests.made_findings import as_needed
@@ -84,6 +85,9 @@ def test_the_table_has_the_settings_that_were_found(tmp_path):
     assert (cells["scheme"], cells["workers"], cells["learning rate"]) == ("all-reduce", "8", "0.8")
     assert cells["own setting"] == "4 steps between means"
     assert cells["updates of a run"] == "125"
+    uses = [each.use for each in answers(findings) if each.use]
+    assert uses
+    assert all(use.endswith(" (4 steps between means)") for use in uses)
 
 
 def test_without_an_interval_nothing_is_judged():

@@ -1,18 +1,15 @@
 """Says what each number of workers costs in accuracy, by the table decision.csv."""
 
-from contextlib import suppress
-
 import pandas as pd
 
 from paceline.analysis.configuration import finished, groups, matching
 from paceline.analysis.decision import AT_BEST
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.searches import searched_setting
 from paceline.analysis.statistics.multiple_comparisons import BETTER, NOT_TOLD, WORSE
 from paceline.grouped import grouped
-from paceline.report.answer import BUDGETS, choices
+from paceline.report.answer import BUDGETS, choices, searched_words
 from paceline.report.findings import StudyFindings
-from paceline.report.words import say, scheme_words, value_words
+from paceline.report.words import say, scheme_words
 
 _DIFFERENCE = "one_worker_{}top1_difference_{}"
 # of a scheme against one worker, in the order of sentences; phrases with these names say them
@@ -86,7 +83,7 @@ def rows_at_scale(findings: StudyFindings) -> Frame:
 def _row(findings: StudyFindings, row: Frame) -> Row:
     tables, known = findings.tables, [name for name in row.index if name not in findings.of_size]
     axes = [name for name in ("kind", *tables.axes) if name in known]
-    points, own = matching(tables.runs, dict(row[axes])), searched_setting(tables, row[known])
+    points = matching(tables.runs, dict(row[axes]))
     alike = {n: points[n].iloc[0] for n in ("lr", "momentum") if points[n].nunique() == 1}
     return {
         **row,
@@ -94,16 +91,8 @@ def _row(findings: StudyFindings, row: Frame) -> Row:
         **{f"{each}verdict": verdict_of(row, each) for each in ("", AT_BEST)},
         **alike,
         "updates": finished(points)["updates"].mean(),
-        "own": ", ".join(map(_setting_words, own.split())),
+        "own": searched_words(findings, row),
     }
-
-
-def _setting_words(text: str) -> str:
-    """Say a setting that is given as <name>=<value>."""
-    name, _, value = text.partition("=")
-    with suppress(ValueError):
-        return value_words(name, float(value))
-    return value_words(name, value)
 
 
 def verdict_of(row: Frame | Row, estimand: str) -> str:

@@ -5,6 +5,7 @@ belong to the scheme.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -12,7 +13,8 @@ import pandas as pd
 from paceline.analysis.comparison import METRICS, compared_by
 from paceline.analysis.configuration import PROCESSES, SPLIT, is_of_scheme, with_processes
 from paceline.analysis.decision import AT_BEST, is_faster
-from paceline.analysis.frames import Frame, Row
+from paceline.analysis.frames import Entry, Frame, Row
+from paceline.analysis.searches import searched_setting
 from paceline.analysis.tables import CURVE_IMAGES
 from paceline.report.findings import RATE, Situation, StudyFindings, of_several_schemes
 from paceline.report.number_format import (
@@ -97,6 +99,22 @@ def choice(rows: Frame) -> Choice:
     return Choice(
         UNKNOWN if pd.isna(first["speedup_mean"]) else ONE, first, ranked.drop(ranked.index[place])
     )
+
+
+def searched_words(findings: StudyFindings, row: Frame) -> str:
+    """Say the setting of its scheme that a search chose for a row of decision.csv; "" without."""
+    known = [name for name in row.index if name not in findings.of_size]
+    name, _, text = searched_setting(findings.tables, row[known]).partition("=")
+    value: Entry = text
+    with suppress(ValueError):
+        value = float(text)
+    return value_words(name, value) if name else ""
+
+
+def found_words(findings: StudyFindings, row: Frame) -> str:
+    """Name the scheme of a row of decision.csv, with the setting of it that a search chose."""
+    own = searched_words(findings, row)
+    return f"{scheme_words(row)} ({own})" if own else scheme_words(row)
 
 
 def tier_of(row: Mapping[str, Any]) -> str:
@@ -231,7 +249,8 @@ def _answer(findings: StudyFindings, situation: Situation, rows: Frame) -> Answe
         name = "answer_slower" if chosen.row["best_speedup_high"] < 1 else "answer_one_worker"
     else:
         name = "answer_scheme" if numbers["speed"] else "answer_without_speedup"
-    use = "" if chosen.use == UNKNOWN else chosen.use
+    use = found_words(findings, chosen.row) if chosen.is_scheme else chosen.use
+    use = "" if chosen.use == UNKNOWN else use
     details = [*_compared(chosen.row), *_others(rows, chosen), *_near_target(rows, chosen.row)]
     return Answer(situation.title, use, say(name, numbers, use=use), details)
 
