@@ -187,7 +187,7 @@ class Study:
 
     def _tuning(self, cfg: DictConfig) -> AbstractTuning:
         """Return the tuning in the settings `cfg` of a point, the same one for equal settings."""
-        settings = str(cfg.tuning)
+        settings = str(OmegaConf.to_container(cfg.tuning, resolve=True))
         if settings not in self._read:
             self._read[settings] = tuning_of(cfg)
         return self._read[settings]
