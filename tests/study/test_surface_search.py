@@ -156,6 +156,13 @@ def test_a_setting_that_is_searched_is_not_missed_before_the_search(root, studie
     assert checked.points[0].config.values["scheme"]["period"] is None
 
 
+def test_a_search_may_follow_the_number_of_workers(root, studied):
+    asked = ASKED | {"trials": "${per:${workers},{1: 4, 2: 2}}"}
+    studied("made", {"tuning": asked}, workers="1,2,8", **{"training.rate": "tuned"})
+    made = {each.axes["workers"]: len(each.points) for each in Study("made", root).configurations}
+    assert made == {1: 4, 2: 2, 8: 2}
+
+
 def test_a_study_searches_in_rounds_and_goes_on_where_it_stopped(root, studied, capsys):
     schemes = "sync_allreduce,local_sgd"
     small = ASKED | {"trials": 3, "own": {"local_sgd": {"scheme.period": [2, 16]}}}
