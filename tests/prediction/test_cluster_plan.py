@@ -183,7 +183,7 @@ def test_slower_links_change_the_answer_where_the_plan_says_so():
 def test_an_exchange_of_the_studies_took_at_most_so_many_steps():
     study = composed(["experiments=when_asynchronous"], ROOT).values
     file = yaml.safe_load((ROOT / "experiments/when_asynchronous.yaml").read_text())
-    _, *rates = file["grids"][1]["grids"][0]["cluster.link.bandwidth"].split(",")
+    _, *rates = file["grids"][1]["cluster.link.bandwidth"].split(",")
     seconds = study["workload"]["num_bytes"] / min(map(float, rates))
     assert seconds / study["cluster"]["step_seconds"] == pytest.approx(LONGEST_EXCHANGE)
     assert study["cluster"]["workers_per_node"] == 1
