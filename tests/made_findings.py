@@ -63,6 +63,7 @@ def made_findings(decision=(), axes=("scheme", "workers"), settings=(), target=N
     about = {"target": target, "settings": dict(settings), "margin": 1.0}
     runs = pd.DataFrame({"kind": ["virtual"], "status": ["finished"]})
     study = SimpleNamespace(axes=list(axes), about=about, runs=runs, finished=runs)
+    study.tuning = pd.DataFrame(columns=["scheme", "chosen"])  # nothing was searched
     tables |= {"decision": pd.DataFrame(list(decision))} | concluded
     of = partial(known, tables["configurations"])
     found = SimpleNamespace(tables=study, concluded=tables, known=of, varying=[], of_size=[])
