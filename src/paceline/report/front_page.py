@@ -160,7 +160,7 @@ def _cells(rows: Frame) -> dict[str, list[tuple[str, str]]]:
         if tier := tier_of(row):
             name, runs = str(row["scheme"]), row["n"] - row["n_failed"]
             words = [scheme_words(row).removeprefix(scheme_name(name)).removeprefix(", ")]
-            if chosen.is_scheme and place == chosen.row.name:
+            if chosen.is_scheme and chosen.row is not None and place == chosen.row.name:
                 words.append("recommended")
             if 0 < row["n_reached"] < runs:
                 words.append(f"{row['n_reached']} of {plural(runs, 'run')}")
