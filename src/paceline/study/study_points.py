@@ -20,7 +20,13 @@ from paceline.record.record import Result
 from paceline.study.compose import Composed, composer, copied, hydra_errors, jobs_of, parsed
 from paceline.study.study_point import StudyPoint, in_blocks
 from paceline.study.trials import AbstractTuning
-from paceline.study.tuning import Configuration, needs_tuning, put_best, tuning_of
+from paceline.study.tuning import (
+    Configuration,
+    needs_tuning,
+    put_best,
+    read_tuning,
+    tuning_settings,
+)
 
 STRONG = "global_batch_size"  # axis of a study of strong scaling: workers share the images
 Grids = Sequence[Sequence[Override]]
@@ -187,10 +193,10 @@ class Study:
 
     def _tuning(self, cfg: DictConfig) -> AbstractTuning:
         """Return the tuning in the settings `cfg` of a point, the same one for equal settings."""
-        settings = str(OmegaConf.to_container(cfg.tuning, resolve=True))
-        if settings not in self._read:
-            self._read[settings] = tuning_of(cfg)
-        return self._read[settings]
+        settings = tuning_settings(cfg)
+        if str(settings) not in self._read:
+            self._read[str(settings)] = read_tuning(settings)
+        return self._read[str(settings)]
 
 
 def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[StudyPoint]:

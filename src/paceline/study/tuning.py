@@ -115,10 +115,10 @@ def read_tuning(setting: Any) -> AbstractTuning:
     return QuasiRandomSearch(**named) if "searches" in named else SurfaceSearch(**named)
 
 
-def tuning_of(cfg: DictConfig) -> AbstractTuning:
+def tuning_settings(cfg: DictConfig) -> Any:
+    """Return the setting `tuning` of a point, in which values may follow other settings."""
     tuning = cfg.tuning
-    plain = OmegaConf.to_container(tuning, resolve=True) if OmegaConf.is_config(tuning) else tuning
-    return read_tuning(plain)
+    return OmegaConf.to_container(tuning, resolve=True) if OmegaConf.is_config(tuning) else tuning
 
 
 def trial_config(cfg: DictConfig, trial: Trial, at: Mapping[str, Any]) -> PointConfig:
@@ -178,7 +178,7 @@ def set_rate(cfg: DictConfig, root: Path) -> bool:
     """
     if not needs_tuning(cfg):
         return True
-    tuning = tuning_of(cfg)
+    tuning = read_tuning(tuning_settings(cfg))
     if isinstance(tuning, SurfaceSearch):
         message = f"tuned by all schemes of a study together; run paceline sweep {cfg.study}"
         raise SettingError("training.rate", message)
