@@ -66,8 +66,11 @@ def test_every_study_has_a_stage_that_runs_it_and_one_that_reports_it():
 def test_a_stage_depends_on_the_settings_that_its_points_compose(study):
     """On no others, so that an added file makes no stage stale."""
     _, files, _ = sweep(study)
-    assert f"experiments/{study}.yaml" in files
-    assert sorted({*files} - {f"experiments/{study}.yaml"}) == sorted(composed(study))
+    file = yaml.safe_load((ROOT / f"experiments/{study}.yaml").read_text())
+    inherited = [each for each in file.get("defaults", []) if isinstance(each, str)]
+    own = {f"experiments/{name}.yaml" for name in (study, *inherited)}
+    assert own <= {*files}
+    assert sorted({*files} - own) == sorted(composed(study))
 
 
 def composed(study):
