@@ -100,13 +100,13 @@ def exchange(error, verdict, half="", staleness=(math.nan, math.nan, "")):
     return {f"exchange_{name}": value for name, value in zip(columns, values, strict=True)}
 
 
-def predicted(rates, comparisons=(), exchanges=(), varying=()):
+def predicted(rates, comparisons=(), exchanges=(), varying=(), half=None):
     compared = pd.DataFrame(list(comparisons), columns=list(comparison("right")))
     found = made_findings(
         configurations=pd.DataFrame([*rates, *exchanges]), predicted_comparisons=compared
     )
     found.varying[:] = varying
-    return predictions(found)
+    return predictions(found, half)
 
 
 def test_rates_are_counted_with_median_and_worst_error():
@@ -151,6 +151,9 @@ def test_validation_comes_before_development():
     assert [text.split(":")[0] for text in texts] == ["Validation"] * 3 + ["Development"] * 3
     assert [numbers(text)[1:3] for text in texts[::3]] == [["1", "1"], ["0", "1"]]
     assert [numbers(text)[0] for text in texts[1::3]] == ["2", "1"]
+    assert predicted(rates, rows, half="validation") == texts[:3]
+    undivided = [rate(1, 0.5), rate(2, 0.01)]
+    assert predicted(undivided, half="validation") == predicted(undivided) != []
 
 
 def twins(scheme, workers, ratio=1.0, stale=(2.0, 2.0), points=(0.0, 0.0), seeds=(0, 1)):

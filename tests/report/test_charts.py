@@ -201,6 +201,7 @@ def test_images_to_the_target_are_the_fewest_of_all_budgets(tmp_path):
     by_rule = [rows["all-reduce, rate by rule", workers] for workers in (2, 4)]
     assert [row["points"] for row in by_rule] == pytest.approx([-10, -10], abs=1e-3)
     assert [row["images"] for row in by_rule] == [None, None]
+    assert [row for row in shown if row["by_rule"]] == by_rule
 
 
 def test_without_a_target_nothing_is_drawn_of_it(tmp_path):

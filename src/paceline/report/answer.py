@@ -246,11 +246,11 @@ def _answer(findings: StudyFindings, situation: Situation, rows: Frame) -> Answe
     numbers |= _both(chosen.row, "", "speedup", "speed", times)
     numbers["reached"] = say("reached", numbers, target=_target(findings, chosen.row["target"]))
     if chosen.use == ONE:
+        use = ONE
         name = "answer_slower" if chosen.row["best_speedup_high"] < 1 else "answer_one_worker"
     else:
+        use = found_words(findings, chosen.row) if chosen.is_scheme else ""
         name = "answer_scheme" if numbers["speed"] else "answer_without_speedup"
-    use = found_words(findings, chosen.row) if chosen.is_scheme else chosen.use
-    use = "" if chosen.use == UNKNOWN else use
     details = [*_compared(chosen.row), *_others(rows, chosen), *_near_target(rows, chosen.row)]
     return Answer(situation.title, use, say(name, numbers, use=use), details)
 

@@ -97,8 +97,7 @@ def _card(folder: Path) -> Row:
     findings = read_findings(folder)
     runs, about = findings.tables.runs, findings.tables.about
     num_finished = len(findings.tables.finished)
-    says = summary_sentences(findings)
-    says = [text for text in says if not text.startswith(say("half", half="development", text=""))]
+    says = summary_sentences(findings, "validation")
     ends = dict.fromkeys([*says[:1], *says[-1:]])  # on clocks or predictions; on all together
     decision, several = findings.concluded["decision"], of_several_schemes(findings)
     cells = {each.words: _cells(each.of(decision)) for each in several}
@@ -107,8 +106,7 @@ def _card(folder: Path) -> Row:
         for words, of in cells.items()
         if {tier for tiers in of.values() for _, tier in tiers} == {"never"}
     ]
-    found = answers(findings)
-    return _made(folder, about["question"], found, runs) | {
+    return _made(folder, about["question"], answers(findings), runs) | {
         "shown": 0 if says else _MOST_CONFIGURATIONS if findings.compares_all else _MOST,
         "says": [_DETAIL.sub("", text) for text in ends],
         "done": f"{num_finished} of {plural(about['num_points'], 'point')} finished",

@@ -37,11 +37,14 @@ def asks_of_time(findings: StudyFindings) -> bool:
     return bool([*agreement(findings), *predictions(findings)])
 
 
-def summary_sentences(findings: StudyFindings) -> list[str]:
-    """Return sentences that sum up the study as a whole; none if each situation has a sentence."""
+def summary_sentences(findings: StudyFindings, half: str | None = None) -> list[str]:
+    """Return sentences that sum up the study as a whole; none if each situation has a sentence.
+
+    `half`: as at `predictions`.
+    """
     if findings.tables.finished.empty:
         return [say("nothing_finished")]
-    if texts := [*fault_sentences(findings), *agreement(findings), *predictions(findings)]:
+    if texts := [*fault_sentences(findings), *agreement(findings), *predictions(findings, half)]:
         return texts
     found = choices(findings)
     if len(found) <= MOST:
@@ -160,23 +163,25 @@ def _named(findings: StudyFindings, rows: Frame, phrase: str) -> list[str]:
     return [*texts, f"{rest} more"] if rest > 0 else texts
 
 
-def predictions(findings: StudyFindings) -> list[str]:
+def predictions(findings: StudyFindings, half: str | None = None) -> list[str]:
     """Return sentences on how well rates, comparisons, exchange and staleness were predicted.
 
     Rates have a sentence per kind and setting, or per kind if there are more than _MANY of these.
-    If the study is divided into halves, validation comes before development.
+    If the study is divided into halves, validation comes before development; with `half`, there is
+    only this one.
     """
     rates, exchanged = findings.known("rate_n"), findings.known("exchange_n")
     compared, texts = findings.concluded["predicted_comparisons"], list[str]()
     judged = rates[rates["rate_verdict"] != "calibrated"] if len(rates) else rates
-    for half in sorted(judged["rate_half"].unique(), reverse=True) if len(judged) else ():
+    halves = sorted(judged["rate_half"].unique(), reverse=True) if len(judged) else ()
+    for each in (own for own in halves if half is None or own in (half, "")):
         of_half = _of_half(
             findings,
-            matching(judged, {"rate_half": half}),
-            matching(compared, {"half": half}),
-            matching(exchanged, {"exchange_half": half}) if len(exchanged) else exchanged,
+            matching(judged, {"rate_half": each}),
+            matching(compared, {"half": each}),
+            matching(exchanged, {"exchange_half": each}) if len(exchanged) else exchanged,
         )
-        texts += [say("half", half=half, text=text) if half else text for text in of_half]
+        texts += [say("half", half=each, text=text) if each else text for text in of_half]
     return texts
 
 

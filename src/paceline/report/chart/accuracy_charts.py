@@ -144,9 +144,9 @@ def target_chart(findings: StudyFindings) -> Chart | None:
         found = [_target_row(row, one) for _, row in several.iterrows()]
         if others.get(RATE) == "tuned":
             by_rule = matching(both, others | {RATE: "by_rule"}).query("workers > 1")
-            found += [_target_row(row, one, ", rate by rule") for _, row in by_rule.iterrows()]
+            found += [_target_row(row, one, by_rule=True) for _, row in by_rule.iterrows()]
         schemes = list(dict.fromkeys(row["scheme"] for row in found))
-        begin = {"workers": 1, "points": 0.0, "speedup": 1.0, "diverged": 0}
+        begin = {"workers": 1, "by_rule": False, "points": 0.0, "speedup": 1.0, "diverged": 0}
         begin |= dict.fromkeys(("images", "few", "many"), short(one["target_samples_mean"]))
         begun = dict.fromkeys(  # one worker with another optimizer would not train alike
             scheme_words(row)
@@ -195,9 +195,13 @@ def _beside(row: Row, schemes: Sequence[str]) -> float:
     return row["workers"] * (1.0 if row["workers"] == 1 else 1.4**apart)
 
 
-def _target_row(row: Frame, one: Frame, words: str = "") -> Row:
-    """Return a scheme with its `workers` beside the row of `one` worker; `words` end its name."""
-    known: Row = {"scheme": scheme_words(row) + words, "workers": int(row["workers"])}
+def _target_row(row: Frame, one: Frame, *, by_rule: bool = False) -> Row:
+    """Return a scheme with its `workers` beside the row of `one` worker.
+
+    `by_rule`: True if its rate follows from a rule, beside one that was searched.
+    """
+    name = scheme_words(row) + (", rate by rule" if by_rule else "")
+    known: Row = {"scheme": name, "workers": int(row["workers"]), "by_rule": by_rule}
     for name, column, unit in (
         ("points", "one_worker_{}top1_difference", 100),
         ("speedup", "{}speedup", 1),
