@@ -69,18 +69,18 @@ def test_each_attribute_of_a_trainer_has_its_use():
     assert found == {*ANSWERED, *REFUSED, *AS_EVER}
 
 
-def test_the_page_shows_these_tables():
+def test_the_page_shows_these_hooks():
     uses = {
-        "called as in any Trainer": "called",
         "called once": "early",
         "not called": "not called",
         "refused |": "refused",
     }
     for row, use in uses.items():
         assert shown(row, HOOKS) == {hook for hook in HOOKS if HOOKS[hook] == use}
-    attributes = {*ANSWERED, *REFUSED, *AS_EVER}
-    assert shown("of all workers together", attributes) == set(ANSWERED)
-    assert shown("refused, since", attributes) == set(REFUSED)
+    line = re.search(r"- Of all workers together are [^:]+:", PAGE)[0]
+    assert set(re.findall(r"`(\w+)`", line)) == set(ANSWERED)
+    shown_as_refused = re.search(r"differs between clocks is refused, .*? \(all", PAGE, re.S)[0]
+    assert set(re.findall(r"`([a-z]\w+)`", shown_as_refused)) <= set(REFUSED)
 
 
 def test_a_module_reads_the_run_s_numbers_and_nothing_that_differs():
