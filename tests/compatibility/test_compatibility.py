@@ -21,7 +21,12 @@ def rows():
         for line in PAGE.read_text().splitlines()
         if line.startswith("| ")
     ]
-    said = {name: [_read(cell) for cell in said] for name, *said in cells if name in ASKED}
+    said = {
+        name: [_read(cell) for cell in said]
+        for names, *said in cells
+        for name in names.split("; ")
+        if name in ASKED
+    }
     for name, *said_of in cells:
         if outcomes := LISTS.get(name.partition(";")[0]):
             said |= dict.fromkeys(said_of[0].split("; "), outcomes)
