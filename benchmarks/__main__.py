@@ -30,6 +30,7 @@ MODULES = (
     "planted_worlds",
     "repeated_searches",
     "step_times",
+    "plans",
     "page",
     "large_study",
 )

@@ -1,11 +1,9 @@
 """What is shown of plans, by hand."""
 
-from types import SimpleNamespace
-
 from rich.console import Console
 
-from paceline.command.plan_view import peak_view, plan_view, verified_view
-from paceline.prediction.race import Compared, ordered, shortlist
+from paceline.command.plan_view import plan_view
+from paceline.prediction.race import ordered, shortlist
 from tests.prediction.test_whole_steps import MEMORY, compared, planned
 
 
@@ -20,21 +18,6 @@ def shown(parts):
 
 def views(*batches, seconds):
     return shown(plan_view(batches, ordered(shortlist(batches, MEMORY), seconds), MEMORY))
-
-
-def test_counted_memory_is_shown_beside_what_torch_allocated():
-    def counted(batch_size, peak):
-        memory = SimpleNamespace(peak=peak)
-        return SimpleNamespace(batch_size=batch_size, measured=SimpleNamespace(memory=memory))
-
-    lines = shown(
-        peak_view(
-            [counted(32, 110_000_000), counted(1024, 90_000_000)],
-            [100_000_000, 100_000_000],
-        )
-    )
-    assert "32 110 100 +10.0 %" in lines
-    assert "1,024 90.00 100 -10.0 %" in lines
 
 
 def test_a_plan_is_shown_with_its_numbers():
@@ -72,19 +55,3 @@ def test_only_a_significant_difference_is_not_called_a_tie():
 def runner_up(of):
     lines = shown(plan_view([planned(10, plain=1.0)], of, MEMORY))
     return [line for line in lines if line.startswith("runner-up of 2 compared, ")]
-
-
-def test_the_choice_has_its_rank_among_measured_plans():
-    of_size = [planned(10, plain=seconds) for seconds in (1.5, 1.0)]
-    slow, fast = (each.plans[0] for each in of_size)
-    verified = [
-        Compared(of_size[0], slow, [1.5] * 6, 3_000_000),
-        Compared(of_size[0], fast, [1.0] * 6),
-    ]
-    lines = shown(verified_view(verified))
-    assert "plain 1,500.00 ms 1,500.00 ms - 0.00 3.00" in lines
-    assert "plain 1,000.00 ms 1,000.00 ms -33.33 % (-33.33 to -33.33 %) 0.00 -" in lines
-    last = (
-        "the choice is number 2 of 2 measured, 1.500 times the fastest; 1 are significantly faster"
-    )
-    assert lines[-1] == last

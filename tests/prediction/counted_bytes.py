@@ -14,13 +14,14 @@ from random import Random
 import pytest
 import torch
 
+from paceline.cluster.cluster import device
 from paceline.model.classifier import Classifier
 from paceline.model.network import torchvision_network
 from paceline.model.nin import NiN
 from paceline.model.small_cnn import SmallCNN
-from paceline.prediction.blocks import PLAIN
-from paceline.prediction.measure_blocks import measure_blocks
-from paceline.prediction.race import choice_of, plan_peak
+from paceline.prediction.blocks import PLAIN, applied, find_blocks
+from paceline.prediction.measure_blocks import built_step, measure_blocks
+from paceline.prediction.race import choice_of
 from paceline.prediction.step_memory import Step, count_memory, measure_peak
 from paceline.record.point import Point
 from paceline.study.compose import composed
@@ -65,6 +66,22 @@ def of_plans(settings, num_random):
         plans.append(programme.plan([draw.choice(block.options) for block in programme.blocks]))
     peaks = [plan_peak(point, choice_of(programme, plan)) for plan in plans]
     return [(plan.fullest.bytes, peak) for plan, peak in zip(plans, peaks, strict=True)]
+
+
+def plan_peak(point, choice):
+    """Return the peak bytes of a step by a choice; call it in a process of its own."""
+
+    def build():
+        step = built_step(point)
+        blocks = find_blocks(step.module)
+
+        def take():
+            with applied(blocks, choice):
+                step.take()
+
+        return take
+
+    return measure_peak(build, device(point.device, 0))
 
 
 def of_steps(cases):

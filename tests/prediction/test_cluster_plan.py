@@ -300,7 +300,6 @@ BAD = {
     ("cluster=titan", "workload=googlenet", "workers=8", "cluster.overlap=true,false"): (
         "cluster.overlap: a plan is of one cluster"
     ),
-    ("cluster=titan", "workload=googlenet", "workers=8", "--verify"): "verify: it is of a plan fo",
     ("cluster=titan", "workload=googlenet", "workers=8", "--memory", "1GB"): "memory: it is of a ",
     ("cluster=titan", "workload=resnet50_1200", "cluster.step_seconds=1", "workers=8"): (
         "data: how many training images"

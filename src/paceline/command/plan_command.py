@@ -29,8 +29,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, help=f"{rounds}; default: {_ROUNDS}")
     seconds = "time for whole steps by the fastest plans"
     parser.add_argument("--seconds", type=float, help=f"{seconds}; default: {_SECONDS:g}")
-    verify = "measure the choice again beside other plans"
-    parser.add_argument("--verify", action="store_true", help=verify)
     page = "write the plan of a modelled cluster to an HTML page"
     parser.add_argument("--page", metavar="FILE", help=page)
 
@@ -102,8 +100,8 @@ def _plan_cluster(
     from paceline.command.terminal import show
     from paceline.prediction.cluster_plan import plan_cluster
 
-    for name in ("memory", "study", "verify", "rounds", "seconds"):
-        if getattr(options, name) not in (None, False):
+    for name in ("memory", "study", "rounds", "seconds"):
+        if getattr(options, name) is not None:
             raise SettingError(name, "it is of a plan for this machine; leave it out")
     if others := swept - {"workers", "batch_size", "scheme"}:
         raise SettingError(min(others), "a plan is of one cluster and network; give one value")
@@ -214,10 +212,10 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
-    from paceline.command.plan_view import peak_view, plan_view, verified_view
+    from paceline.command.plan_view import plan_view
     from paceline.command.terminal import show
-    from paceline.prediction.plan import bytes_of, in_process, plan_batches, updates_to_target
-    from paceline.prediction.race import compare, plan_peak, verify
+    from paceline.prediction.plan import bytes_of, plan_batches, updates_to_target
+    from paceline.prediction.race import compare
 
     names = points[0].config.names
     memory = bytes_of(options.memory, points[0].device)
@@ -231,12 +229,7 @@ def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
     rounds = options.rounds or _ROUNDS
     seconds = _SECONDS if options.seconds is None else options.seconds
     planned = plan_batches(points, memory, updates, rounds)
-    compared = compare(points, planned, memory, rounds, seconds)
-    show(plan_view(planned, compared, memory))
-    if options.verify:
-        show(peak_view(planned, [in_process(plan_peak, point, {}) for point in points]))
-        point = points[planned.index(compared[0].planned)]
-        show(verified_view(verify(point, compared[0], memory, rounds, seconds)))
+    show(plan_view(planned, compare(points, planned, memory, rounds, seconds), memory))
 
 
 COMMAND = Command(

@@ -11,7 +11,7 @@ from paceline.command.terminal import plain_table
 from paceline.prediction.blocks import PLAIN
 from paceline.prediction.plan import Planned
 from paceline.prediction.programme import Plan
-from paceline.prediction.race import Compared, rank
+from paceline.prediction.race import Compared
 
 _PARTS = ("weights", "gradients", "optimizer", "images", "saved", "workspace", "peak")
 
@@ -36,50 +36,6 @@ def plan_view(
     names = [">batch_size", ">predicted", ">measured", ">error", ">images/s", ">rounds"]
     yield plain_table(["plan", *names], map(_whole_row, ("choice", "runner-up"), compared))
     yield "\n".join(_reasons(compared, memory))
-
-
-def peak_view(planned: Sequence[Planned], peaks: Sequence[int]) -> Iterator[RenderableType]:
-    """Yield a table of the counted and the measured peak memory of unchanged steps.
-
-    `peaks`: measured bytes for each batch size in `planned`.
-    """
-    rows = list[list[str]]()
-    for each, peak in zip(planned, peaks, strict=True):
-        counted = each.measured.memory.peak
-        error = f"{100 * (counted / peak - 1):+.1f} %"
-        rows.append([f"{each.batch_size:,}", _megabytes(counted), _megabytes(peak), error])
-    yield "peak memory of an unchanged step [MB]"
-    yield plain_table([">batch_size", ">counted", ">allocated", ">error"], rows)
-
-
-def verified_view(verified: Sequence[Compared]) -> Iterator[RenderableType]:
-    """Yield a table of predicted and measured times of plans, and the rank of the choice.
-
-    `verified`: measured plans; the first one is the choice.
-    """
-    chosen = verified[0]
-    rows = [
-        [
-            str(each.plan),
-            _milliseconds(each.plan.seconds),
-            _milliseconds(each.step_seconds),
-            str(chosen.to(each)) if each is not chosen else "-",
-            _megabytes(each.plan.fullest.bytes),
-            _megabytes(each.peak) if each.peak else "-",
-        ]
-        for each in verified
-    ]
-    names = ["plan", ">predicted", ">measured", ">against the choice", ">counted MB", ">allocated"]
-    yield "whole steps by feasible plans, the choice first"
-    yield plain_table(names, rows)
-    ratio = chosen.step_seconds / min(each.step_seconds for each in verified)
-    num_faster = sum(chosen.to(each).faster for each in verified)
-    yield (
-        f"against the choice: median of {len(chosen.seconds)} rounds with a 95 % interval by "
-        "a sign test; the choice was made by other rounds\n"
-        f"the choice is number {rank(verified)} of {len(verified)} measured, {ratio:.3f} times the "
-        f"fastest; {num_faster} are significantly faster"
-    )
 
 
 def _memory_row(planned: Planned) -> list[str]:

@@ -6,8 +6,7 @@ small recomputed block took 0.3 to 0.8 ms more. So only whole steps can rank pla
 are within a few percent of each other.
 
 Plans are measured by turns, and the slower half is dropped repeatedly (sequential halving: Karnin,
-Koren and Somekh 2013, "Almost optimal exploration in multi-armed bandits"). `verify` measures the
-choice again, because the fastest of many measured plans was also lucky.
+Koren and Somekh 2013, "Almost optimal exploration in multi-armed bandits").
 """
 
 import itertools
@@ -15,6 +14,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from statistics import median
 from typing import Any, NamedTuple
@@ -22,20 +22,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import quantile_test
 
-from paceline.cluster.cluster import device
 from paceline.prediction.blocks import ALTERNATIVES, Block, Choice, applied, find_blocks
 from paceline.prediction.measure_blocks import STEP_SECONDS, built_step, timed
 from paceline.prediction.plan import Planned, best, comparable, in_process
 from paceline.prediction.programme import Plan, Programme
-from paceline.prediction.step_memory import Step, measure_peak
+from paceline.prediction.step_memory import Step
 from paceline.record.point import Point
 
 _MOST_COMBINATIONS = 32  # up to this number, all combinations of alternatives are candidates
 _NUM_FASTEST = 12  # else this many of the fastest, and those with one alternative throughout
 _NEAR = 1.1  # times the lowest predicted cost; predictions of whole steps were up to 4 % off
-_NUM_VERIFIED = 16  # more than a shortlist has of one batch size
-_NUM_PEAKS = 3
-_RACE_SEED, _VERIFY_SEED = 0, 1  # of the order of turns
+_SEED = 0  # of the order of turns
 _CONFIDENCE = 0.95
 
 Turn = Callable[[], float]  # takes a measurement and returns its seconds
@@ -69,16 +66,11 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Compared:
-    """Plan for one batch size, a candidate.
-
-    `seconds`: duration of a whole step in each round. `peak`: measured peak of a step [bytes]; None
-    where it was not measured.
-    """
+    """Plan for one batch size, a candidate. `seconds`: of a whole step in each round."""
 
     planned: Planned
     plan: Plan
     seconds: Sequence[float] = ()
-    peak: int | None = None
 
     @property
     def predicted(self) -> float:
@@ -110,7 +102,7 @@ def compare(
         for each in candidates
     ]
     weights = [each.planned.cost(1) for each in candidates]
-    arguments = weights, rounds, seconds, Random(_RACE_SEED)
+    arguments = weights, rounds, seconds, Random(_SEED)
     return ordered(candidates, in_process(on_steps, race, steps, *arguments))
 
 
@@ -139,20 +131,17 @@ def ordered(candidates: Sequence[Compared], seconds: Sequence[Sequence[float]]) 
     return sorted(compared, key=lambda each: (-len(each.seconds), each.cost))
 
 
-def feasible_plans(
-    programme: Programme, memory: float, num_fastest: int = _NUM_FASTEST
-) -> list[Plan]:
+def feasible_plans(programme: Programme, memory: float) -> list[Plan]:
     """Return the plans within `memory` [bytes] that are to be measured, the fastest first.
 
     These are all combinations of the blocks' alternatives, if there are at most 32. Otherwise these
-    are the `num_fastest` fastest plans, and for each alternative the plan that uses it wherever
-    possible.
+    are the twelve fastest plans, and for each alternative the plan that uses it wherever possible.
     """
     options = [block.options for block in programme.blocks]
     if math.prod(map(len, options)) <= _MOST_COMBINATIONS:
         plans = [programme.plan(list(each)) for each in itertools.product(*options)]
     else:
-        plans = programme.fastest(memory, num_fastest)
+        plans = programme.fastest(memory, _NUM_FASTEST)
         for alternative in ALTERNATIVES:
             plan = programme.plan([block.option(alternative) for block in programme.blocks])
             if plan not in plans:
@@ -167,33 +156,19 @@ def choice_of(programme: Programme, plan: Plan) -> Choice:
     return {block.name: option.alternative for block, option in pairs}
 
 
-def verify(
-    point: Point, chosen: Compared, memory: float, rounds: int, seconds: float
-) -> list[Compared]:
-    """Measure feasible plans of the chosen batch size: the choice, others by predicted time."""
-    programme = chosen.planned.measured.programme
-    others = feasible_plans(programme, memory, _NUM_VERIFIED)
-    plans = [chosen.plan, *(plan for plan in others if plan != chosen.plan)]
-    choices = [choice_of(programme, plan) for plan in plans]
-    steps, random = [(point, choice) for choice in choices], Random(_VERIFY_SEED)
-    taken = in_process(on_steps, by_turns, steps, rounds, seconds, random)
-    peaks = [in_process(plan_peak, point, choice) for choice in choices[:_NUM_PEAKS]]
-    measured = itertools.zip_longest(plans, taken, peaks)  # None after the last peak
-    return [Compared(chosen.planned, *each) for each in measured]
-
-
 def on_steps(
     measure: Callable[..., list[list[float]]],
     steps: Sequence[tuple[Point, Choice]],
     *arguments: Any,
 ) -> list[list[float]]:
     """Return what `race` or `by_turns` measures of steps; call it in a process of its own."""
-    return measure(_turns(steps), *arguments)
-
-
-def rank(verified: Sequence[Compared]) -> int:
-    """Return the rank of the first plan by measured median, 1 for the fastest."""
-    return 1 + sum(each.step_seconds < verified[0].step_seconds for each in verified)
+    built = {point.batch_size: built_step(point) for point, _ in steps}
+    blocks = {size: find_blocks(step.module) for size, step in built.items()}
+    takes = [partial(_take, built[p.batch_size], blocks[p.batch_size], each) for p, each in steps]
+    turns = [partial(timed, take, STEP_SECONDS) for take in takes]
+    for turn in turns:
+        turn()  # builds kernels and asks for memory, which later ones need not
+    return measure(turns, *arguments)
 
 
 def difference(first: Sequence[float], other: Sequence[float]) -> Difference:
@@ -203,16 +178,6 @@ def difference(first: Sequence[float], other: Sequence[float]) -> Difference:
     low, high = quantile_test(shares, q=0, p=0.5).confidence_interval(_CONFIDENCE)
     interval = (float(low), float(high)) if np.isfinite([low, high]).all() else (None, None)
     return Difference(float(np.median(shares)), *interval)
-
-
-def plan_peak(point: Point, choice: Choice) -> int:
-    """Return the peak bytes of a step by a choice; call it in a process of its own."""
-
-    def build() -> Callable[[], None]:
-        step = built_step(point)
-        return _by_choice(step, find_blocks(step.module), choice)
-
-    return measure_peak(build, device(point.device, 0))
 
 
 def race(
@@ -262,21 +227,6 @@ def by_turns(
     return found
 
 
-def _turns(steps: Sequence[tuple[Point, Choice]]) -> list[Turn]:
-    built = {point.batch_size: built_step(point) for point, _ in steps}
-    blocks = {size: find_blocks(step.module) for size, step in built.items()}
-    turns = list[Turn]()
-    for point, choice in steps:
-        take = _by_choice(built[point.batch_size], blocks[point.batch_size], choice)
-        turns.append(lambda take=take: timed(take, STEP_SECONDS))
-    for turn in turns:
-        turn()  # builds kernels and asks for memory, which later ones need not
-    return turns
-
-
-def _by_choice(step: Step, blocks: Sequence[Block], choice: Choice) -> Callable[[], None]:
-    def take() -> None:
-        with applied(blocks, choice):
-            step.take()
-
-    return take
+def _take(step: Step, blocks: Sequence[Block], choice: Choice) -> None:
+    with applied(blocks, choice):
+        step.take()
