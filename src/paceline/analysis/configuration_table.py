@@ -93,20 +93,13 @@ def staleness_spread(tables: Tables, _: Configuration, points: Frame) -> Row:
     values, number = counts.index.to_numpy(float), counts.to_numpy(float)
     total = number.sum()
     row = {"pushes": total, "pushes_mean": float(values @ number / total)}
-    return row | {f"pushes_{n}": _quantile(values, number, at) for n, at in _QUANTILES.items()}
+    ends = np.quantile(values, [*_QUANTILES.values()], weights=number, method="inverted_cdf")
+    return row | {f"pushes_{n}": float(end) for n, end in zip(_QUANTILES, ends, strict=True)}
 
 
 def _of_finished(table: Frame, points: Frame) -> Frame:
     """Select those rows of `table` that belong to finished points."""
     return table[table["key"].isin(finished(points)["key"])]
-
-
-def _quantile(values: np.ndarray, number: np.ndarray, at: float) -> float:
-    """Return the smallest of rising `values` up to which at least the share `at` of all lies.
-
-    `number` is how often each of the values occurs.
-    """
-    return float(values[int(np.searchsorted(number.cumsum(), at * number.sum() * (1 - 1e-12)))])
 
 
 _PARTS = (scaling, comparison, equal_time, time_to_target, phase_shares, staleness_spread)

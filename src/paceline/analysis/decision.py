@@ -50,7 +50,6 @@ from paceline.analysis.statistics.multiple_comparisons import (
 from paceline.analysis.statistics.times import (
     RestrictedMean,
     family_of,
-    fastest,
     p_value,
     ratio_of_means,
     restricted_mean,
@@ -80,10 +79,6 @@ class Timed(NamedTuple):
     luck: Luck = NO_LUCK
     error: float = 0.0
 
-    def interval(self) -> Interval:
-        """Return the time with its 95 % interval."""
-        return Interval(*self.wider(self.error**2).interval().at(), self.time.n)
-
     def wider(self, extra: float) -> RestrictedMean:
         """Return the time with `extra` added to the variance of its logarithm."""
         return self.time._replace(variance=self.time.variance + extra * self.time.mean**2)
@@ -92,7 +87,6 @@ class Timed(NamedTuple):
 BEST, TIED, BEHIND, NEVER = "best", "tied", "behind", "never"
 NEAR_TARGET = 0.005  # share by which a target is moved, to see who reaches it then
 _MOVES = (-NEAR_TARGET, 0.0, NEAR_TARGET)
-_EDGE = {"tier_below": "", "tier_above": ""}
 AT_BEST = "best_"  # prefix of columns on a scheme at its best, instead of at the settings that ran
 
 
@@ -228,7 +222,8 @@ def family_times(
     """
     if target_of(tables, members[0][0]) is None or math.isnan(horizon):
         empty = Timed(restricted_mean([], horizon))
-        return [_times_row(empty, None, None, "", "") | _EDGE for _ in members]
+        row = _times_row(empty, None, None, "", "") | {"tier_below": "", "tier_above": ""}
+        return [row for _ in members]
     luck = lucks(tables, [configuration for configuration, _ in members])
     errors = [error_of_target(tables, own, horizon) for _, own in members]
 
@@ -269,7 +264,7 @@ def tiers(family: Sequence[Timed]) -> list[str]:
     ranked = [place for place, own in enumerate(times) if own.reached]
     if not ranked:
         return found
-    best = ranked[fastest([times[place] for place in ranked])]
+    best = min(ranked, key=lambda place: times[place].mean)
     steady = [place for place in ranked if not times[place].lost]
     missed = {
         (one, other): _missed(family[one], family[other]) for one, other in combinations(ranked, 2)
@@ -323,7 +318,7 @@ def _times_row(
 ) -> Row:
     own, seconds, success = side.time, NONE, NONE
     if own.n:
-        seconds = side.interval()
+        seconds = Interval(*side.wider(side.error**2).interval().at(), own.n)
         success = Interval(*success_rate(own.reached, own.n).at(), own.n)
     row: Row = {"tier": tier, "n_reached": own.reached, "baseline": baseline}
     row |= success.named("success") | seconds.named("target_seconds")

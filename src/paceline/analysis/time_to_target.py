@@ -27,7 +27,6 @@ from paceline.analysis.statistics.times import (
     Crossing,
     RestrictedMean,
     crossing,
-    fastest,
     restricted_mean,
 )
 from paceline.analysis.tables import Tables
@@ -46,24 +45,21 @@ class TargetMetric(NamedTuple):
     column: str
     sign: int
 
-    def gain(self, table: Frame, column: str = "") -> Frame:
-        """Return the metric of each row, negated if smaller is better, so that larger is better.
-
-        `column`: the column that has it, if not that of a curve.
-        """
-        return self.sign * table[column or self.column]
+    def gain(self, curve: Frame) -> Frame:
+        """Return the metric of each row, negated if smaller is better, so that larger is better."""
+        return self.sign * curve[self.column]
 
 
-TOP1 = TargetMetric("top1", 1)
-_METRICS = (TOP1, TargetMetric("top5", 1), TargetMetric("validation_loss", -1))
+_METRICS = {
+    "top1": TargetMetric("top1", 1),
+    "top5": TargetMetric("top5", 1),
+    "loss": TargetMetric("validation_loss", -1),
+}
 
 
 def target_metric(tables: Tables) -> TargetMetric:
     """Return the metric of the study's target, top-1 by default."""
-    asked = tables.about["target"]
-    if not asked:
-        return TOP1
-    return next(each for each in _METRICS if each.column.endswith(asked["metric"]))
+    return _METRICS[(tables.about["target"] or {"metric": "top1"})["metric"]]
 
 
 @lru_cache(maxsize=1)
@@ -143,18 +139,9 @@ def time_to_target(tables: Tables, configuration: Configuration, points: Frame) 
         row |= {"target_n_reached": len(values), "target_n_censored": censored}
         mean = NONE if censored else interval(values, not_negative(values))
         row |= mean.named(f"target_{axis}")
-        row[f"target_{axis}_median"] = _median(values, censored)
+        median = pd.Series([*values, *[math.inf] * censored], dtype=float).median()
+        row[f"target_{axis}_median"] = median if math.isfinite(median) else math.nan
     return row
-
-
-def _median(values: list[float], num_later: int) -> float:
-    """Return the median of `values` and `num_later` unknown larger numbers.
-
-    NaN if the median depends on an unknown number.
-    """
-    n = len(values) + num_later
-    ordered = sorted(values) + [math.nan] * num_later
-    return (ordered[(n - 1) // 2] + ordered[n // 2]) / 2 if n else math.nan
 
 
 @lru_cache(maxsize=8)
@@ -162,12 +149,11 @@ def crossings(tables: Tables, axis: str, higher: float = 0.0, errors: float = 0.
     """Return for each run with a target the interval of `axis` in which it reached the target.
 
     `axis` is the column seconds or samples of the curve. The target is made harder by `higher`, and
-    by so many of its standard `errors`. A run
-    that diverged without reaching the target would never have reached it; other runs that did not
-    reach it might have done so later.
+    by so many of its standard `errors`. A run that diverged without reaching the target would never
+    have reached it; other runs that did not reach it might have done so later.
     """
     goals, metric, found = targets(tables), target_metric(tables), dict[str, Crossing]()
-    goals = goals.assign(gain=metric.gain(goals, "target") + higher + errors * goals["error"])
+    goals = goals.assign(gain=metric.sign * goals["target"] + higher + errors * goals["error"])
     runs = tables.runs.merge(goals[["kind", "data", "gain"]], on=["kind", "data"])
     for key, status, gain in zip(runs["key"], runs["status"], runs["gain"], strict=True):
         curve = tables.curve(key)
@@ -240,7 +226,7 @@ def best_one_worker(tables: Tables, situation: Configuration, horizon: float) ->
         for configuration, points in configurations(runs, tables.axes)
     ]
     sides = [side for side in sides if side.time.reached]
-    return sides[fastest([side.time for side in sides])] if sides else None
+    return min(sides, key=lambda side: side.time.mean, default=None)
 
 
 def horizon_of(tables: Tables, situation: Configuration) -> float:

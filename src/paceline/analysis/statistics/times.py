@@ -141,11 +141,6 @@ def area(times: Array, crossed: Array, horizon: float) -> float:
     return float(np.diff(steps) @ np.concatenate([[1.0], left.probabilities]))
 
 
-def fastest(groups: Sequence[RestrictedMean]) -> int:
-    """Return the index of the smallest restricted mean."""
-    return int(np.argmin([group.mean for group in groups]))
-
-
 def ratio_of_means(
     one: RestrictedMean,
     other: RestrictedMean,
