@@ -27,12 +27,7 @@ def write_evidence(root: Path) -> None:
     """Renew the evidence in the package's source below `root`, if it is there."""
     path = root / "src/paceline/prediction" / FILE
     if path.is_file():
-        write_table(path, evidence_table(root / "reports"))
-
-
-def evidence_table(reports: Path) -> Frame:
-    """Return a row for each Observed in the folder of all reports."""
-    return pd.DataFrame([asdict(row) for row in find_evidence(reports)])
+        write_table(path, pd.DataFrame(map(asdict, find_evidence(root / "reports"))))
 
 
 def find_evidence(

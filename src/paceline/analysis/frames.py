@@ -20,18 +20,9 @@ Row = dict[str, Entry]  # entries by column
 
 _TEXT = {"key", "status", "reason", "kind", "study", "started", "scheme", "data", "model"}
 _TEXT |= {"cluster", "half", "commit", "source_digest", "hardware.cpu", "phase", "name", "value"}
-_TEXT |= {
-    "at_edge",
-    "less_accurate_than",
-    "own",
-    "right",
-    "reference",
-    "baseline",
-    "target_set_by",
-    "fault_reason",
-}
+_TEXT |= {"at_edge", "less_accurate_than", "own", "right", "reference", "baseline", "target_set_by"}
 _VERDICTS = ("verdict", "_half")  # ends of names of columns that are text
-_TEXT |= {number.name for number in NUMBERS if number.unit == "text"}
+_TEXT |= {"fault_reason", *(number.name for number in NUMBERS if number.unit == "text")}
 DIGITS = 9  # significant digits of numbers in the tables of conclusions
 
 

@@ -70,11 +70,7 @@ _CAPS: dict[Limit, str] = {
 }
 _CAPS |= dict.fromkeys(NOT_JUDGED, UNJUDGED)
 
-_UNITS = {
-    "ratio": "times",
-    "slope": "log-log slope",
-    "law_of_growth": "largest relative residual",
-}
+_UNITS = {"ratio": "times", "slope": "log-log slope", "law_of_growth": "largest relative residual"}
 _UNITS |= dict.fromkeys(("count", "exact"), "largest relative difference")
 _ASSUMED = "settings assumed"  # as the table of predictions says it
 _NO_EFFECT = {"ratio": 1.0, "slope": 0.0, "greater": 0.0}

@@ -1,8 +1,4 @@
-"""Answers which scheme to use in each situation of a study, by the table decision.csv only.
-
-A situation is what the user cannot choose: the number of workers and the settings that do not
-belong to the scheme.
-"""
+"""Answers which scheme to use in each situation of a study, by the table decision.csv only."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -86,19 +82,13 @@ def choice(rows: Frame) -> Choice:
     speed-up is known.
     """
     best, tied = rows[rows["tier"] == "best"], rows[rows["tier"] == "tied"]
-    ranked = pd.concat([best, tied.sort_values("target_seconds_mean")])
+    ranked: Frame = pd.concat([best, tied.sort_values("target_seconds_mean")])
     if ranked.empty:
         return Choice(NONE, None, ranked)
-    able = [place for place, name in enumerate(ranked["less_accurate_than"]) if not name]
-    for place in able:
-        row = ranked.iloc[place]
-        if is_faster(row):
-            return Choice(scheme_words(row), row, ranked.drop(ranked.index[place]))
-    place = able[0]  # there is one: the most accurate
-    first = ranked.iloc[place]
-    return Choice(
-        UNKNOWN if pd.isna(first["speedup_mean"]) else ONE, first, ranked.drop(ranked.index[place])
-    )
+    able = [row for _, row in ranked.iterrows() if not row["less_accurate_than"]]
+    row = next(filter(is_faster, able), able[0])  # there is one: the most accurate
+    others = UNKNOWN if pd.isna(row["speedup_mean"]) else ONE
+    return Choice(scheme_words(row) if is_faster(row) else others, row, ranked.drop(row.name))
 
 
 def searched_words(findings: StudyFindings, row: Frame) -> str:

@@ -11,13 +11,7 @@ from paceline.analysis.configuration import groups, matching
 from paceline.analysis.frames import Frame
 from paceline.report.answer import choices
 from paceline.report.findings import RATE, StudyFindings
-from paceline.report.how_it_was_run import (
-    BANDWIDTH,
-    JITTER,
-    SLOW_FACTOR,
-    is_assumed,
-    searched_with,
-)
+from paceline.report.how_it_was_run import BANDWIDTH, JITTER, SLOW_FACTOR, is_assumed, searched_with
 from paceline.report.words import say, scheme_name, values_words
 
 # Rows of cautions.csv, before and after other sentences.

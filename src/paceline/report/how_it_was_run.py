@@ -14,10 +14,10 @@ from paceline.report.findings import StudyFindings
 from paceline.report.number_format import count, plural, setting
 from paceline.report.words import configuration_words, counted, say, scheme_name, value_words
 
-BANDWIDTH = "cluster.link.bandwidth"
-_CLUSTER = ("cluster.step_seconds", "cluster.step_jitter", BANDWIDTH)  # said by phrases of the name
-_CLUSTER += ("cluster.link.latency", "cluster.slow_factor")
-JITTER, SLOW_FACTOR = "cluster.step_jitter", "cluster.slow_factor"
+BANDWIDTH, JITTER = "cluster.link.bandwidth", "cluster.step_jitter"
+SLOW_FACTOR = "cluster.slow_factor"
+# said by phrases of the name
+_CLUSTER = ("cluster.step_seconds", JITTER, BANDWIDTH, "cluster.link.latency", SLOW_FACTOR)
 _ASSUMED = "cluster.assumed."  # before the name of a setting: the range that a profile gives
 _OPTIMIZER = ("momentum", "weight_decay", "schedule", "lr_rule", "ema_decay")
 

@@ -36,13 +36,7 @@ from paceline.report.doubts import broken_rules, cautions
 from paceline.report.findings import Situation, StudyFindings, read_findings, situations
 from paceline.report.how_it_was_run import how_it_was_run, subtitle, target_origin
 from paceline.report.number_format import setting
-from paceline.report.page_tables import (
-    Table,
-    all_points,
-    origin_tables,
-    page_tables,
-    scale_table,
-)
+from paceline.report.page_tables import Table, all_points, origin_tables, page_tables, scale_table
 from paceline.report.summary import MOST, asks_of_time, summary_sentences, use_counts
 from paceline.report.words import say
 

@@ -124,15 +124,14 @@ def agreement(findings: StudyFindings) -> list[str]:
     table = findings.concluded["clock_agreement"]
     texts = []
     for group, rows in groups(table, ["against"]):
-        of = {
-            what: _agreeing(findings, matching(rows, {"what": what}), phrase)
+        speeds, staleness, top1 = (
+            _agreeing(findings, matching(rows, {"what": what}), phrase)
             for what, phrase in (
                 ("images_per_second", "twin_value"),
                 ("staleness_mean", "twin_value"),
                 ("test_top1", "twin_interval"),
             )
-        }
-        speeds, staleness, top1 = of.values()
+        )
         texts += [
             say("clocks_agree", against=group["against"], speeds=speeds, staleness=staleness),
             say("accuracies_agree", top1, against=group["against"], points=f"{100 * POINTS:g}"),
@@ -142,11 +141,12 @@ def agreement(findings: StudyFindings) -> list[str]:
 
 def _agreeing(findings: StudyFindings, rows: Frame, phrase: str) -> Row:
     """Count rows by verdict; name those within the limit, those outside, and the worst within."""
-    inside, outside = (matching(rows, {"verdict": word}) for word in ("within", "outside"))
+    words = ("within", "outside", "unknown")
+    inside, outside, unknown = (matching(rows, {"verdict": word}) for word in words)
     return {
         "inside": len(inside),
         "known": len(inside) + len(outside),
-        "unknown": _number(rows, "unknown"),
+        "unknown": len(unknown),
         "within": _named(findings, inside, phrase),
         "outside": _named(findings, outside, phrase),
         "closest": _named(findings, inside[:1], phrase),
@@ -224,7 +224,7 @@ def _near(phrase: str, rows: Frame, limit: float, prefix: str = "", **more: str)
 
 
 def _faster(rows: Frame) -> str:
-    numbers = {name: _number(rows, verdict) for name, verdict in _SIDES.items()}
+    numbers = {n: len(matching(rows, {"verdict": verdict})) for n, verdict in _SIDES.items()}
     reference = scheme_name(REFERENCE)
     return say("faster_predicted", numbers, of=len(rows), reference=reference, noise=NOISE)
 
@@ -234,7 +234,3 @@ def _staleness(rows: Frame) -> str:
     far = rows["exchange_staleness_distance"]
     numbers = {"alike": alike, "of": len(rows), "size": SIZE}
     return say("staleness_predicted", numbers, median=far.median(), most=far.max())
-
-
-def _number(rows: Frame, verdict: str) -> int:
-    return int((rows["verdict"] == verdict).sum())

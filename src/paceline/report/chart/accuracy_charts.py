@@ -248,11 +248,9 @@ def _lines(rows: Frame, reference: str, metric: str) -> list[Row]:
 def _scale_row(row: Frame, scheme: str, one: float | None, metric: str) -> Row:
     ends = {end: row[f"{metric}_{end}"] for end in ("mean", "low", "high")}
     shares = {end: short(float(np.clip(share, 0, 1))) for end, share in ends.items()}
-    paired, ratios = (
-        pd.notna(row["speedup_mean"]),
-        {"ratio": "mean", "slowest": "low", "fastest": "high"},
-    )
-    speed, unit = ("speedup", 1.0) if paired else ("images_per_second", one)
+    ratios = {"ratio": "mean", "slowest": "low", "fastest": "high"}
+    is_paired = pd.notna(row["speedup_mean"])
+    speed, unit = ("speedup", 1.0) if is_paired else ("images_per_second", one)
     known = {"scheme": scheme, "kind": row["kind"], "workers": int(row["workers"])}
     known |= {"n": int(row["n_finished"]), "diverged": int(row["n_diverged"])}
     known |= shares | {"speed": short(row["images_per_second_mean"])}
