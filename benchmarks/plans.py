@@ -12,7 +12,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks.row import row
-from paceline.prediction.plan import in_process, plan_batches
+from paceline.cluster.launcher import call_in_processes
+from paceline.prediction.plan import plan_batches
 from paceline.prediction.race import (
     by_turns,
     choice_of,
@@ -60,4 +61,4 @@ def measured(settings: Sequence[str], sizes: Sequence[int], memory: float) -> li
     programme, point = chosen.planned.measured.programme, points[planned.index(chosen.planned)]
     others = [plan for plan in feasible_plans(programme, memory) if plan != chosen.plan]
     steps = [(point, choice_of(programme, plan)) for plan in (chosen.plan, *others)]
-    return in_process(on_steps, by_turns, steps, ROUNDS, SECONDS, Random(1))
+    return call_in_processes(on_steps, by_turns, steps, ROUNDS, SECONDS, Random(1))[0]

@@ -44,7 +44,6 @@ TINY = (
     "batch_size=12",
     "cluster.accelerator=cpu",
 )
-_OF_MESSAGES = ("message_seconds", "message_bandwidth")
 MADE = Measured(
     started=datetime(2030, 1, 2, 3, 4, tzinfo=UTC),
     load=0.25,
@@ -67,18 +66,6 @@ MADE = Measured(
     added={"push_pull": 0.1, "allreduce": 0.1},  # less than by themselves
     crowded={},
 )
-
-
-@pytest.fixture(scope="module")
-def measured(root):
-    """Messages are few, as a pause comes before each; crowds of 4 and 8 workers a core are more of
-    the same, for half a minute.
-    """
-    config = composed((*TINY, "cluster.step_seconds=0.2"), root)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(calibrate, "_CROWDS", (1, 2))
-        found = measure(config, seconds=0.05, most_weights=1000, repetitions=1)
-    return found, Point.of(config)
 
 
 def cluster_of(name, root):
@@ -211,6 +198,9 @@ def test_the_file_holds_what_was_measured(root):
     write_cluster(MADE, Point.of(composed(TINY, root)), path)
     cluster = cluster_of("made", root)
     assert list(path.parent.glob("made*")) == [path]
+    known = [*composed(["cluster=virtual"], root).values["cluster"], "allreduce_link"]
+    values = composed(["cluster=made"], root).values["cluster"]
+    assert list(values) == [*known, "message_seconds", "message_bandwidth", "shared_cores"]
     assert cluster.step_seconds is None
     assert cluster.shared_cores == SharedCores(
         step_seconds={3: 0.001, 12: 0.002, 40: 0.004},
@@ -257,8 +247,13 @@ def test_the_table_shows_every_number_with_its_unit():
 
 
 @pytest.mark.slow
-def test_a_real_run_measures_every_part(measured, root):
-    found, point = measured
+def test_a_real_run_measures_every_part(monkeypatch, root):
+    """Messages are few, as a pause comes before each; crowds of 4 and 8 workers a core are more of
+    the same, for half a minute.
+    """
+    config = composed((*TINY, "cluster.step_seconds=0.2"), root)
+    monkeypatch.setattr(calibrate, "_CROWDS", (1, 2))
+    found = measure(config, seconds=0.05, most_weights=1000, repetitions=1)
     by_size = found.worker.steps
     assert list(by_size) == [3, 12, 40]
     assert all(np.all(seconds > 0) and len(seconds) for seconds in by_size.values())
@@ -271,7 +266,7 @@ def test_a_real_run_measures_every_part(measured, root):
     few = found.cores <= 8
     assert list(found.crowded) == ([found.cores, 2 * found.cores] if few else [])
     assert all(each > 0 for times in found.crowded.values() for each in times.values())
-    write_cluster(found, point, root / "conf/cluster/found.yaml")
+    write_cluster(found, Point.of(config), root / "conf/cluster/found.yaml")
     cluster = cluster_of("found", root)
     assert cluster.profile.num_nodes(8) == 1
     times = cluster.step_times(12, seed=0)
@@ -287,16 +282,6 @@ def test_every_other_block_of_steps_has_an_exchange(monkeypatch):
         exchanges.on_train_batch_end()
     assert list(exchanges.seconds) == [*[1] * 3, *[11] * 3] * 2
     assert added_by(exchanges.seconds, 3) == 10
-
-
-@pytest.mark.slow
-def test_the_written_file_composes_as_a_cluster(root, measured):
-    found, point = measured
-    write_cluster(found, point, root / "conf/cluster/this_machine.yaml")
-    cluster = composed([*TINY, "cluster=this_machine"], root).values["cluster"]
-    assert Point.of(composed([*TINY, "cluster=this_machine"], root)).kind == "virtual"
-    keys = list(composed([*TINY, "cluster=virtual"], root).values["cluster"])
-    assert list(cluster) == [*keys, "allreduce_link", *_OF_MESSAGES, "shared_cores"]
 
 
 def test_the_command_prints_the_table_and_the_file(root, monkeypatch, capsys):

@@ -9,11 +9,12 @@ import torch
 
 from paceline import cli
 from paceline.analysis.analyse import tie_tables
+from paceline.cluster.launcher import call_in_processes
 from paceline.errors import SettingError
 from paceline.prediction import race
 from paceline.prediction.blocks import PLAIN
 from paceline.prediction.measure_blocks import measure_blocks
-from paceline.prediction.plan import best, bytes_of, check, in_process, updates_to_target
+from paceline.prediction.plan import best, bytes_of, check, updates_to_target
 from paceline.prediction.race import choice_of, feasible_plans
 from paceline.record.point import Point
 from paceline.study.compose import composed
@@ -77,12 +78,12 @@ def test_plans_need_what_a_gpu_counts(model):
     """Each in a process of its own, so that no other's workspace is counted."""
     chosen = [f"model={model}", "data=synthetic", "data.image_shape=[3,32,32]", "batch_size=32"]
     point = Point.of(composed([*chosen, "cluster.accelerator=gpu"], ROOT))
-    programme = in_process(measure_blocks, point, 1).programme
+    programme = call_in_processes(measure_blocks, point, 1)[0].programme
     plain = programme.plan([block.option(PLAIN) for block in programme.blocks])
-    counted = in_process(plan_peak, point, choice_of(programme, plain))
+    (counted,) = call_in_processes(plan_peak, point, choice_of(programme, plain))
     assert plain.fullest.bytes == pytest.approx(counted, rel=0.1)
     smallest = programme.smallest()
-    counted = in_process(plan_peak, point, choice_of(programme, smallest))
+    (counted,) = call_in_processes(plan_peak, point, choice_of(programme, smallest))
     assert 0.97 * counted <= smallest.fullest.bytes <= 1.35 * counted
 
 
@@ -117,7 +118,7 @@ def test_the_command_plans(capsys, monkeypatch):
     phases = max(1, math.ceil(math.log2(len(raced))))  # halved until two are left
     assert rounds == sorted(rounds, reverse=True)
     assert rounds[:2] == [phases] * len(rounds[:2])
-    assert of_size.plans[0].seconds <= of_size.plans[1].seconds
+    assert of_size.plan.seconds >= of_size.unbounded.seconds
     assert f"chosen: batch size {of_size.batch_size}, " in out
     assert ("\nlimited by memory" in out) == (of_size.unbounded.fullest.bytes > 600e3)
 

@@ -36,7 +36,7 @@ def row(unit, value="100", verified="yes"):
 
 
 def judged(unit, value="100", verified="yes", settings=STEADY, **entry):
-    entry = Entry(row="made", settings=list(settings), steps=20, **entry)
+    entry = Entry(row="made", settings=list(settings), **entry)
     return judge(entry, {**KNOWN, "made": row(unit, value, verified)}, ROOT)
 
 

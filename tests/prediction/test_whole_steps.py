@@ -23,8 +23,8 @@ def planned(batch_size, updates=None, **seconds):
     programme = Programme([BlockCosts("b", options, 0, 0, 0)], 0, 0, 0, False)
     measured = MeasuredBlocks(batch_size, StepMemory(*[0] * 7), 1.0, programme, [])
     (unbounded,) = programme.fastest(float("inf"), 1)
-    plans = programme.fastest(MEMORY, 2)
-    return Planned(measured, plans, unbounded, programme.smallest(), updates)
+    (plan,) = programme.fastest(MEMORY, 1) or [None]
+    return Planned(measured, plan, unbounded, programme.smallest(), updates)
 
 
 def listed(*batches):

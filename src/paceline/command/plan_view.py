@@ -27,7 +27,10 @@ def plan_view(
     yield "memory of an unchanged step [MB]"
     yield plain_table([">batch_size", *(f">{part}" for part in _PARTS)], map(_memory_row, planned))
     yield "time of a step: unchanged, as measured; planned, as predicted by the fastest plan"
-    yield _plans(planned)
+    names = [">batch_size", ">unchanged", ">planned", ">images/s", ">MB"]
+    if has_target := any(each.updates is not None for each in planned):
+        names += [">updates", ">to target"]
+    yield plain_table(names, [_plan_row(each, has_target) for each in planned])
     chosen = compared[0]
     yield f"blocks at batch size {chosen.planned.batch_size:,}, as chosen and unchanged"
     names = ["block", "alternative", ">time", ">keeps MB", ">unchanged", ">keeps MB"]
@@ -43,18 +46,11 @@ def _memory_row(planned: Planned) -> list[str]:
     return [f"{planned.batch_size:,}", *(_megabytes(getattr(memory, part)) for part in _PARTS)]
 
 
-def _plans(planned: Sequence[Planned]) -> RenderableType:
-    names = [">batch_size", ">unchanged", ">planned", ">images/s", ">MB"]
-    if has_target := any(each.updates is not None for each in planned):
-        names += [">updates", ">to target"]
-    return plain_table(names, [_plan_row(each, has_target) for each in planned])
-
-
 def _plan_row(each: Planned, has_target: bool) -> list[str]:
     row = [f"{each.batch_size:,}", _milliseconds(each.measured.step_seconds)]
-    if not each.plans:
+    plan = each.plan
+    if plan is None:
         return [*row, "none", "-", f"at least {_megabytes(each.smallest.fullest.bytes)}"]
-    plan = each.plans[0]
     row += [_milliseconds(plan.seconds), f"{each.batch_size / plan.seconds:,.0f}"]
     row.append(_megabytes(plan.fullest.bytes))
     if has_target and each.updates is not None:
@@ -87,7 +83,7 @@ def _reasons(compared: Sequence[Compared], memory: float) -> Iterator[str]:
         f"{_megabytes(fullest.bytes)} of {_megabytes(memory)} MB, most during {fullest.name}"
     )
     free = planned.unbounded
-    if free.seconds >= planned.plans[0].seconds:
+    if planned.cost(free.seconds) >= planned.predicted:
         yield "not limited by memory: no plan with more memory is predicted to be faster"
     else:
         gain = 100 * (1 - free.seconds / chosen.plan.seconds)

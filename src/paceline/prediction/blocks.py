@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -60,10 +60,8 @@ class Alternative(NamedTuple):
 
 PLAIN = Alternative()
 ALTERNATIVES = [
-    Alternative(layout, recompute, precision)
-    for layout in ("contiguous", "channels_last")
-    for recompute in (False, True)
-    for precision in ("32", "bf16")
+    Alternative(*each)
+    for each in itertools.product(get_args(Layout), (False, True), get_args(Precision))
 ]
 Choice = Mapping[str, Alternative]  # by the block's name; blocks that are not in it are unchanged
 
@@ -118,7 +116,7 @@ def applied(blocks: Sequence[Block], choice: Choice) -> Generator[None]:
             first, *others = block.modules
             first.forward = _forward(block, alternative)
             for module in others:
-                module.forward = _same
+                module.forward = lambda value: value
         yield
     finally:
         for module in itertools.chain.from_iterable(block.modules for block, _ in chosen):
@@ -224,7 +222,3 @@ def _with_weights(run: dict[str, nn.Module], prefix: str) -> Iterator[Block]:
 
 def _has_matrix(module: nn.Module) -> bool:
     return any(weight.ndim > 1 for weight in module.parameters())
-
-
-def _same(value: Tensor) -> Tensor:
-    return value

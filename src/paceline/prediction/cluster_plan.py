@@ -134,7 +134,6 @@ class Question:
 
     @cached_property
     def workload(self) -> AbstractWorkload:
-        """The network with its sizes."""
         return sized_workload(self.point)
 
     @property
@@ -196,7 +195,6 @@ class Question:
         return self.timed[key]
 
     def like(self, other: Candidate, **cluster: Any) -> Candidate:
-        """Return a candidate on a changed cluster."""
         return self.candidate(other.scheme, other.workers, other.batch_size, **cluster)
 
     def _timed(

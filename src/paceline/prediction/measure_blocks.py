@@ -66,8 +66,7 @@ def measure_blocks(point: Point, rounds: int) -> MeasuredBlocks:
     counted = count_memory(step.module, shape, point.batch_size, keeps_gradients=keeps_gradients)
     memory = counted  # on a CPU with the libraries' workspace
     if point.device == "cuda":
-        allocated = measure_peak(lambda: step.take, device("cuda", 0))
-        memory = counted.with_libraries(allocated)
+        memory = counted.with_libraries(measure_peak(step.take))
     found = {block.name: block for block in find_blocks(step.module)}
     given = inputs_of(list(found.values()), step.forward)
     blocks = [MeasuredBlock(found[name], value) for name, value in given.items()]

@@ -9,11 +9,11 @@ module `race` then measures the plans whose predictions are nearly equal.
 """
 
 import io
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import psutil
@@ -29,20 +29,19 @@ from paceline.record.tied_files import tied_content
 _UNITS = {"": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) *(|kB|MB|GB)")
 _KINDS = ("measured", "paced", "virtual")  # the first of them that a study has
-_NUM_PLANS = 2  # the choice, and the next best
 
 
 @dataclass(frozen=True)
 class Planned:
     """Plans of one batch size.
 
-    `plans`: the fastest plan within the bound on memory, then the next; empty if no plan is within
-    it. `unbounded`: the fastest plan without a bound. `smallest`: the plan that needs the least
-    memory. `updates`: number of updates until the target is reached, None if no record tells it.
+    `plan`: the fastest plan within the bound on memory, None if no plan is within it. `unbounded`:
+    the fastest plan without a bound. `smallest`: the plan that needs the least memory. `updates`:
+    number of updates until the target is reached, None if no record tells it.
     """
 
     measured: MeasuredBlocks
-    plans: Sequence[Plan]
+    plan: Plan | None
     unbounded: Plan
     smallest: Plan
     updates: float | None
@@ -57,6 +56,11 @@ class Planned:
         If `updates` is None, return the seconds for an image instead.
         """
         return step_seconds * (self.updates or 1 / self.batch_size)
+
+    @property
+    def predicted(self) -> float:
+        """Predicted cost of the fastest plan; inf without a plan."""
+        return self.cost(self.plan.seconds if self.plan else math.inf)
 
 
 def bytes_of(memory: str | None, device: str) -> float:
@@ -115,7 +119,7 @@ def plan_batches(
     for point in points:
         check(point)
     planned = [_planned(point, memory, updates, rounds) for point in points]
-    if not any(each.plans for each in planned):
+    if not any(each.plan for each in planned):
         least = min(planned, key=lambda each: each.smallest.fullest.bytes)
         needed = least.smallest.fullest
         raise SettingError(
@@ -143,7 +147,7 @@ def check(point: Point) -> None:
 
 def best(planned: Sequence[Planned]) -> Planned:
     """Return the batch size whose best plan has the smallest predicted cost."""
-    return min(comparable(planned), key=lambda each: each.cost(each.plans[0].seconds))
+    return min(comparable(planned), key=lambda each: each.predicted)
 
 
 def comparable(planned: Sequence[Planned]) -> list[Planned]:
@@ -151,21 +155,16 @@ def comparable(planned: Sequence[Planned]) -> list[Planned]:
 
     These have a plan within memory. If any of them has known `updates`, those without are left out.
     """
-    possible = [each for each in planned if each.plans]
+    possible = [each for each in planned if each.plan]
     return [each for each in possible if each.updates is not None] or possible
 
 
-def in_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a module's function in a fresh process; return what it returns."""
-    return call_in_processes(function, *arguments)[0]
-
-
 def _planned(point: Point, memory: float, updates: Mapping[int, float], rounds: int) -> Planned:
-    measured = in_process(measure_blocks, point, rounds)
+    (measured,) = call_in_processes(measure_blocks, point, rounds)
     programme = measured.programme
     if not programme.blocks:
         raise SettingError("model", "it has no block that is called once, with one tensor")
-    (unbounded,) = programme.fastest(float("inf"), 1)
-    plans = programme.fastest(memory, _NUM_PLANS)
+    (unbounded,) = programme.fastest(math.inf, 1)
+    plan = next(iter(programme.fastest(memory, 1)), None)
     known = updates.get(point.batch_size)
-    return Planned(measured, plans, unbounded, programme.smallest(), known)
+    return Planned(measured, plan, unbounded, programme.smallest(), known)

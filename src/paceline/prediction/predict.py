@@ -43,7 +43,7 @@ _LEAST_BANDWIDTH = 125_000  # bytes/s, 1 Mb/s: no cluster trains over less
 
 @dataclass(frozen=True)
 class TimedRun:
-    """Times of a run without training, in virtual seconds.
+    """Rate and shares of a run without training.
 
     `computing`, `exchanging`, `waiting`: shares of the workers' time, which add up to 1. Workers
     wait for other workers, for servers and for links. `staleness`: number of pushes to the first
@@ -52,7 +52,6 @@ class TimedRun:
     """
 
     images_per_second: float
-    seconds: float
     computing: float
     exchanging: float
     waiting: float
@@ -107,7 +106,6 @@ class Prediction:
 
     @property
     def step_from(self) -> StepFrom:
-        """Source of the time of a step."""
         if self.cluster.assumes_rate_of(self.point.workload):
             return StepFrom.FLOPS
         if self.rate is not None:
@@ -233,7 +231,6 @@ def timed_run(point: Point, steps: int, workload: AbstractWorkload | None = None
     servers = clock.report().servers
     return TimedRun(
         images_per_second=rate,
-        seconds=seconds,
         computing=1 - communicating / total,
         exchanging=(communicating - waiting) / total,
         waiting=waiting / total,

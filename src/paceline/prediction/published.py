@@ -19,10 +19,11 @@ from paceline.prediction.prediction_interval import FACTOR, Errors, inside
 from paceline.record.point import Point
 from paceline.record.record import write_rows
 from paceline.record.tied_files import replaced, sums_of_predictions, write_sums
-from paceline.settings import Positive, Whole, settings
+from paceline.settings import Positive, settings
 from paceline.study.compose import composed
 
 FAR = 0.25  # relative error beyond which the page explains a prediction
+_STEPS = 200  # of each worker
 _SECONDS = {"min": 60.0, "h": 3600.0, "days": 86400.0}
 _TEXT = """\
 # Published numbers, predicted
@@ -58,10 +59,9 @@ class Entry:
 
     `row`: id of the number in papers/published.csv. `settings`: settings of the predicted run.
     `epochs`: passes over ImageNet-1k, if the number is a time. `baseline`: settings of the run over
-    which a speed-up is taken, with its `baseline_epochs` if the speed-up compares times. `steps`:
-    steps of each worker to predict from. `assumed`: settings that the source does not state.
-    `same_as`: id of another published number of the same runs, which is judged instead.
-    `error_from`: what the model lacks, which explains a large error.
+    which a speed-up is taken, with its `baseline_epochs` if the speed-up compares times. `assumed`:
+    settings that the source does not state. `same_as`: id of another published number of the same
+    runs, which is judged instead. `error_from`: what the model lacks, which explains a large error.
     """
 
     row: str
@@ -69,7 +69,6 @@ class Entry:
     epochs: Positive | None = None
     baseline: list[str] | None = None
     baseline_epochs: Positive | None = None
-    steps: Whole = 200
     assumed: str = ""
     same_as: str = ""
     error_from: str = ""
@@ -150,8 +149,8 @@ def judge(entry: Entry, known: Mapping[str, Mapping[str, str]], root: Path) -> J
     if entry.row not in known:
         raise SettingError("prediction.row", f"papers/published.csv has no {entry.row}")
     row = known[entry.row]
-    prediction = predict(composed(entry.settings, root), entry.steps)
-    base = predict(composed(entry.baseline, root), entry.steps) if entry.baseline else None
+    prediction = predict(composed(entry.settings, root), _STEPS)
+    base = predict(composed(entry.baseline, root), _STEPS) if entry.baseline else None
     rows = [*prediction.rows, *(base.rows if base else ())]
     point, rate, lacks = prediction.point, prediction.rate, prediction.lacks
     in_unit = partial(_in_unit, entry, row, point, base)

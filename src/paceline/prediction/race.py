@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import quantile_test
 
+from paceline.cluster.launcher import call_in_processes
 from paceline.prediction.blocks import ALTERNATIVES, Block, Choice, applied, find_blocks
 from paceline.prediction.measure_blocks import STEP_SECONDS, built_step, timed
-from paceline.prediction.plan import Planned, best, comparable, in_process
+from paceline.prediction.plan import Planned, best, comparable
 from paceline.prediction.programme import Plan, Programme
 from paceline.prediction.step_memory import Step
 from paceline.record.point import Point
@@ -103,17 +104,17 @@ def compare(
     ]
     weights = [each.planned.cost(1) for each in candidates]
     arguments = weights, rounds, seconds, Random(_SEED)
-    return ordered(candidates, in_process(on_steps, race, steps, *arguments))
+    (taken,) = call_in_processes(on_steps, race, steps, *arguments)
+    return ordered(candidates, taken)
 
 
 def shortlist(planned: Sequence[Planned], memory: float) -> list[Compared]:
     """Return the feasible plans whose predicted cost is at most 10 % above the lowest one."""
-    fastest = best(planned)
-    limit = _NEAR * fastest.cost(fastest.plans[0].seconds)
+    limit = _NEAR * best(planned).predicted
     found = [
         Compared(each, plan)
         for each in comparable(planned)
-        if each.cost(each.plans[0].seconds) <= limit
+        if each.predicted <= limit
         for plan in feasible_plans(each.measured.programme, memory)
     ]
     near = [each for each in found if each.predicted <= limit]

@@ -7,11 +7,10 @@ without gradients tells its times.
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple, cast
 
-from paceline.clock.reports import StrategyReport
 from paceline.clock.virtual.clock import VirtualClock
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
@@ -56,14 +55,6 @@ class Retimed(NamedTuple):
     top1: float
     before: float
     seconds: float
-
-
-@dataclass(frozen=True)
-class _Timed:
-    """Part of a TrainingReport that numbers of time read."""
-
-    strategy: StrategyReport
-    shard: int = 0
 
 
 def retime(key: str, overrides: Sequence[str], root: Path) -> list[Retimed]:
@@ -149,8 +140,9 @@ def _write_retimed(point: Point, folder: Path, source: Path) -> None:
     cannot be written.
     """
     result, (rows, clock) = require_fit(source), _curve_and_clock(point, source)
+    timed = SimpleNamespace(strategy=clock.report(), shard=0)  # what numbers of time read
     observed = Observed(
-        [cast("TrainingReport", _Timed(clock.report()))],
+        [cast("TrainingReport", timed)],
         scheme=point.scheme,
         batch_size=point.batch_size,
         warmup_fraction=point.measurement.warmup_fraction,

@@ -146,19 +146,14 @@ def count_memory(
     return replace(counted, workspace=max(peak, update_peak) - counted.peak)
 
 
-def measure_peak(build: Callable[[], Callable[[], None]], device: torch.device) -> int:
-    """Return the most bytes of torch's allocator in the second of two steps.
+def measure_peak(take: Callable[[], None]) -> int:
+    """Return the most bytes of a GPU's allocator in the second of two steps.
 
-    Call it in a fresh process: `build` makes the network and returns the step, since a CPU's
-    allocator reports nothing of what existed before. The first step makes gradients and the
-    optimizer's state.
+    The first step makes gradients and the optimizer's state.
     """
-    steps = _two_steps(build)
-    if device.type != "cuda":
-        return phases_on_cpu(steps)[1].peak
-    next(steps)
+    take()
     torch.cuda.reset_peak_memory_stats()
-    next(steps, None)
+    take()
     torch.cuda.synchronize()
     return torch.cuda.max_memory_allocated()
 
@@ -286,10 +281,3 @@ def _on_zeros(func: Any, args: tuple[Any, ...]) -> Iterator[None]:
     returned = func(*zeros)
     yield
     del returned
-
-
-def _two_steps(build: Callable[[], Callable[[], None]]) -> Iterator[None]:
-    step = build()
-    step()
-    yield
-    step()

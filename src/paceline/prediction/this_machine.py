@@ -1,7 +1,7 @@
 """Measurements of this machine, and the modelled cluster's profile that is computed from them."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from statistics import fmean, median
 
@@ -65,7 +65,8 @@ def profile_of_measured(measured: Measured) -> ClusterProfile:
     full = {size: s for size, s in measured.pair["allreduce"].items() if size >= 4}
     allreduce = line_through(full)  # of fewer weights some messages are empty
     allreduce_latency, each_allreduced = allreduce_link_of(*allreduce, measured.cores)
-    profile = ClusterProfile(
+    costs = {n: _of_message(n, times, measured.cores) for n, times in measured.crowded.items()}
+    return ClusterProfile(
         link=Link(0, math.inf),
         node_link=Link(both_ways / 2, _rate(each_byte / 2)),
         workers_per_node=None,
@@ -74,10 +75,6 @@ def profile_of_measured(measured: Measured) -> ClusterProfile:
         server_copy_bandwidth=_rate(each_handled_byte / 2),
         node_cores=measured.cores,
         allreduce_link=Link(allreduce_latency, _rate(each_allreduced)),
-    )
-    costs = {n: _of_message(n, times, measured.cores) for n, times in measured.crowded.items()}
-    return replace(
-        profile,
         message_seconds={n: each for n, (each, _) in costs.items()},
         message_bandwidth={n: min(rate, _NO_LIMIT) for n, (_, rate) in costs.items()},
     )
