@@ -5,12 +5,13 @@ truth is known at all places that a search may try.
 """
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.stats import qmc
 
 from benchmarks.planted_world import Aim, Found, found
 from paceline.analysis.searches import draw_luck, of_best
@@ -19,7 +20,7 @@ from paceline.analysis.statistics.multiple_comparisons import against_reference
 from paceline.analysis.statistics.times import Crossing, ratio_of_means, restricted_mean
 from paceline.study.surface_search import SurfaceSearch
 from paceline.study.surfaces import LEAST, NOISE, Surfaces
-from paceline.study.trials import QuasiRandomSearch, Searched, Trial
+from paceline.study.trials import Bounds, SearchBox, Searched, Trial, Tried, top1_of
 
 TRIALS = Path(__file__).parent.parent / "reports" / "scale" / "tuning.csv"
 SCHEMES = ("sync_allreduce", "local_sgd", "gossip", "diloco", "async_parameter_server")
@@ -35,10 +36,20 @@ def surface_search(trials: int, turn: int) -> SurfaceSearch:
     return SurfaceSearch(rounds=2, trials=trials // 2, seed=turn, **BOX)
 
 
-@cache
-def best_of_sobol(trials: int, turn: int) -> QuasiRandomSearch:
-    one = {"searches": 1, "extensions": 0, "extension_trials": 1}
-    return QuasiRandomSearch(trials=trials, seed=turn, **one, **BOX)
+class BestOfOneSequence:
+    """The usual search, for comparison: the best of the same quasi-random trials of all schemes."""
+
+    def __init__(self, trials: int, turn: int) -> None:
+        places = qmc.Sobol(2, rng=turn).random(trials)
+        box = SearchBox(*(Bounds(*ends) for ends in BOX.values()))
+        self.trials = tuple(box.trial(*map(float, place), turn) for place in places)
+
+    def tried(self, searched: Searched, family: Sequence[Searched]) -> Tried:
+        top1 = [top1_of(searched.result_of(trial)) for trial in self.trials]
+        return Tried(self.trials, self.trials[int(np.nanargmax(top1))], "")
+
+
+best_of_one_sequence = cache(BestOfOneSequence)
 
 
 class World(NamedTuple):
@@ -89,7 +100,7 @@ def possible() -> dict[tuple[float, float], int]:
         for scheme in SCHEMES:
             own = Searched(scheme, lambda _: None)
             trials += [t for n in (8, 12, 16) for t in surface_search(n, turn).first(own)]
-        trials += best_of_sobol(16, turn).first(own)
+        trials += best_of_one_sequence(16, turn).trials
     return {pair: index for index, pair in enumerate(dict.fromkeys(map(of_trial, trials)))}
 
 
@@ -160,39 +171,15 @@ def runs_of(chosen: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return chosen[:, None] + OF_SEEDS * rng.standard_normal(SEEDS) + errors
 
 
-def four_searches(outcome: Outcome, noise: float) -> float:
-    """Variance of the best of four trials between four searches, as if it were that of all sixteen.
-
-    It is that of one scheme alone (the interaction of scheme and search), replaced by its upper end
-    of 90 %.
-    """
-    from scipy.stats import chi2
-
-    table = []
-    for rows in outcome.rows:
-        scores = rows["score"].fillna(0.1).to_numpy().reshape(4, 4)
-        table.append(scores.max(axis=1))
-    best = np.array(table)
-    own = best - best.mean(0) - best.mean(1, keepdims=True) + best.mean()
-    degrees = (best.shape[0] - 1) * (best.shape[1] - 1)
-    return 2 * max(float((own**2).sum()) / float(chi2.ppf(0.1, degrees)) - noise, 0.0)
-
-
 def estimands(draws: int) -> list[Found]:
     """Differences from all-reduce with the settings that ran, and of schemes at their best."""
-    return [
-        *_estimands("12 trials in two rounds", partial(surface_search, 12), draws),
-        *_estimands("best of 16 of one sequence", partial(best_of_sobol, 16), draws),
-    ]
-
-
-def _estimands(name: str, search, draws: int) -> list[Found]:
     hits = []
     for workers in WORKERS:
         rng = np.random.default_rng(workers + 1)
         for turn, world in enumerate(worlds(workers, draws // len(WORKERS))):
-            hits.append(_covered(world, search(turn % TURNS), rng))
+            hits.append(_covered(world, surface_search(12, turn % TURNS), rng))
     here, best, times = np.array(hits).T
+    name = "12 trials in two rounds"
     return [
         found(f"all 4 differences, {name}, these settings", here, Aim.COVERAGE),
         found(f"all 4 differences, {name}, at best settings", best, Aim.AT_LEAST),
@@ -234,27 +221,6 @@ def told(draws: int) -> list[Found]:
     return rows
 
 
-def before(draws: int) -> list[Found]:
-    """Intervals with the luck of the best of four trials, in the same worlds: far too wide."""
-    hits = []
-    for workers in WORKERS:
-        rng = np.random.default_rng(workers + 1)
-        for turn, world in enumerate(worlds(workers, draws // len(WORKERS))):
-            outcome = searched(world, best_of_sobol(16, turn % TURNS), rng)
-            family = pooled(list(runs_of(outcome.chosen, rng)))
-            luck = four_searches(outcome, float(family.variance))
-            old = against_reference(family, 0, extra_variance=luck)
-            low = outcome.chosen[1:] - outcome.chosen[0]
-            told = np.asarray(old.high - old.value)[0] < 0.005  # half a point less would be told
-            hits.append((old.covers(low).all(), told))
-    covered, told = np.array(hits).T
-    text = "with the luck of the best of 4 trials for that of 16"
-    return [
-        found(f"all 4 differences, these settings, {text}", covered, Aim.LIMIT),
-        found(f"an estimated difference of 0.5 points told, {text}", told, Aim.POWER),
-    ]
-
-
 class Search(NamedTuple):
     """Mean regret and luck of a search [points].
 
@@ -269,7 +235,7 @@ class Search(NamedTuple):
 def regrets(draws: int, numbers: Sequence[int] = (8, 12, 16)) -> list[Search]:
     kinds = [("surfaces of all schemes", surface_search, number) for number in numbers]
     made: list[Search] = []
-    for name, kind, trials in [*kinds, ("best of one sequence", best_of_sobol, 16)]:
+    for name, kind, trials in [*kinds, ("best of one sequence", best_of_one_sequence, 16)]:
         missed, turns = [], []
         for workers in WORKERS:
             rng = np.random.default_rng(workers)
@@ -283,4 +249,4 @@ def regrets(draws: int, numbers: Sequence[int] = (8, 12, 16)) -> list[Search]:
     return made
 
 
-WORLDS = (estimands, told, before)
+WORLDS = estimands, told

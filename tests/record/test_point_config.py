@@ -179,7 +179,7 @@ def test_a_setting_changes_the_key(setting, value):
         ("data.root", "/elsewhere"),
         ("measurement.mlflow", {"tracking_uri": "http://server", "experiment": "e"}),
         ("sweep", {"jobs": 2, "rerun": "all"}),
-        ("tuning", {"searches": 1, "seed": 100}),
+        ("tuning", {"rounds": 1, "seed": 100}),
         ("trial", {"lr": 0.1, "momentum": 0.9, "seed": 100}),
     ],
 )

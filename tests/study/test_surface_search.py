@@ -12,9 +12,7 @@ from paceline.study.study_points import Study
 from paceline.study.surface_search import SurfaceSearch
 from paceline.study.sweep import checked_study, sweep
 from paceline.study.trials import Searched, Trial
-from paceline.study.tuning import set_rate
 from tests.made_records import make_record, rows_of
-from tests.study.test_tuned_rate import config
 
 ASKED = {
     "effective_rate": [0.001, 1],
@@ -144,11 +142,6 @@ def test_a_tuning_that_cannot_be_is_named():
             SurfaceSearch(**(ASKED | changes))
 
 
-def test_a_single_point_cannot_know_what_other_schemes_found(tmp_path):
-    with pytest.raises(SettingError, match=r"^training\.rate: tuned by all schemes of a study"):
-        set_rate(config("tuned", ASKED), tmp_path)
-
-
 def test_a_setting_that_is_searched_is_not_missed_before_the_search(root, studied):
     small = ASKED | {"trials": 2, "own": {"local_sgd": {"scheme.period": [2, 16]}}}
     studied("made", {"tuning": small}, scheme="local_sgd", **{"training.rate": "tuned"})
@@ -185,7 +178,7 @@ def test_a_study_searches_in_rounds_and_goes_on_where_it_stopped(root, studied, 
     assert sweep(Study("made", root), launch)
     lines = [line for line in capsys.readouterr().out.splitlines() if ": " in line]
     assert "made, tuning: 6 points: 6 finished" in lines
-    assert "made, tuning, extension 1: 6 points: 6 finished" in lines
+    assert "made, tuning, round 2: 6 points: 6 finished" in lines
     study = Study("made", root)
     assert {(len(each.points), each.axes["scheme"]) for each in study.configurations} == {
         (6, "sync_allreduce"),
@@ -205,3 +198,4 @@ def test_a_study_searches_in_rounds_and_goes_on_where_it_stopped(root, studied, 
     (chosen,) = [r for r in rows if r["chosen"] == "true" and r["scheme"] == "local_sgd"]
     assert chosen["own"] == f"scheme.period={periods['local_sgd']}"
     assert np.isfinite(float(chosen["own_place"]))
+    assert {row["at_edge"] for row in rows} == {""}

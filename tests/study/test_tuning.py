@@ -9,23 +9,24 @@ from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.study.collect import collect
 from paceline.study.study_points import Study, study_points
+from paceline.study.surface_search import SurfaceSearch
 from paceline.study.sweep import checked_study, sweep
-from paceline.study.trials import QuasiRandomSearch, Searched
+from paceline.study.trials import Searched
 from tests.made_records import make_record, rows_of
 
 SEARCH = {
     "effective_rate": [0.001, 1],
     "one_minus_momentum": [0.03, 1],
-    "searches": 1,
+    "rounds": 1,
     "trials": 2,
-    "extensions": 0,
-    "extension_trials": 1,
     "seed": 100,
 }
 MORE = {"tuning": SEARCH, "measurement": {"mlflow": {"tracking_uri": None}}}
-TRIALS = QuasiRandomSearch(**SEARCH).first(Searched("", lambda _: None))
 SCHEMES = ("sync_allreduce", "async_parameter_server")
-RATES = {scheme: trial.lr for scheme, trial in zip(SCHEMES, TRIALS, strict=True)}  # the best
+BEST = {}  # the first trial of the first scheme is its best, and the second one of the second
+for place, scheme in enumerate(SCHEMES):
+    BEST[scheme] = SurfaceSearch(**SEARCH).first(Searched(scheme, lambda _: None))[place]
+RATES = {scheme: trial.lr for scheme, trial in BEST.items()}
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +72,10 @@ def test_a_tuned_point_has_no_key_until_its_configuration_is_tuned(root):
     assert [point.has_rate for point in before] == [True, False] * 2
     assert [point.key == "untuned" for point in before] == [False, True] * 2
     records(trials(root)[:3])  # of the second scheme one is missing
-    assert [point.has_rate for point in study_points("made", root)] == [True, True, True, False]
+    has_rate = [point.has_rate for point in study_points("made", root)]
+    assert has_rate == [True, False] * 2  # each scheme learns from the trials of both
+    records(trials(root))
+    assert all(point.has_rate for point in study_points("made", root))
 
 
 def test_a_tuned_point_has_the_best_rate_in_its_key(root):
@@ -89,11 +93,10 @@ def test_a_tuning_may_be_of_one_trial(root, studied):
     more = MORE | {"tuning": SEARCH | {"trials": 1}}
     studied("made", more, **{"scheme": ",".join(RATES), "training.rate": "tuned"})
     points = trials(root)
-    assert [(point.axes["scheme"], point.config.lr) for point in points] == [
-        (scheme, TRIALS[0].lr) for scheme in RATES
-    ]
+    assert [point.axes["scheme"] for point in points] == list(RATES)
     records(points)
-    assert [point.config.lr for point in study_points("made", root)] == [TRIALS[0].lr] * 2
+    rates = [point.config.lr for point in points]
+    assert [point.config.lr for point in study_points("made", root)] == rates
 
 
 @pytest.mark.slow
@@ -229,9 +232,9 @@ def test_collecting_before_tuning_has_ended_names_what_is_missing(root):
     records(point for point in study_points("made", root) if point.has_rate)
     folder = collect(Study("made", root))
     chosen = [row["chosen"] for row in rows_of(folder / "tuning.csv")]
-    assert chosen == ["true", "false", "false"]
-    assert len(rows_of(folder / "runs.csv")) == 3
-    assert json.loads((folder / "study.json").read_text())["missing"] == ["untuned"]
+    assert chosen == ["false"] * 3
+    assert len(rows_of(folder / "runs.csv")) == 2
+    assert json.loads((folder / "study.json").read_text())["missing"] == ["untuned"] * 2
 
 
 def test_a_study_without_tuning_has_a_header_alone(root, studied):
@@ -263,3 +266,41 @@ def test_an_unknown_setting_of_at_is_named(root, studied):
     studied("made", {"tuning": tuning}, cluster="virtual", **{"training.rate": "tuned"})
     with pytest.raises(SettingError, match="linkk"):
         study_points("made", root)
+
+
+def test_a_trial_is_the_point_with_its_rate_momentum_and_seed(root):
+    scheme = SCHEMES[1]
+    of_scheme = Study("made", root).configurations[1]
+    trial, point = next(iter(of_scheme.points.items()))
+    assert point.config.values["trial"] == {  # by which MLflow knows it
+        "lr": trial.lr,
+        "momentum": trial.momentum,
+        "seed": 100,
+    }
+    rate = ["training.rate=by_rule", f"training.lr={trial.lr}"]
+    asked = [*rate, f"training.momentum={trial.momentum}", "seed=100", f"scheme={scheme}"]
+    (same,) = study_points("made", root, asked)
+    assert same.key == point.key
+
+
+def test_grids_that_share_a_configuration_tune_it_once(root, studied):
+    grids = [
+        {"training.rate": "by_rule", "seed": "0"},
+        {"training.rate": "tuned", "seed": "0,1"},
+    ]
+    studied("made", {"tuning": SEARCH, "grids": grids}, scheme=",".join(SCHEMES))
+    assert len(Study("made", root).trials) == 4
+
+
+def test_a_search_is_repeated_with_other_seeds(root, studied):
+    """The seed of the search is an axis: each value has trials of its own, and no point's seed."""
+    grids = [{"tuning.seed": n, "scheme": ",".join(SCHEMES), "seed": n - 90} for n in (100, 200)]
+    more = MORE | {"grids": grids}
+    studied("made", more, **{"training.rate": "tuned"})
+    study = Study("made", root)
+    seeds = [{trial.seed for trial in each.first} for each in study.configurations]
+    assert seeds == [{100}] * 2 + [{200}] * 2
+    assert len({each.key for each in study.first_trials}) == 8
+    studied("made", {**more, "grids": [*grids, {"tuning.seed": 10}]}, **{"training.rate": "tuned"})
+    with pytest.raises(SettingError, match=r"^tuning\.seed: 10 is also a seed of the study's own"):
+        _ = Study("made", root).tuning

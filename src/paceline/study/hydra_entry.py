@@ -26,7 +26,7 @@ from paceline.record.tracking.log import log, prepare_log, run_label
 from paceline.record.without_effect import on_cpu, without_effect
 from paceline.study.compose import CONFIG, as_setting_error, check_groups, models_of, with_libraries
 from paceline.study.progress import RunWatch, result_line, status_line
-from paceline.study.tuning import set_rate
+from paceline.study.tuning import put_trial
 
 
 @contextmanager
@@ -69,9 +69,7 @@ def job(cfg: DictConfig) -> float | None:
     multi = HydraConfig.get().mode == RunMode.MULTIRUN
     try:
         cfg.grids = None  # they describe other points of the study
-        if not set_rate(cfg, Path()):
-            message = f"tuned, but some trials have no record; run paceline sweep {cfg.study}"
-            raise SettingError("training.rate", message)
+        put_trial(cfg)
         config = PointConfig.of(cfg)
         result, problem = _run(config, HydraConfig.get().job.num + 1 if multi else None)
     except (SettingError, OmegaConfBaseException) as error:

@@ -19,7 +19,7 @@ from paceline.record.point_config import PointConfig
 from paceline.record.record import Result
 from paceline.study.compose import Composed, composer, copied, hydra_errors, jobs_of, parsed
 from paceline.study.study_point import StudyPoint, in_blocks
-from paceline.study.trials import AbstractTuning
+from paceline.study.surface_search import SurfaceSearch
 from paceline.study.tuning import (
     Configuration,
     needs_tuning,
@@ -51,7 +51,7 @@ class Study:
         archived: Mapping[str, Result] | None = None,
     ) -> None:
         self.root, self.archived = root, dict(archived or {})
-        self._read = dict[str, AbstractTuning]()  # by its settings
+        self._read = dict[str, SurfaceSearch]()  # by its settings
         self._configurations = dict[str, Configuration]()  # by key
         self._known = dict[str, Configuration]()  # by the axes that its points have in common
         file = [] if name is None else [f"experiments={name}"]
@@ -105,7 +105,7 @@ class Study:
         return [point for batch in self.batches for point in batch]
 
     @property
-    def tuning(self) -> AbstractTuning | None:
+    def tuning(self) -> SurfaceSearch | None:
         """The tuning (hyperparameter search) of the study's first point, or None.
 
         Raises SettingError if a trial has the same seed as a point of the study.
@@ -191,7 +191,7 @@ class Study:
             self._known[common] = self._configurations.setdefault(made.key, made)
         return self._known[common]
 
-    def _tuning(self, cfg: DictConfig) -> AbstractTuning:
+    def _tuning(self, cfg: DictConfig) -> SurfaceSearch:
         """Return the tuning in the settings `cfg` of a point, the same one for equal settings."""
         settings = tuning_settings(cfg)
         if str(settings) not in self._read:

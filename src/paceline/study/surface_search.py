@@ -6,7 +6,7 @@ of one task tell about related ones (Swersky et al. 2013, Multi-task Bayesian op
 
 import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from functools import cached_property
 from itertools import product
@@ -19,16 +19,13 @@ from paceline.errors import SettingError
 from paceline.record.rows import OWN
 from paceline.settings import Count, Whole, settings
 from paceline.study.trials import (
-    AbstractTuning,
     Bounds,
     MomentumRange,
     Range,
-    ResultOf,
     SearchBox,
     Searched,
     Trial,
     Tried,
-    best_trial,
     top1_of,
 )
 
@@ -41,7 +38,7 @@ Own = Annotated[Mapping[str, list[Any]], Field(min_length=1, max_length=1)]
 
 
 @settings("tuning")
-class SurfaceSearch(AbstractTuning):
+class SurfaceSearch:
     """Search of `rounds` rounds of `trials` trials for each configuration, all with seed `seed`.
 
     `effective_rate`: lowest and highest lr / (1 - momentum), before training.lr_rule changes the
@@ -72,6 +69,7 @@ class SurfaceSearch(AbstractTuning):
                 raise SettingError(f"tuning.own.{scheme}.{name}", message)
 
     def first(self, searched: Searched) -> Sequence[Trial]:
+        """Return the trials of a configuration that do not depend on any result."""
         if searched.scheme not in self._first:
             from scipy.stats import qmc  # takes half a second, and few commands draw trials
 
@@ -83,7 +81,10 @@ class SurfaceSearch(AbstractTuning):
         return self._first[searched.scheme]
 
     def tried(self, searched: Searched, family: Sequence[Searched]) -> Tried:
-        """Return the trials of the rounds whose earlier rounds all have results in the family."""
+        """Return the trials of the rounds whose earlier rounds all have results in the family.
+
+        `family`: the configurations that differ from `searched` in their scheme only, and itself.
+        """
         place = family.index(searched)
         trials = [list(self.first(each)) for each in family]
         for _ in range(self.rounds - 1):
@@ -93,14 +94,28 @@ class SurfaceSearch(AbstractTuning):
                 trials[member] += self._next(surfaces, member, each.scheme, len(family))
         best, surfaces = None, self._surfaces(family, trials)
         if surfaces is not None:
-            best = self._best(surfaces, place, trials, searched.result_of)
+            best = _best(surfaces, place, trials)
         side = None
         if best is not None:
             box = self._box if self.rounds == 1 else self._wide
             side = box.edge(best.effective_rate, 1 - best.momentum)
         return Tried(tuple(trials[place]), best, str(side or ""))
 
+    def names(self, scheme: str) -> list[str]:
+        """Return the dotted names of the settings that a trial sets, without the seed."""
+        return list(self.first(Searched(scheme, lambda _: None))[0].settings)
+
+    def require_other_seeds(self, seeds: Iterable[int]) -> None:
+        """Raise SettingError if the trials have one of `seeds`, the seeds of reported points."""
+        if self.seed in seeds:
+            message = f"{self.seed} is also a seed of the study's own points"
+            raise SettingError("tuning.seed", message)
+
     def own_of(self, scheme: str, trial: Trial) -> Mapping[str, Any]:
+        """Return the columns OWN of tuning.csv for a trial; none if it has no setting of its own.
+
+        A trial has one if the search changes a setting of its scheme.
+        """
         if not trial.own:
             return {}
         text = " ".join(f"{name}={value}" for name, value in trial.own)
@@ -183,18 +198,6 @@ class SurfaceSearch(AbstractTuning):
         members = np.repeat(np.arange(len(family)), [len(own) for own in trials])
         return Surfaces.of_top1(places, members, np.array(top1))
 
-    def _best(
-        self,
-        surfaces: "Surfaces",
-        member: int,
-        trials: Sequence[Sequence[Trial]],
-        result_of: ResultOf,
-    ) -> Trial | None:
-        index = surfaces.best(member)
-        if index is None:  # none trained
-            return best_trial(trials[member], result_of)
-        return [trial for own in trials for trial in own][index]
-
     def _places(self, scheme: str, trials: Sequence[Trial]) -> np.ndarray:
         own = [self.place_of(scheme, trial) for trial in trials]
         rates = [math.log10(trial.effective_rate) for trial in trials]
@@ -210,6 +213,13 @@ class SurfaceSearch(AbstractTuning):
             name, values = self._owns[scheme]
             settings = ((name, _value_at(values, own)),)
         return (box or self._box).trial(rate, rest, self.seed, settings)
+
+
+def _best(surfaces: "Surfaces", member: int, trials: Sequence[Sequence[Trial]]) -> Trial:
+    index = surfaces.best(member)
+    if index is None:  # none trained: the true best is most likely at smaller rates
+        return min(trials[member], key=lambda trial: trial.effective_rate)
+    return [trial for own in trials for trial in own][index]
 
 
 def _value_at(values: Sequence[Any], place: float) -> Any:

@@ -172,18 +172,18 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
 def _tune(study: Study, runner: "_Runner") -> bool:
     """Run the trials of the study's hyperparameter search, then set the rates that it found.
 
-    The first trials run, then extensions that follow from their results. Returns False if a trial
-    has no record at the end; no rates are set then.
+    The first round of trials runs, then those that follow from its results. Returns False if a
+    trial has no record at the end; no rates are set then.
     """
     stage = name = f"{study.points[0].config.study}, tuning"
-    new, tried, extension = study.first_trials, set[str](), 0
+    new, tried, rounds = study.first_trials, set[str](), 1
     while new:
         if not runner.complete(stage, [new], later=to_run(study.points)):
             return False
         tried |= {trial.key for trial in new}
         new = [trial for trial in study.trials_of_points if trial.key not in tried]
-        extension += 1
-        stage = f"{name}, extension {extension}"
+        rounds += 1
+        stage = f"{name}, round {rounds}"
     study.put_rates()
     return True
 

@@ -6,7 +6,6 @@ time it is needed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -14,17 +13,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
-from paceline.record.reading import read_result
 from paceline.study.compose import copied
 from paceline.study.study_point import StudyPoint
 from paceline.study.surface_search import SurfaceSearch
-from paceline.study.trials import (
-    AbstractTuning,
-    QuasiRandomSearch,
-    Searched,
-    Trial,
-    Tried,
-)
+from paceline.study.trials import Searched, Trial, Tried
 
 RATES = ("by_rule", "tuned")
 
@@ -37,7 +29,7 @@ class Configuration:
     scheme only, and itself; whoever makes them all sets it.
     """
 
-    def __init__(self, point: StudyPoint, tuning: AbstractTuning) -> None:
+    def __init__(self, point: StudyPoint, tuning: SurfaceSearch) -> None:
         scheme = _scheme(point.cfg)
         decided = {"seed", "training.rate", *tuning.names(scheme), *tuning.at}
         self.axes = {name: value for name, value in point.axes.items() if name not in decided}
@@ -107,12 +99,12 @@ class Configuration:
         return self._points[trial]
 
 
-def read_tuning(setting: Any) -> AbstractTuning:
+def read_tuning(setting: Any) -> SurfaceSearch:
     """Read the setting `tuning`. Raises SettingError for an invalid value."""
     if not isinstance(setting, Mapping):
         raise SettingError("tuning", f"the settings of a search are needed, not {setting!r}")
     named = {str(name): value for name, value in setting.items()}
-    return QuasiRandomSearch(**named) if "searches" in named else SurfaceSearch(**named)
+    return SurfaceSearch(**named)
 
 
 def tuning_settings(cfg: DictConfig) -> Any:
@@ -141,7 +133,7 @@ def _put_trial(cfg: DictConfig, trial: Trial) -> None:
         OmegaConf.update(cfg, name, value)
 
 
-def put_best(cfg: DictConfig, tuning: AbstractTuning, best: Trial | None) -> None:
+def put_best(cfg: DictConfig, tuning: SurfaceSearch, best: Trial | None) -> None:
     """Set the values of the best trial in `cfg`; set None if `best` is None (not known yet)."""
     for name, value in (
         best.settings if best else dict.fromkeys(tuning.names(_scheme(cfg)))
@@ -169,26 +161,15 @@ def needs_tuning(cfg: DictConfig) -> bool:
     return rate == "tuned"
 
 
-def set_rate(cfg: DictConfig, root: Path) -> bool:
-    """Set the learning rate of `cfg` if it is a trial, or if its `training.rate` is tuned.
+def put_trial(cfg: DictConfig) -> None:
+    """Set the values of the trial in `cfg`, if it is one.
 
-    `root`: folder that has runs/. If the rate is tuned and a trial of this configuration has no
-    record, sets None and returns False. Raises SettingError for an unknown `training.rate`, for
-    an invalid tuning, and for a tuning that learns from other configurations of a study.
+    Raises SettingError for an unknown `training.rate`, and for a rate that is tuned: what a search
+    finds follows from the trials of all configurations of a study.
     """
-    if not needs_tuning(cfg):
-        return True
-    tuning = read_tuning(tuning_settings(cfg))
-    if isinstance(tuning, SurfaceSearch):
+    if needs_tuning(cfg):
         message = f"tuned by all schemes of a study together; run paceline sweep {cfg.study}"
         raise SettingError("training.rate", message)
-    searched = Searched(
-        _scheme(cfg),
-        lambda trial: read_result(root / trial_config(cfg, trial, tuning.at).folder),
-    )
-    tried = tuning.tried(searched, [searched])
-    put_best(cfg, tuning, tried.best)
-    return tried.best is not None
 
 
 def _scheme(cfg: DictConfig) -> str:
