@@ -81,6 +81,7 @@ def composed_model(*overrides):
         ["model=small_cnn"],
         ["model=small_alexnet"],
         ["model=small_nin"],
+        ["model=cifar_resnet"],
         ["model=resnet18"],
         ["model=resnet50"],
         ["model=torchvision", "model.network.name=squeezenet1_1"],
@@ -104,6 +105,6 @@ def test_the_papers_networks_are_classifiers_of_images_of_imagenets_size(name):
 
 
 def test_every_configuration_is_tested():
-    small = {"small_cnn", "small_alexnet", "small_nin"}
+    small = {"small_cnn", "small_alexnet", "small_nin", "cifar_resnet"}
     names = {*small, "resnet18", "resnet50", "torchvision", "timm", *FOR_IMAGENET}
     assert {file.stem for file in (CONF / "model").glob("*.yaml")} == names
