@@ -80,7 +80,7 @@ def test_the_page_shows_these_hooks():
     line = re.search(r"- Of all workers together are [^:]+:", PAGE)[0]
     assert set(re.findall(r"`(\w+)`", line)) == set(ANSWERED)
     shown_as_refused = re.search(r"differs between clocks is refused, .*? \(all", PAGE, re.S)[0]
-    assert set(re.findall(r"`([a-z]\w+)`", shown_as_refused)) <= set(REFUSED)
+    assert set() < set(re.findall(r"`([a-z]\w+)`", shown_as_refused)) <= set(REFUSED)
 
 
 def test_a_module_reads_the_run_s_numbers_and_nothing_that_differs():
