@@ -57,11 +57,13 @@ def scheme_name(scheme: str) -> str:
 
 
 def scheme_words(row: Frame | Row) -> str:
-    """Name the scheme of a row, with those settings of the scheme that have a value."""
-    parts = [scheme_name(str(row["scheme"]))]
+    """Name the scheme of a row, with those settings of the scheme that have a value with a name."""
+    parts, known = [scheme_name(str(row["scheme"]))], read("settings")
     for name, value in dict(row).items():
-        if name.startswith("scheme.") and not pd.isna(value) and value != 0:
-            words = read("settings")["words"].get(name, name.removeprefix("scheme."))
+        if name.startswith("scheme.") and not pd.isna(value) and value not in (0, ""):
+            if known["values"].get(name, {}).get(value) == "":
+                continue
+            words = known["words"].get(name, name.removeprefix("scheme."))
             parts.append(counted(name, value) or f"{words} {setting(value)}")
     optimizer: Entry = row.get(OPTIMIZER)
     if not pd.isna(optimizer):
