@@ -141,7 +141,8 @@ def test_a_plan_names_its_choice_its_cost_and_what_it_rests_on(tmp_path, capsys,
     assert chosen.accelerator_hours == pytest.approx(chosen.workers * chosen.seconds / 3600)
     assert {each.workers for each in plan.candidates} == {1, 2, 4, 8}
     schemes = {each.scheme for each in plan.candidates}
-    assert {"local_sgd", "gossip", "sync_parameter_server", "async_parameter_server"} <= schemes
+    assert {"local_sgd", "gossip", "async_parameter_server"} <= schemes
+    assert "sync_parameter_server" not in schemes  # studied at 16 workers alone, where it loses
     assert screen.startswith(f"{assumed(plan)}\n{recommendation(plan)}\n")
     assert assumed(plan).startswith("Assumed: titan, 8 nodes of 1, ")
     assert "no study here trained googlenet on ImageNet-1k" in screen
@@ -233,8 +234,9 @@ def test_the_verdict_follows_from_the_printed_change():
 def test_schemes_with_servers_are_timed_where_they_may_keep_the_accuracy():
     names = "sync_allreduce", "async_parameter_server", "sync_then_async", "local_sgd"
     asked = question(*names, workers=(4, 64, 256))
-    for workers, timed in ((4, names), (64, (*names[:2], names[3])), (256, (*names[:2], names[3]))):
-        assert [name for name in names if asked.worthwhile(name, workers, 32)] == [*timed]
+    timed = ["sync_allreduce", "async_parameter_server", "local_sgd"]
+    for workers in (4, 64, 256):  # synchronous then asynchronous was studied at 16 alone
+        assert [name for name in names if asked.worthwhile(name, workers, 32)] == timed
     assert question(names[2], workers=(256,)).worthwhile(names[2], 256, 32)  # the only one
     known = asked.evidence
     for scheme, most in (("sync_then_async", 16), ("async_parameter_server", 256)):

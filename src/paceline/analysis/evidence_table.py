@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _LEAST_SEEDS = 3
 _EPOCHS = "training.epochs"
+_COMPRESSION = "scheme.compression"
+_OF_RUNS = ("scheme", OPTIMIZER, "workers", "training.rate", _EPOCHS, "cluster.slow_workers")
 _OF_TRAINING = ("model.shards", "global_batch_size", "training.precision", "training.samples")
 
 
@@ -78,8 +80,10 @@ def _of_study(folder: Path, known: Collection[str]) -> Iterator[Observed]:
     even = decision.get("cluster.slow_workers", 0) == 0
     several = (decision["workers"] > 1) & (decision["n"] >= _LEAST_SEEDS)
     compared = decision["one_worker_top1_difference_mean"].notna() | (decision["n_diverged"] > 0)
-    # a plan is for the usual optimizer
+    # a plan is for the usual optimizer, and for gradients that are sent as they are
     usual = decision.get(OPTIMIZER, 0) == reference_arm(tables.runs).get(OPTIMIZER, 0)
+    if _COMPRESSION in decision:
+        usual &= decision[_COMPRESSION].fillna("").isin(["none", ""])  # "": a scheme without it
     asked = even & several & compared & usual
     if _EPOCHS in decision:  # after as many images
         asked &= decision[_EPOCHS].isin(decision.loc[decision["workers"] == 1, _EPOCHS])
@@ -93,13 +97,17 @@ def _observed(study: str, digest: str, tables: "Tables", row: Frame) -> Observed
     runs, about = tables.finished, tables.about["settings"]
     one = runs[runs["workers"] == 1]
     own = tables.runs
-    for name in ("scheme", OPTIMIZER, "workers", "training.rate", _EPOCHS, "cluster.slow_workers"):
-        own = own[own[name] == row[name]] if name in row else own
+    for name in (*_OF_RUNS, _COMPRESSION):
+        own = own[own[name] == row[name]] if name in row and row[name] != "" else own
     set_by_study = {
         name: own[name].iloc[0]
         for name in own
-        if name.startswith("scheme.") and name != "scheme.servers" and own[name].notna().all()
+        if name.startswith("scheme.")
+        and name not in ("scheme.servers", _COMPRESSION)
+        and own[name].notna().all()
     }
+    if set_by_study.get("scheme.group_size") == 1:  # no groups
+        del set_by_study["scheme.group_size"]
     chosen = [f"{name}={value:g}" for name, value in set_by_study.items()]
     chosen.append(searched_setting(tables, row))
     difference = [row[f"one_worker_top1_difference_{end}"] for end in ("mean", "low", "high")]
