@@ -5,7 +5,7 @@ truth is known at all places that a search may try.
 """
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from paceline.study.trials import Bounds, SearchBox, Searched, Trial, Tried, top
 
 TRIALS = Path(__file__).parent.parent / "reports" / "scale" / "tuning.csv"
 SCHEMES = ("sync_allreduce", "local_sgd", "gossip", "diloco", "async_parameter_server")
-WORKERS = 4, 16, 64
+MANY_TRAIN, FEW_TRAIN = (4, 16, 64), (256,)  # numbers of workers: of 12 trials, 8 or more train; 4
 SEEDS, OF_SEEDS, OF_RUNS = 8, 0.002, 0.002  # number, and standard deviations of effects and errors
 OF_TIMES, HORIZON = 0.12, 1e9  # standard deviation of the logarithm of a run's time; no end
 BOX = {"effective_rate": [0.001, 1], "one_minus_momentum": [0.03, 1]}
@@ -32,8 +32,8 @@ TURNS = 8  # of a search, each with places of its own
 
 
 @cache
-def surface_search(trials: int, turn: int) -> SurfaceSearch:
-    return SurfaceSearch(rounds=2, trials=trials // 2, seed=turn, **BOX)
+def surface_search(rounds: int, trials: int, turn: int) -> SurfaceSearch:
+    return SurfaceSearch(rounds=rounds, trials=trials, seed=turn, **BOX)
 
 
 class BestOfOneSequence:
@@ -95,11 +95,11 @@ def committed(workers: int) -> Surfaces:
 @cache
 def possible() -> dict[tuple[float, float], int]:
     """Learning rate and momentum of every trial that a search may make, with its index."""
-    trials = list(surface_search(12, 0).choice(SCHEMES[0])[0])
+    trials = list(surface_search(2, 6, 0).choice(SCHEMES[0])[0])
     for turn in range(TURNS):
         for scheme in SCHEMES:
             own = Searched(scheme, lambda _: None)
-            trials += [t for n in (8, 12, 16) for t in surface_search(n, turn).first(own)]
+            trials += surface_search(1, 8, turn).first(own)  # of which fewer are the first ones
         trials += best_of_one_sequence(16, turn).trials
     return {pair: index for index, pair in enumerate(dict.fromkeys(map(of_trial, trials)))}
 
@@ -173,13 +173,25 @@ def runs_of(chosen: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def estimands(draws: int) -> list[Found]:
     """Differences from all-reduce with the settings that ran, and of schemes at their best."""
+    return _estimands("12 trials in two rounds", MANY_TRAIN, (2, 6), draws)
+
+
+def where_few_train(draws: int) -> list[Found]:
+    """The same for the schemes at their best where few trials train, after two and four rounds."""
+    two = _estimands("12 trials in two rounds, 256 workers", FEW_TRAIN, (2, 6), draws)
+    four = _estimands("24 trials in four rounds, 256 workers", FEW_TRAIN, (4, 6), draws)
+    return two[1:] + four[1:]
+
+
+def _estimands(
+    name: str, workers: Sequence[int], shape: tuple[int, int], draws: int
+) -> list[Found]:
     hits = []
-    for workers in WORKERS:
-        rng = np.random.default_rng(workers + 1)
-        for turn, world in enumerate(worlds(workers, draws // len(WORKERS))):
-            hits.append(_covered(world, surface_search(12, turn % TURNS), rng))
+    for number in workers:
+        rng = np.random.default_rng(number + 1)
+        for turn, world in enumerate(worlds(number, draws // len(workers))):
+            hits.append(_covered(world, surface_search(*shape, turn % TURNS), rng))
     here, best, times = np.array(hits).T
-    name = "12 trials in two rounds"
     return [
         found(f"all 4 differences, {name}, these settings", here, Aim.COVERAGE),
         found(f"all 4 differences, {name}, at best settings", best, Aim.AT_LEAST),
@@ -232,21 +244,31 @@ class Search(NamedTuple):
     luck: float
 
 
-def regrets(draws: int, numbers: Sequence[int] = (8, 12, 16)) -> list[Search]:
-    kinds = [("surfaces of all schemes", surface_search, number) for number in numbers]
+SHAPES = (2, 4), (2, 6), (2, 8), (3, 4), (4, 4), (4, 6)  # rounds, and trials of a round
+
+
+def regrets(
+    workers: Sequence[int], draws: int, shapes: Sequence[tuple[int, int]] = SHAPES
+) -> list[Search]:
+    """Regrets of searches by surfaces, one for each shape, and of the best of one sequence."""
+    kinds = [
+        (f"{rounds} rounds of {trials} trials", partial(surface_search, rounds, trials))
+        for rounds, trials in shapes
+    ]
+    kinds += [("best of 16 trials of one sequence", partial(best_of_one_sequence, 16))]
     made: list[Search] = []
-    for name, kind, trials in [*kinds, ("best of one sequence", best_of_one_sequence, 16)]:
+    for name, search in kinds:
         missed, turns = [], []
-        for workers in WORKERS:
-            rng = np.random.default_rng(workers)
-            for draw, world in enumerate(worlds(workers, draws // len(WORKERS))):
+        for number in workers:
+            rng = np.random.default_rng(number)
+            for draw, world in enumerate(worlds(number, draws // len(workers))):
                 both = (2 * draw % TURNS, (2 * draw + 1) % TURNS)
-                pair = [searched(world, kind(trials, turn), rng).chosen for turn in both]
+                pair = [searched(world, search(turn), rng).chosen for turn in both]
                 missed += [100 * (world.best - chosen) for chosen in pair]
                 turns.append(100 * np.subtract(*[chosen[1:] - chosen[0] for chosen in pair]))
         luck = float(np.sqrt(np.mean(np.square(turns)) / 2))
-        made.append(Search(f"{name}, {trials} trials", float(np.mean(missed)), luck))
+        made.append(Search(name, float(np.mean(missed)), luck))
     return made
 
 
-WORLDS = estimands, told
+WORLDS = estimands, where_few_train, told

@@ -20,12 +20,19 @@ SHOWN = (*planted_accuracies.SHOWN, *planted_times.SHOWN)  # power and limits
 def rows() -> list[dict[str, Any]]:
     plain = [_row(found) for world in (*PROMISED, *SHOWN) for found in world(DRAWS)]
     searched = [_row(found) for world in planted_searches.WORLDS for found in world(OF_SEARCHES)]
-    *ours, theirs = planted_searches.regrets(240)
-    return [*plain, *searched, *(_of_search(each, theirs) for each in ours)]
+    regrets = [
+        _of_search(text, each, theirs)
+        for workers in (planted_searches.MANY_TRAIN, planted_searches.FEW_TRAIN)
+        for text in [f"{', '.join(map(str, workers))} workers"]
+        for *ours, theirs in [planted_searches.regrets(workers, 240)]
+        for each in ours
+    ]
+    return [*plain, *searched, *regrets]
 
 
-def _of_search(own: Search, other: Search) -> dict[str, Any]:
-    name = f"{own.name}: mean regret ({other.name}); luck {own.luck:.2f} ({other.luck:.2f})"
+def _of_search(workers: str, own: Search, other: Search) -> dict[str, Any]:
+    luck = f"luck {own.luck:.2f} ({other.luck:.2f})"
+    name = f"{workers}, {own.name}: mean regret ({other.name}); {luck}"
     ratio = own.regret / other.regret
     return row(name, own.regret, other.regret, "points", ratio, "shown", True)
 

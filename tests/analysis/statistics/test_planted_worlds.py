@@ -8,7 +8,14 @@ import pytest
 from scipy.special import stdtrit
 
 from benchmarks.planted_accuracies import SPREAD, families, power, unequal_variance
-from benchmarks.planted_searches import estimands, regrets, told
+from benchmarks.planted_searches import (
+    FEW_TRAIN,
+    MANY_TRAIN,
+    estimands,
+    regrets,
+    told,
+    where_few_train,
+)
 from benchmarks.planted_times import cut_off, failures
 from benchmarks.planted_world import Aim, found
 from benchmarks.planted_worlds import PROMISED
@@ -78,7 +85,8 @@ def test_a_share_holds_within_what_chance_allows(aim, share, holds):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_both_estimands_are_covered_where_schemes_are_searched():
-    assert [row for row in estimands(300) if not row.holds] == []
+    found = [*estimands(300), *where_few_train(60)]
+    assert [row for row in found if not row.holds] == []
 
 
 def test_what_equal_and_unequal_schemes_are_told():
@@ -97,6 +105,12 @@ def test_what_equal_and_unequal_schemes_are_told():
 
 @pytest.mark.slow
 def test_a_search_that_learns_from_all_schemes_needs_fewer_trials():
-    twelve, sixteen, other = regrets(90, (12, 16))
+    twelve, sixteen, other = regrets(MANY_TRAIN, 90, [(2, 6), (2, 8)])
     assert twelve.regret < other.regret
     assert sixteen.regret < 0.8 * other.regret
+
+
+@pytest.mark.slow
+def test_where_few_trials_train_a_search_needs_more_rounds():
+    two, three, _ = regrets(FEW_TRAIN, 30, [(2, 6), (3, 4)])
+    assert three.regret < 0.8 * two.regret
