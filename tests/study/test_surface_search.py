@@ -81,6 +81,29 @@ def test_the_second_round_is_near_the_best_and_not_beyond_the_cliff():
         assert tried.edge == ""
 
 
+def barely(scheme):
+    """Scheme that trains at few places, around an effective rate of 0.005 and a momentum of 0.8."""
+
+    def result_of(trial):
+        off = math.log10(trial.effective_rate / 0.005), math.log10((1 - trial.momentum) / 0.2)
+        top1 = 1 - 0.2 * math.exp(min(0.6 * off[0] ** 2 + 0.3 * off[1] ** 2, 1.4))
+        return {"status": "diverged" if off[0] > 0.7 else "finished", "top1": top1}
+
+    return Searched(scheme, result_of)
+
+
+def test_where_few_trials_train_later_rounds_stay_near_them_and_learn_from_poor_ones():
+    search, family = replace(SEARCH, rounds=3, seed=2), [barely("gossip"), barely("local_sgd")]
+    for each in family:
+        tried = search.tried(each, family)
+        top1 = [each.result_of(trial)["top1"] for trial in tried.trials]
+        rates = [math.log10(trial.effective_rate) for trial in tried.trials]
+        trained = [rate for rate, own in zip(rates[:6], top1, strict=False) if own > 0.65]
+        assert len(trained) == 3
+        assert all(min(abs(rate - own) for own in trained) < 0.4 for rate in rates[6:12])
+        assert each.result_of(tried.best)["top1"] > 0.795  # of 0.8; 0.779 in the first round
+
+
 def test_a_scheme_all_of_whose_trials_diverge_goes_away_from_them():
     dead = Searched("gossip", lambda _: {"status": "diverged", "top1": None})
     family = [dead, world("local_sgd")]
