@@ -28,10 +28,8 @@ _POOR = 1.6  # times the smallest error of its member, beyond which a trial did 
 LEAST = 0.001  # added to errors, which may be 0
 _FAR = 1e9  # distance to a trial that is not there
 _CLIFF = np.array([0.75, 1.5, 1.0])  # lengths by which a place is near a trial that did not train
-_FEW, _NEAR = (
-    0.45,
-    0.5,
-)  # share of trials that trained, and how far from them to go if they are fewer
+_FEW = 0.45  # share of trials that trained; if it is smaller,
+_NEAR = 0.5  # of these lengths is how far from them a round goes
 
 
 def points_of(gain: ArrayLike, top1: ArrayLike) -> Array:
@@ -68,9 +66,8 @@ class Surfaces:
         trained = np.isfinite(error) & (error <= poor)
         few = bool(trained.sum() < _FEW * len(trained))
         told = np.isfinite(error) if few else trained
-        return cls(
-            places, members, np.where(told, -np.log(np.fmin(error, poor)), np.nan), trained, few
-        )
+        gains = np.where(told, -np.log(np.fmin(error, poor)), np.nan)
+        return cls(places, members, gains, trained, few)
 
     def towards_cliff(self, places: Array, member: int) -> Array:
         """Return how far `places` are on the way from the nearest trial that trained, at 0, to the
