@@ -147,7 +147,8 @@ def draw_luck(members: Sequence[Frame], rng: Generator) -> list[Luck]:
     top1 = trials["score"].where(trials["status"] == "finished").to_numpy(float)
     surfaces = Surfaces.of_top1(places, member, top1)
     images = np.log(trials["images"].to_numpy(float))
-    slow = Surfaces(places, member, np.where(surfaces.trained, -images, np.nan))
+    trained = surfaces.trained
+    slow = Surfaces(places, member, np.where(trained, -images, np.nan), trained)
     grid = np.vstack([surfaces.grid(_FINE), places])
     drawn = surfaces.draws(rng, grid, DRAWS)
     times = np.zeros_like(drawn)
@@ -158,7 +159,7 @@ def draw_luck(members: Sequence[Frame], rng: Generator) -> list[Luck]:
     for place in range(len(members)):
         (tried,) = np.nonzero((member == place) & chosen)
         at = first + tried[0]
-        if not surfaces.trained[tried[0]]:
+        if not trained[tried[0]]:
             found.append(NO_LUCK)
             continue
         on_the_way, every = surfaces.towards_cliff(grid, place), np.arange(DRAWS)

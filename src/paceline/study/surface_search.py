@@ -147,10 +147,10 @@ class SurfaceSearch(AbstractTuning):
         key = surfaces.gains.tobytes(), surfaces.places.tobytes(), member, of
         if key not in self._known:
             choice, places = self.choice(scheme)
-            found = list[Trial]()
+            found, far = list[Trial](), ~surfaces.in_reach(places, member)
             for _ in range(self.trials):
                 gains = surfaces.improvement(places, member).round(_DIGITS)
-                gains[[trial in found for trial in choice]] = -np.inf
+                gains[far | [trial in found for trial in choice]] = -np.inf
                 index = int(gains.argmax())
                 found.append(choice[index])
                 surfaces = surfaces.believing(places[index], member)

@@ -28,6 +28,10 @@ _POOR = 1.6  # times the smallest error of its member, beyond which a trial did 
 LEAST = 0.001  # added to errors, which may be 0
 _FAR = 1e9  # distance to a trial that is not there
 _CLIFF = np.array([0.75, 1.5, 1.0])  # lengths by which a place is near a trial that did not train
+_FEW, _NEAR = (
+    0.45,
+    0.5,
+)  # share of trials that trained, and how far from them to go if they are fewer
 
 
 def points_of(gain: ArrayLike, top1: ArrayLike) -> Array:
@@ -39,30 +43,34 @@ def points_of(gain: ArrayLike, top1: ArrayLike) -> Array:
 class Surfaces:
     """Surfaces of a family after its trials.
 
-    `places` [trials, 3], `members` [trials] (indices), `gains` [trials]: NaN for trials that did
-    not train.
+    `places` [trials, 3], `members` [trials] (indices), `gains` [trials]: NaN for trials that tell
+    nothing. `trained` [trials]: whether a trial trained. `few`: few of them did.
     """
 
     places: Array
     members: Array
     gains: Array
+    trained: Array
+    few: bool = False
 
     @classmethod
     def of_top1(cls, places: Array, members: Array, top1: Array) -> "Surfaces":
         """Return the surfaces of accuracies; `top1` is NaN for trials that did not finish.
 
-        A trial did not train either if its error is far above the smallest one of its member.
+        A trial did not train either if its error is far above the smallest one of its member. It
+        then tells nothing, unless few trials trained. In this case it tells that its place is poor,
+        since otherwise a parabola through the few promises most at the farthest corner.
         """
         error = np.where(np.isnan(top1), np.inf, 1 + LEAST - top1)
         least = np.full(members.max(initial=-1) + 1, np.inf)
         np.minimum.at(least, members, error)
-        trained = np.isfinite(error) & (error <= _POOR * least[members])
-        return cls(places, members, np.where(trained, -np.log(error), np.nan))
-
-    @property
-    def trained(self) -> Array:
-        """True for trials that trained."""
-        return ~np.isnan(self.gains)
+        poor = _POOR * least[members]
+        trained = np.isfinite(error) & (error <= poor)
+        few = bool(trained.sum() < _FEW * len(trained))
+        told = np.isfinite(error) if few else trained
+        return cls(
+            places, members, np.where(told, -np.log(np.fmin(error, poor)), np.nan), trained, few
+        )
 
     def towards_cliff(self, places: Array, member: int) -> Array:
         """Return how far `places` are on the way from the nearest trial that trained, at 0, to the
@@ -82,6 +90,13 @@ class Surfaces:
     def within(self, places: Array, member: int) -> Array:
         """Return whether `places` are nearer to a trial that trained than to one that did not."""
         return self.towards_cliff(places, member) <= 0.5
+
+    def in_reach(self, places: Array, member: int) -> Array:
+        """Return whether `places` are near a trial that trained; all are, unless few trained."""
+        own = self.trained & (self.members == member)
+        if not self.few or not own.any():
+            return np.full(len(places), True)
+        return cdist(places / _CLIFF, self.places[own] / _CLIFF).min(1) <= _NEAR
 
     def grid(self, steps: tuple[int, int, int] = (17, 9, 4)) -> Array:
         """Return places [n, 3] that fill a box around all trials evenly, with a margin of a tenth.
@@ -120,7 +135,8 @@ class Surfaces:
         """Return the surfaces as if a trial at `place` had its expected gain."""
         (mean,), _ = self.predict(place[None], member)
         places = np.vstack([self.places, place])
-        return Surfaces(places, np.append(self.members, member), np.append(self.gains, mean))
+        members, gains = np.append(self.members, member), np.append(self.gains, mean)
+        return Surfaces(places, members, gains, np.append(self.trained, True))
 
     def draws(self, rng: Generator, places: Array, number: int) -> Array:
         """Draw surfaces given the trials: gains [members, places, number].
@@ -166,11 +182,15 @@ class Surfaces:
 
     @property
     def _inputs(self) -> tuple[Array, Array]:
-        return self.places[self.trained], self.members[self.trained]
+        return self.places[self._told], self.members[self._told]
 
     @property
     def _gains(self) -> Array:
-        return self.gains[self.trained]
+        return self.gains[self._told]
+
+    @property
+    def _told(self) -> Array:
+        return ~np.isnan(self.gains)
 
     @cached_property
     def _factor(self) -> tuple[Array, bool]:
