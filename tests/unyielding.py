@@ -5,31 +5,40 @@ A paced worker beside a server gives way to everything on its machine: beside bu
 tests may run, it would hardly run at all. Here it leaves a file that says so.
 """
 
+import atexit
 import functools
+import gc
 import importlib.metadata
 import itertools
 import os
 from pathlib import Path
 
-from paceline.clock.wall import own_weights_strategy
-from paceline.exchange.process_group import STORE
-from paceline.record import provenance
-from paceline.run import training_process
-
-for _name in (
-    "paceline.clock.wall.parameter_server_strategy",
-    "paceline.command.sweep_command",
-    "paceline.run.run_point",
-    "paceline.study.hydra_entry",
-    "tests.tiny",
-):
-    importlib.import_module(_name)
-# the packages that have plugins, and the syntax of Paceline's source: seconds, once
+_collects = gc.isenabled()
+gc.disable()  # while modules are imported, as they stay
 importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)
+own_weights_strategy, process_group, provenance, training_process, *_ = map(
+    importlib.import_module,
+    (
+        "paceline.clock.wall.own_weights_strategy",
+        "paceline.exchange.process_group",
+        "paceline.record.provenance",
+        "paceline.run.training_process",
+        "paceline.clock.wall.parameter_server_strategy",
+        "paceline.command.sweep_command",
+        "paceline.run.run_point",
+        "paceline.study.hydra_entry",
+        "tests.tiny",
+    ),
+)
+# the packages that have plugins, and the syntax of Paceline's source: seconds, once
 for _group in ("pytorch_lightning.callbacks_factory", "torch.distributed.backends"):
     importlib.metadata.entry_points(group=_group)
 provenance._meaning = functools.cache(provenance._meaning)
 provenance.source_digest()
+gc.freeze()  # so that no process looks at all of that again
+atexit.register(gc.unfreeze)  # as libraries look for leaks when the interpreter ends
+if _collects:
+    gc.enable()
 
 
 def run(point, folder: Path):
@@ -39,10 +48,10 @@ def run(point, folder: Path):
 
 def run_each(points, folder: Path):
     """Take part in one run after the other, as far as each has so many processes."""
-    store, returned = os.environ[STORE], []
+    store, returned = os.environ[process_group.STORE], []
     for number, point in enumerate(points):
         processes = sum(point.num_processes)
-        os.environ |= {STORE: f"{store}.{number}", "WORLD_SIZE": str(processes)}
+        os.environ |= {process_group.STORE: f"{store}.{number}", "WORLD_SIZE": str(processes)}
         own_weights_strategy._runs = itertools.count()  # of a group of their own
         taking_part = int(os.environ["RANK"]) < processes
         returned.append(run(point, folder / str(number)) if taking_part else None)

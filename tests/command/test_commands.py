@@ -11,7 +11,8 @@ import pytest
 from paceline import cli
 from paceline.cli import COMMANDS, RENAMED, command
 
-FILES = Path(__file__).parents[2] / "src/paceline/command"
+ROOT = Path(__file__).parents[2]
+FILES = ROOT / "src/paceline/command"
 
 
 def test_every_file_is_a_command_and_every_command_a_file():
@@ -30,7 +31,7 @@ def test_a_former_command_is_answered_with_the_one_to_type():
 
 
 def test_the_head_of_a_study_names_no_former_command():
-    for path in (Path(__file__).parents[2] / "experiments").glob("*.yaml"):
+    for path in (ROOT / "experiments").glob("*.yaml"):
         told = "".join(re.findall(r"^# .*(?:Command: (.*?))(?: Cost:|$)", path.read_text(), re.M))
         assert "paceline sweep" in told or "make study" in told, path
         assert not {*re.findall(r"\w+", told)} & {"collect", "analyse", "check", "open"}, path
@@ -48,8 +49,18 @@ def test_the_list_of_commands_fits_on_a_screen():
 _SLOW = {"torch", "torchvision", "pytorch_lightning", "mlflow", "pandas", "scipy"}  # to import
 
 
-def test_a_command_imports_only_what_it_needs():
-    """One after the other in an interpreter, so that none may import for those after it either."""
+def test_a_command_imports_only_what_it_needs(tmp_path):
+    """One after the other in an interpreter, so that none may import for those after it either.
+
+    Of two studies: one with a report, and one of this machine, with a seed.
+    """
+    (tmp_path / "conf").symlink_to(ROOT / "conf")
+    (tmp_path / "reports").symlink_to(ROOT / "reports")
+    (tmp_path / "experiments").mkdir()
+    for name in ("faults", "quick"):
+        told = (ROOT / f"experiments/{name}.yaml").read_text()
+        told = re.sub(r'seed: "range\(0,\d\)"', "seed: 0", told)
+        (tmp_path / f"experiments/{name}.yaml").write_text(told)
     program = """
 import json, sys
 from paceline.cli import main
@@ -72,7 +83,8 @@ for words in json.loads(sys.argv[1]):
         (["sweep", "quick", "--dry-run"], 0, _SLOW),
     ]
     asked = json.dumps([words for words, _, _ in cases])
-    run = subprocess.run([sys.executable, "-c", program, asked], capture_output=True, text=True)
+    asking = [sys.executable, "-c", program, asked]
+    run = subprocess.run(asking, capture_output=True, text=True, cwd=tmp_path)
     ended = [line.split()[1:] for line in run.stdout.splitlines() if line.startswith("ENDED")]
     for (words, exit_code, absent), (code, *imported) in zip(cases, ended, strict=True):
         assert int(code) == exit_code, words
