@@ -4,6 +4,7 @@ Coverage is the share of draws in which an interval, or all of a family, contain
 the share of families in which anything is claimed that is false; power, that something true is.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import planted_accuracies, planted_searches, planted_times
@@ -20,19 +21,17 @@ SHOWN = (*planted_accuracies.SHOWN, *planted_times.SHOWN)  # power and limits
 def rows() -> list[dict[str, Any]]:
     plain = [_row(found) for world in (*PROMISED, *SHOWN) for found in world(DRAWS)]
     searched = [_row(found) for world in planted_searches.WORLDS for found in world(OF_SEARCHES)]
-    regrets = [
-        _of_search(text, each, theirs)
-        for workers in (planted_searches.MANY_TRAIN, planted_searches.FEW_TRAIN)
-        for text in [f"{', '.join(map(str, workers))} workers"]
-        for *ours, theirs in [planted_searches.regrets(workers, 240)]
-        for each in ours
-    ]
+    regrets = list[dict[str, Any]]()
+    for workers in (planted_searches.MANY_TRAIN, planted_searches.FEW_TRAIN):
+        *ours, theirs = planted_searches.regrets(workers, 240)
+        regrets += [_of_search(workers, each, theirs) for each in ours]
     return [*plain, *searched, *regrets]
 
 
-def _of_search(workers: str, own: Search, other: Search) -> dict[str, Any]:
+def _of_search(workers: Sequence[int], own: Search, other: Search) -> dict[str, Any]:
     luck = f"luck {own.luck:.2f} ({other.luck:.2f})"
-    name = f"{workers}, {own.name}: mean regret ({other.name}); {luck}"
+    where = ", ".join(map(str, workers))
+    name = f"{where} workers, {own.name}: mean regret ({other.name}); {luck}"
     ratio = own.regret / other.regret
     return row(name, own.regret, other.regret, "points", ratio, "shown", True)
 

@@ -48,7 +48,8 @@ class SurfaceSearch:
 
     The first round is a Sobol sequence, another one for each scheme. Each later round has the
     largest expected improvements on the surfaces of a family, the configurations that differ in
-    their scheme only. Trials that diverged bound the region in which later rounds search. The best
+    their scheme only. Trials that diverged bound the region in which later rounds search; while few
+    trials of a family trained, a round stays near those of the scheme that did. The best
     trial is the one with the largest expected score, so that one lucky run is not enough.
     """
 

@@ -4,8 +4,8 @@ The schemes of a family are trained at different places: vectors of log10(lr / (
 log10(1 - momentum), and the place of the scheme's own setting, from 0 to 1. The gain of a trial is
 minus the logarithm of its error. A member's gain at a place is the sum of a constant, a parabola
 and a smooth part that all members share, and a smooth part of its own (Matern 5/2; Rasmussen and
-Williams 2006, chapters 2 and 4). The ratios of these parts make 318 trials of 11 schemes with 1 to
-256 workers likely; their common scale follows from the trials of the family.
+Williams 2006, chapters 2 and 4). The ratios of these parts make 318 earlier trials of 11 schemes
+with 1 to 256 workers likely; their common scale follows from the trials of the family.
 """
 
 from dataclasses import dataclass
@@ -28,8 +28,10 @@ _POOR = 1.6  # times the smallest error of its member, beyond which a trial did 
 LEAST = 0.001  # added to errors, which may be 0
 _FAR = 1e9  # distance to a trial that is not there
 _CLIFF = np.array([0.75, 1.5, 1.0])  # lengths by which a place is near a trial that did not train
-_FEW = 0.45  # share of trials that trained; if it is smaller,
-_NEAR = 0.5  # of these lengths is how far from them a round goes
+_NEAR = 0.5  # of these lengths: how far from a trial that trained a round goes if few did,
+_FEW = (
+    0.45  # a share; 0.4 of the family's trials trained in rounds that went astray, 0.46 in others
+)
 
 
 def points_of(gain: ArrayLike, top1: ArrayLike) -> Array:
@@ -55,9 +57,10 @@ class Surfaces:
     def of_top1(cls, places: Array, members: Array, top1: Array) -> "Surfaces":
         """Return the surfaces of accuracies; `top1` is NaN for trials that did not finish.
 
-        A trial did not train either if its error is far above the smallest one of its member. It
-        then tells nothing, unless few trials trained. In this case it tells that its place is poor,
-        since otherwise a parabola through the few promises most at the farthest corner.
+        A trial did not train either if its error is far above the smallest one of its member. Such
+        a trial tells nothing, unless few trials of the family trained so far. In this case it tells
+        that its place is poor, since otherwise a parabola through the few promises most at the
+        farthest corner. How poor it is does not count, since accuracy falls there as at a cliff.
         """
         error = np.where(np.isnan(top1), np.inf, 1 + LEAST - top1)
         least = np.full(members.max(initial=-1) + 1, np.inf)
@@ -89,7 +92,10 @@ class Surfaces:
         return self.towards_cliff(places, member) <= 0.5
 
     def in_reach(self, places: Array, member: int) -> Array:
-        """Return whether `places` are near a trial that trained; all are, unless few trained."""
+        """Return whether `places` are near a trial that trained.
+
+        All are, unless few trials of the family trained, and one of this member did.
+        """
         own = self.trained & (self.members == member)
         if not self.few or not own.any():
             return np.full(len(places), True)
@@ -133,7 +139,7 @@ class Surfaces:
         (mean,), _ = self.predict(place[None], member)
         places = np.vstack([self.places, place])
         members, gains = np.append(self.members, member), np.append(self.gains, mean)
-        return Surfaces(places, members, gains, np.append(self.trained, True))
+        return Surfaces(places, members, gains, np.append(self.trained, True), self.few)
 
     def draws(self, rng: Generator, places: Array, number: int) -> Array:
         """Draw surfaces given the trials: gains [members, places, number].
