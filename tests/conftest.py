@@ -27,7 +27,6 @@ os.environ["PYTHONPATH"] = f"{REPOSITORY}:{os.environ.get('PYTHONPATH', '')}".rs
 def pytest_collection_finish():
     """Imported modules and collected cases are no garbage, and are not looked at again."""
     gc.freeze()
-    gc.set_threshold(10_000)  # a fourteenth of the looks at what tests leave
     gc.enable()
     atexit.register(gc.unfreeze)  # as libraries look for leaks when the interpreter ends
 
