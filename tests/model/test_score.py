@@ -29,7 +29,7 @@ def test_means_over_images_of_uneven_batches_by_hand():
     total = math.log(sum(math.exp(logit) for logit in range(1, 7)))
     loss = sum(total - logit for logit in (6, 5, 1, 2, 6)) / 5
     measured = score(nn.Identity(), uneven_batches(LOGITS, LABELS), "cpu")
-    assert astuple(measured)[:-1] == pytest.approx((loss, 2 / 5, 4 / 5, 5, 6), rel=1e-6)
+    assert astuple(measured)[:-1] == pytest.approx((loss, 2 / 5, 4 / 5, 5, 6, 4 / 5), rel=1e-6)
     assert np.unpackbits(np.frombuffer(measured.right, np.uint8), count=5).tolist() == RIGHT
 
 
@@ -57,6 +57,6 @@ def test_scoring_perturbs_nothing():
 
 @pytest.mark.parametrize(("top1", "at_chance"), [(0.10, True), (0.139, True), (0.141, False)])
 def test_chance_is_within_three_standard_errors_of_guessing(top1, at_chance):
-    """Of 500 images in 10 classes: 0.1 + 3 x sqrt(0.1 x 0.9 / 500) = 0.1402."""
-    found = Score(loss=2.3, top1=top1, top5=0.5, num_images=500, num_classes=10)
+    """Of 500 images, a tenth of which have one label: 0.1 + 3 x sqrt(0.1 x 0.9 / 500) = 0.1402."""
+    found = Score(loss=2.3, top1=top1, top5=0.5, num_images=500, num_classes=20, largest_class=0.1)
     assert found.at_chance == at_chance

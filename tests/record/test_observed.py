@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 from collections import Counter
 from dataclasses import astuple, replace
 
@@ -39,6 +40,7 @@ def scored(samples, **changes):
         "top1": 0.75,
         "top5": 1.0,
         "num_classes": 10,
+        "largest_class": 0.1,
         "averaged_top1": None,
         "num_images": 500,
         "right": b"",
@@ -362,17 +364,46 @@ def test_one_worker_is_neither_synchronous_nor_asynchronous():
         ((), {"scores": [scored(16, loss=math.inf)]}, "the validation loss is not finite"),
         ((), {"diverged": True}, "weights are no longer finite"),
         ((server(0, [(0, 0)], diverged=True),), {}, "weights are no longer finite"),
-        (
-            (),
-            {"scores": [scored(16, top1=0.1)]},
-            "accuracy at chance: top-1 is 0.100",
-        ),
     ],
 )
 def test_a_run_that_diverged_says_why_and_can_be_written(servers, first, reason):
     found = result(observed(*servers, first=first))
     assert (found["status"], found["reason"]) == ("diverged", reason)
     json.dumps(found, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("top1", "validation", "training", "status"),
+    [
+        (0.1, 2.3027, 2.3026, "untrained"),  # a guess of ten classes has ln 10 = 2.30259
+        (0.1, 2.3027, 2.1, "finished"),
+        (0.1, 2.29, 2.35, "finished"),  # after few steps, whose mean loss has the first in it
+        (0.1, 2.3027, 23.1, "diverged"),
+        (0.1, 23.1, 2.3027, "diverged"),
+        (0.1, 2.3027, math.nan, "diverged"),
+        (0.1, 9.0, 0.001, "finished"),
+        (0.5, 23.1, 23.1, "finished"),  # the loss of a module may have any scale
+    ],
+)
+def test_losses_tell_whether_a_run_at_chance_trained(top1, validation, training, status):
+    first = {"scores": [scored(16, top1=top1, loss=validation)], "losses": [(0, 0), (training, 1)]}
+    found = result(observed(first=first, second={"losses": [(0, 0), (0, 0)]}))
+    assert found["status"] == status
+    numbers = re.findall(r"\d+\.\d+", found["reason"])
+    shown = {0.1: [0.1, 0.001] if training < 1 else [0.1], 0.5: []}[top1]
+    if status != "finished":
+        shown = [validation, training, math.log(10)]
+    assert numbers == [f"{n:.3f}" if status == "finished" else f"{n:.4g}" for n in shown if n == n]
+
+
+def test_few_images_of_few_classes_are_no_reason_to_leave_a_run_out():
+    """18 of 40 images in 3 classes are not shown to be above chance, and a loss of 1.06 is below
+    that of a guess, ln 3 = 1.0986.
+    """
+    few = {"num_classes": 3, "largest_class": 14 / 40, "num_images": 40}
+    last = scored(16, top1=18 / 40, loss=1.06, **few)
+    found = result(observed(first={"scores": [last], "losses": [(0, 0), (1.06, 1)]}))
+    assert (found["status"], found["top1"]) == ("finished", 0.45)
 
 
 def test_a_run_that_measures_throughput_only_finishes_without_a_score():

@@ -18,6 +18,7 @@ from scipy.special import stdtr, stdtrit
 
 from paceline.analysis.cautions import LATE, late_share
 from paceline.analysis.claims import PREDICT, PREDICTIONS, WORKLOADS, Claim, Published, Selection
+from paceline.analysis.configuration import NOT_TRAINED
 from paceline.analysis.exchanges import NAME, read_exchanges
 from paceline.analysis.frames import Frame, Row, read_tied
 from paceline.analysis.searches import NO_LUCK, RATE, Luck, edge_of, lucks, of_best, tuning_axes
@@ -70,7 +71,7 @@ class Observed:
     `values` [..., groups, seeds]: NaN for a run that is missing. `along` [groups]: numbers on the
     axis of a law or of a knee. `lost`: number of runs that failed or are missing, that diverged or
     missed the target and so have no time, or that did not hold the pace of their steps. `diverged`:
-    number of runs that diverged and count as an accuracy of 0. `started`: when the oldest run
+    number of runs that did not train and count as an accuracy of 0. `started`: when the oldest run
     started, "" if that is not known of each; `commit`: its code. `luck`: what the search of each
     group may have missed; none where no rate was searched, or where `unknown` says why that is not
     known of a group.
@@ -179,7 +180,7 @@ def of_table(
         if "late_steps" in group:
             held &= ~(late_share(group) > LATE)
         for index, run in group.iterrows():
-            lost_it = run["status"] == "diverged" and claim.of in ACCURACIES
+            lost_it = run["status"] in NOT_TRAINED and claim.of in ACCURACIES
             number = run[claim.of] if held[index] else math.nan
             row[seeds.index(run["seed"])] = 0.0 if lost_it else number
             diverged += lost_it

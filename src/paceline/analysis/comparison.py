@@ -21,6 +21,7 @@ from paceline.analysis.configuration import (
     OPTIMIZER,
     Configuration,
     configurations,
+    counts,
     finished,
     groups,
     is_of_scheme,
@@ -101,9 +102,9 @@ class EqualAccuracy(NamedTuple):
     """Comparison of the accuracy of many workers with that of one worker.
 
     `verdict` is equal if the whole interval of the difference lies within `margin` (a share) of 0;
-    different if the whole interval lies outside, or if a run diverged; else not shown. `metric` is
-    test_top1 or top1 (validation). `difference` is the accuracy of many workers minus that of one,
-    paired by seed, without the `lost_seeds` runs of many workers that diverged.
+    different if the whole interval lies outside, or if a run did not train; else not shown.
+    `metric` is test_top1 or top1 (validation). `difference` is the accuracy of many workers minus
+    that of one, paired by seed, without the `lost_seeds` runs of many workers that did not train.
     """
 
     verdict: Verdict
@@ -121,7 +122,7 @@ def equal_accuracy(tables: Tables, points: Frame, base: Frame) -> EqualAccuracy:
     is one of 95 %.
     """
     found, metric = top1_difference(tables, finished(points), base)
-    lost, margin = int((points["status"] == "diverged").sum()), tables.margin
+    lost, margin = counts(points)["n_diverged"], tables.margin
     verdict: Verdict = "not shown"
     if lost or found.high < -margin or found.low > margin:
         verdict = "different"
@@ -283,7 +284,7 @@ def fault(tables: Tables, configuration: Configuration, points: Frame) -> Row:
         return {}
     own, failed = finished(points), matching(points, {"status": "failed"})
     without = matching(tables.finished, configuration | {FAULT: NO_FAULT})
-    lost = own["reason"].ne("") * own["batch_size"] + own["dropped_samples"]
+    lost = own["lost_workers"].ne("[]") * own["batch_size"] + own["dropped_samples"]
     row = ratio(own, without, "seconds").named("fault_seconds_ratio")
     row |= difference(own, without, "test_top1").named("fault_test_top1_difference")
     return row | {

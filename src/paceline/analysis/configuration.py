@@ -12,6 +12,7 @@ from paceline.analysis.frames import Entry, Frame, Row
 
 Configuration = Row  # kind and axes, each with its value
 PROCESSES = "processes"
+NOT_TRAINED = ("diverged", "untrained")  # statuses of runs that count as diverged
 OPTIMIZER = "model/optimizer"
 _SHARDS = "model.shards"
 SPLIT = (_SHARDS, "model.split")  # axes that say how a worker's network is divided
@@ -36,9 +37,9 @@ def configurations(runs: Frame, axes: Sequence[str]) -> Iterator[tuple[Configura
 
 
 def counts(points: Frame) -> dict[str, int]:
-    """Count the points of each status."""
-    statuses = ("finished", "diverged", "failed")
-    return {f"n_{status}": int((points["status"] == status).sum()) for status in statuses}
+    """Count the points that finished, that diverged or did not train, and that failed."""
+    statuses = {"finished": ["finished"], "diverged": [*NOT_TRAINED], "failed": ["failed"]}
+    return {f"n_{n}": int(points["status"].isin(own).sum()) for n, own in statuses.items()}
 
 
 def finished(points: Frame) -> Frame:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 
 from paceline.analysis.configuration import (
+    NOT_TRAINED,
     OPTIMIZER,
     SPLIT,
     Configuration,
@@ -158,7 +159,7 @@ def crossings(tables: Tables, axis: str, higher: float = 0.0, errors: float = 0.
     for key, status, gain in zip(runs["key"], runs["status"], runs["gain"], strict=True):
         curve = tables.curve(key)
         own = crossing(curve[axis], metric.gain(curve), gain)
-        found[key] = NEVER if status == "diverged" and not own.reached else own
+        found[key] = NEVER if status in NOT_TRAINED and not own.reached else own
     return found
 
 

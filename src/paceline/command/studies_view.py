@@ -169,7 +169,7 @@ def study_view(study: str, root: Path) -> Iterator[RenderableType]:
         decided = error.message
     if decided is not None:
         yield decided
-    bad = [point for point in points if point.status in ("diverged", "failed")]
+    bad = [point for point in points if point.status not in ("finished", None)]
     for point in bad[:_MOST]:
         assert point.result is not None
         name = run_label(point.config.values, list(point.axes))
@@ -215,7 +215,8 @@ def _configurations(points: Points, shares: Mapping[str, float]) -> Table:
 
 def _state(points: Points, shares: Mapping[str, float]) -> list[str]:
     states = [point.status for point in points]
-    words = [f"{states.count(each)} {each}" for each in ("diverged", "failed") if each in states]
+    bad = sorted({*states} - {"finished", None})
+    words = [f"{states.count(state)} {state}" for state in bad]
     under_way = [f"{shares[point.key]:.0%}" for point in points if point.key in shares]
     if under_way:
         words.append(f"running {', '.join(under_way)}")

@@ -19,7 +19,8 @@ class Score:
 
     `loss`: mean cross-entropy [nats], which may be infinite or NaN. `top1`: share of images whose
     label has the highest logit. `top5`: share of images whose label is among the five highest
-    logits. `right`: a bit for each image, 1 if its label has the highest logit (numpy.packbits).
+    logits. `largest_class`: share of the images that have the most frequent label. `right`: a bit
+    for each image, 1 if its label has the highest logit (numpy.packbits).
     """
 
     loss: float
@@ -27,14 +28,22 @@ class Score:
     top5: float
     num_images: int
     num_classes: int
+    largest_class: float
     right: bytes = b""
 
     @property
     def at_chance(self) -> bool:
-        """True if `top1` is at most three standard errors above that of random guessing."""
-        chance = 1 / self.num_classes
+        """True if `top1` is at most three standard errors above the share of the largest class,
+        which a network reaches that always answers with this class.
+        """
+        chance = self.largest_class
         error = math.sqrt(chance * (1 - chance) / self.num_images)
         return self.top1 <= chance + 3 * error
+
+    @property
+    def guess_loss(self) -> float:
+        """Cross-entropy of a network that gives all classes the same probability [nats]."""
+        return math.log(self.num_classes)
 
 
 @torch.no_grad()
@@ -58,7 +67,8 @@ def score(
     with evaluation_mode(network):
         outputs = ((network(images.to(device)), labels.to(device)) for images, labels in batches)
         first = next(outputs)
-        right, num_classes = [], first[0].shape[1]
+        num_classes = first[0].shape[1]
+        right, counts = [], torch.zeros(num_classes, dtype=torch.long, device=device)
         top1, top5 = (
             MulticlassAccuracy(num_classes, top_k=k, **options).to(device)
             for k in (1, min(5, num_classes))
@@ -69,6 +79,7 @@ def score(
             top1.update(logits, labels)
             top5.update(logits, labels)
             right.append(logits.argmax(dim=1) == labels)
+            counts += torch.bincount(labels, minlength=num_classes)
     of_all = torch.cat(right).cpu().numpy()
     return Score(
         loss=float(loss.compute()),
@@ -76,6 +87,7 @@ def score(
         top5=float(top5.compute()),
         num_images=len(of_all),
         num_classes=num_classes,
+        largest_class=float(counts.max()) / len(of_all),
         right=np.packbits(of_all).tobytes(),
     )
 

@@ -199,7 +199,7 @@ def unmeasured() -> dict[str, Value]:
 
 
 class Ending(NamedTuple):
-    """Outcome of a run. `status` is finished, diverged or failed."""
+    """Outcome of a run. `status` is finished, diverged, untrained or failed."""
 
     status: str
     reason: str
@@ -218,27 +218,52 @@ def result(observed: Observed) -> dict[str, Value]:
     }
 
 
+# Times the loss of a guess, of a network that gives all classes the same probability.
+_FAR = 10
+_NOT_BELOW = 0.999  # the loss of a network whose answer is always the same varies by less
+_NEAR_ZERO = 0.1
+
+
 def ending(observed: Observed) -> Ending:
     """Return how a run ended, and why.
 
-    This follows from whether its weights are finite, from its last score, and from its certificate
-    (whether the workers shared updates as the scheme claims). The reason of a finished run is ""
-    unless workers were lost.
+    - diverged: weights or the validation loss are not finite, or the final loss is above _FAR
+      times that of a guess, in training or in validation;
+    - untrained: the final loss is not below that of a guess, neither in training nor in validation;
+    - failed: the certificate shows that the workers did not share updates as the scheme claims;
+    - finished: all others. The reason names lost workers, and an accuracy that is not above chance.
+
+    Where the accuracy is above chance, losses are not judged, since that of a user's module may
+    have any scale.
     """
     last = observed.last_score
     if observed.diverged:
         return Ending("diverged", "weights are no longer finite")
     if observed.is_scored and (last is None or finite(last.loss) is None):
         return Ending("diverged", "the validation loss is not finite")
-    if last is not None and last.at_chance:
-        return Ending("diverged", f"accuracy at chance: top-1 is {last.top1:.3f}")
+    train_loss = observed.train_losses.get(last.samples) if last else None
+    if last and last.at_chance:
+        sides = {"validation": last.loss, "training": train_loss}
+        losses = {side: loss for side, loss in sides.items() if loss is not None}
+        if not any(loss < _NOT_BELOW * last.guess_loss for loss in losses.values()):
+            is_far = not all(loss <= _FAR * last.guess_loss for loss in losses.values())
+            words = " and ".join(f"{loss:.4g} in {side}" for side, loss in losses.items())
+            reason = f"the final loss is {words}; a guess has {last.guess_loss:.4g}"
+            return Ending("diverged" if is_far else "untrained", reason)
     if not (observed.certificate.earned or observed.lost):
         return Ending("failed", observed.certificate.words)
-    lost = [
+    reasons = [
         f"worker {each.worker} was lost after {each.steps} steps: {each.reason}"
         for each in observed.lost
     ]
-    return Ending("finished", "; ".join(lost))
+    if last and last.at_chance:
+        reasons.append(f"its top-1, {last.top1:.3f}, is not above chance")
+        if train_loss is not None and train_loss < _NEAR_ZERO * last.guess_loss:
+            reasons[-1] += (
+                f", but its training loss, {train_loss:.3f}, is near zero: they disagree, perhaps "
+                "since forward returns something else than what the training steps score"
+            )
+    return Ending("finished", "; ".join(reasons))
 
 
 def shown_numbers() -> list[tuple[Number, Shown]]:

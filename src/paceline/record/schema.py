@@ -69,7 +69,7 @@ class _Hardware(BaseModel):
 class _AnyRecord(BaseModel):
     model_config = ConfigDict(extra="allow")
 
-    status: Literal["finished", "diverged", "failed"]
+    status: Literal["finished", "diverged", "untrained", "failed"]
     reason: str
     kind: Literal["measured", "paced", "virtual"]
     key: _Key

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from paceline.analysis.block_drift import MOST
-from paceline.analysis.configuration import groups, matching
+from paceline.analysis.configuration import NOT_TRAINED, groups, matching
 from paceline.analysis.frames import Frame
 from paceline.report.answer import choices
 from paceline.report.findings import RATE, StudyFindings
@@ -43,7 +43,6 @@ def cautions(findings: StudyFindings) -> list[str]:
         *_assumed_times(findings),
         *(text for name in _ON_TIME for text in _found(findings, name)),
         *_ended_badly(findings),
-        *_without_a_worker(findings.tables.finished),
         *(say(f"records_{name}", about) for name in _OF_RECORDS if about.get(name)),
         *(text for name in _ON_CHANCE for text in _found(findings, name)),
         *_tuned_elsewhere(findings),
@@ -83,9 +82,11 @@ def _tuned_elsewhere(findings: StudyFindings) -> list[str]:
 
 
 def _ended_badly(findings: StudyFindings) -> Iterator[str]:
+    """Say which runs did not finish, and which finished with a reason to doubt them."""
     runs = findings.tables.runs
-    for status in ("diverged", "failed"):
-        for group, points in groups(runs[runs["status"] == status], ["scheme", "kind"]):
+    for status in (*NOT_TRAINED, "failed", "finished"):
+        rows = runs[(runs["status"] == status) & (runs["reason"] != "")]
+        for group, points in groups(rows, ["scheme", "kind"]):
             yield say(
                 "ended",
                 group | {"scheme": scheme_name(group["scheme"])},
@@ -103,13 +104,6 @@ def _settings_with_seeds(findings: StudyFindings, points: Frame) -> list[str]:
         seeds = ", ".join(str(seed) for seed in sorted(same["seed"]))
         texts.append(f"{values_words(group, group)}, seed{'s' if len(same) > 1 else ''} {seeds}")
     return texts
-
-
-def _without_a_worker(finished: Frame) -> Iterator[str]:
-    """Yield a sentence for each finished run that lost a worker; only these have a reason."""
-    lost = finished[finished["reason"] != ""]
-    for group, _ in groups(lost, ["scheme", "workers", "seed", "reason"]):
-        yield say("lost_worker", group | {"scheme": scheme_name(group["scheme"])})
 
 
 def broken_rules(findings: StudyFindings) -> list[BrokenRule]:

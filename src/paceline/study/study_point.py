@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 UNTUNED = "untuned"  # in place of the key of a point whose learning rate is not known yet
-_STATES = ("finished", "diverged", "failed")
+_STATES = ("finished", "diverged", "untrained", "failed")
 
 
 @dataclass(eq=False)

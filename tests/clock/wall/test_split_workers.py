@@ -189,14 +189,12 @@ def test_one_asynchronous_worker_of_two_processes_is_plain_sgd(tmp_path):
 
 
 def test_a_record_of_split_workers(tmp_path, monkeypatch):
-    """Through the whole pipeline, as paceline train goes; ten steps may end at chance."""
+    """Through the whole pipeline, as paceline train goes."""
     monkeypatch.chdir(tmp_path)
     config = small_point("small_nin", "local_sgd", 2, 2, study="split", model__optimizer__lr=0.02)
     outcome = run_point(point_of(config))
     result = json.loads((outcome.folder / "result.json").read_text())
-    at_chance = f"accuracy at chance: top-1 is {result['top1']:.3f}"
-    ends = [("finished", "measured", ""), ("diverged", "measured", at_chance)]
-    assert (result["status"], result["kind"], result["reason"]) in ends
+    assert (result["status"], result["kind"]) == ("finished", "measured")
     assert (result["workers"], result["servers"], result["samples"]) == (2, 0, 160)
     assert result["certificate"] == "all ended equal"
     with (outcome.folder / "phases.csv").open() as file:
