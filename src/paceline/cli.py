@@ -46,9 +46,9 @@ _WIDTH = 11  # of the column of names in the help
 def main() -> None:
     """Run the command in `sys.argv`, and exit with a code.
 
-    The code is 0 for success; 1 if a point (one run of a study) failed, a study breaks a rule of
-    comparison, or the machine refused something, as a full disk does; 2 for a wrong setting; 130 if
-    the user interrupted the command.
+    The code is 0 for success; 1 if a point (one run of a study) failed that the command ran, no
+    point of a study ended, a study breaks a rule of comparison, or the machine refused something,
+    as a full disk does; 2 for a wrong setting; 130 if the user interrupted the command.
     """
     sys.unraisablehook = _interrupt_again
     try:

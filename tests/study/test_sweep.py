@@ -109,6 +109,28 @@ def test_points_without_a_record_are_a_failure_of_the_sweep(root, capsys):
     assert capsys.readouterr().out == "made: 4 points: 4 to do\n"
 
 
+@pytest.mark.parametrize(
+    ("now", "earlier", "fault", "succeeds"),
+    [
+        ([0], [], {}, False),
+        ([0, 1, 2, 3], [], {}, False),
+        ([0], [], {"fault_samples": 64, "fault_seconds": 1.0}, True),  # it was injected
+        ([], [1], {}, True),  # a recorded result
+        ([], [0, 1, 2, 3], {}, False),
+    ],
+)
+def test_a_point_that_fails_is_a_failure_of_the_sweep_that_ran_it(
+    root, records, now, earlier, fault, succeeds
+):
+    def run(points):
+        records(*now, status="failed", **fault)
+        records(*({0, 1, 2, 3} - {*now, *earlier}))
+        return no_record(points)
+
+    records(*earlier, status="failed")
+    assert sweep(checked_study("made", root, UNLOGGED), run) == succeeds
+
+
 def test_a_finished_study_runs_nothing(root, records):
     records(0, 1, 2, 3)
     assert sweep(checked_study("made", root, UNLOGGED), no_run)

@@ -135,7 +135,10 @@ def _take_up(study: Study, source: Path, unpack: bool) -> None:
 
 
 def sweep(study: Study, launch: Launch, *write: Write) -> bool:
-    """Run those points of `study` that must run; return True if no record is missing at the end.
+    """Run those points of `study` that must run; return True if all ended well.
+
+    That is so if no record is missing at the end, no point failed that ran, other than by the fault
+    that it injects, and not every point failed earlier.
 
     `launch(points)` runs points and returns their results. Before that, `take_over` and each
     function in `write` write those records that need no training. A point that fails because of the
@@ -161,7 +164,9 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
                 is_whole = all(point.status for point in study.in_order)
                 status = "FINISHED" if is_whole else "FAILED"
                 ended = {"points": counts(study.in_order)}
-            return done or not runner.is_awaited
+            is_complete = done or not runner.is_awaited
+            lost = runner.has_failed or all(each.status == "failed" for each in study.in_order)
+            return is_complete and not lost
         except BaseException:
             status = "KILLED"
             raise
@@ -192,12 +197,13 @@ class _Runner:
     """Runs the stages of a sweep by `launch`, and shows their progress.
 
     A stage consists of trials, or of the points of the study. `is_awaited`: False if there are
-    points in a queue for which the sweep does not wait.
+    points in a queue for which the sweep does not wait. `has_failed`: True if a point failed that
+    ran, other than by the fault that it injects.
     """
 
     def __init__(self, launch: Launch, write: Sequence[Write], watch: SweepWatch) -> None:
         self._launch, self._write, self._watch = launch, write, watch
-        self.is_awaited = True
+        self.is_awaited, self.has_failed = True, False
 
     def complete(self, name: str, batches: Sequence[Points], later: Points = ()) -> bool:
         """Run the points that must run, batch by batch; return False if a record is missing then.
@@ -218,6 +224,9 @@ class _Runner:
                 for point in local:  # the cause of a failure may have passed
                     if point.result and point.is_unsettled:
                         self._run([point])
+        results = [point.result for point in needed if point.result]
+        failed = [each for each in results if each["status"] == "failed"]
+        self.has_failed |= any(each.get("fault_samples") is None for each in failed)
         _log_missing(points)
         print(f"{name}: {counts(points)}", flush=True)
         left = [point for point in points if point.is_unsettled]
