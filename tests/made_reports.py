@@ -60,6 +60,7 @@ def make_run(scheme="sync_allreduce", workers=1, batch_size=32, seed=0, **change
         if workers > 1
         else "one worker",
         "late_steps": 0,
+        "lost_workers": "[]",
         "started": "",
         "hardware.cpu": "A Made-up Processor",
         "hardware.cores": 4,

@@ -23,7 +23,14 @@ def runs():
         yield made(ASYNC, "none", seed)
         yield made(ASYNC, "slow_worker", seed, seconds=11.0, top1=0.79, dropped_samples=16)
         reason = "worker 3 was lost after 50 steps: killed by SIGKILL"
-        lost = made(ASYNC, "worker_killed", seed, seconds=12.0, reason=reason)
+        lost = made(
+            ASYNC,
+            "worker_killed",
+            seed,
+            seconds=12.0,
+            reason=reason,
+            lost_workers='[{"worker": 3}]',
+        )
         yield lost if seed else fail(lost) | ended
 
 
