@@ -19,7 +19,12 @@ from paceline.study.study_points import studies
 from tests.command_line import run
 
 ROOT = Path(__file__).parents[2]
-QUICK = ["training.epochs=1", "seed=0", "measurement.mlflow.tracking_uri=null", "blocks=null"]
+QUICK = [
+    "training.epochs=1",
+    "seed=0",
+    "measurement.mlflow.tracking_uri=null",
+    "training.rate=by_rule",
+]
 SWEEP = re.compile(r"paceline sweep (\w+)((?: [\w./]+=[\w./,]+)+)")
 ANYBODY = {
     f"GIT_{role}_{what}": value
@@ -144,7 +149,7 @@ def test_dvc_tries_a_setting_and_tells_what_it_changed(project):
     content = yaml.safe_load(study.read_text())
     content["hydra"]["sweeper"]["params"] = {"scheme": "sync_allreduce", "seed": "0"}
     content |= {"measurement": {"mlflow": {"tracking_uri": None}}, "workers": 2}
-    content["training"]["epochs"] = 1
+    content["training"] = {"epochs": 1, "rate": "by_rule", "lr": 0.05}
     study.write_text("# @package _global_\n" + yaml.safe_dump(content, sort_keys=False))
     shell("git", "init", "--quiet")
     shell("dvc", "init", "--quiet")

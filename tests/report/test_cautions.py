@@ -3,6 +3,7 @@
 import pytest
 
 from paceline.analysis.analyse import analyse
+from paceline.record.rows import of_one_rate
 from paceline.report.doubts import broken_rules, cautions
 from paceline.report.findings import read_findings
 from paceline.report.how_it_was_run import subtitle
@@ -56,7 +57,7 @@ def test_assumed_times_are_said_and_a_machine_of_other_times(
 
 
 def test_points_that_ended_badly_are_named_with_their_reasons(findings):
-    diverged, failed = cautions(findings(made_runs()))
+    diverged, failed, _ = cautions(findings(made_runs()))
     assert numbers(diverged) == ["1", "2", "128", "2", "-1", "0.100"]
     assert "diverged" in diverged
     assert numbers(failed) == ["1", "2", "32", "2", "1", "1"]
@@ -121,6 +122,29 @@ def test_rates_that_were_searched_elsewhere(findings):
     assert "links without a limit" in only(found)
     del at[name]
     assert not [t for t in cautions(findings(runs, axes=axes, tuned_at=at)) if "searched" in t]
+
+
+@pytest.mark.parametrize(
+    ("changes", "rate", "is_said"),
+    [
+        ({}, "by_rule", True),
+        ({"lr": 0.01}, "by_rule", False),
+        ({"momentum": 0.5}, "by_rule", False),
+        ({"workers": 4}, "by_rule", False),  # another situation
+        ({"workers": 1}, "by_rule", False),
+        ({"top1": None}, "by_rule", False),
+        ({}, "tuned", False),
+    ],
+)
+def test_schemes_whose_rates_were_not_searched_are_named_on_the_page_and_by_the_sweep(
+    findings, changes, rate, is_said
+):
+    """Both had a rate of 0.05 and a momentum of 0.9."""
+    runs = [*seeds(workers=2), *(run | changes for run in seeds(scheme="gossip", workers=2))]
+    found = findings(runs, settings={"training.rate": rate})
+    schemes = ["gossip", "sync_allreduce"] if is_said else []
+    assert of_one_rate(runs, found.tables.about["axes"], rate) == schemes
+    assert any("gossip" in text and "searched" in text for text in cautions(found)) == is_said
 
 
 def test_points_that_ran_under_different_conditions(findings):

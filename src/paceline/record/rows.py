@@ -232,6 +232,24 @@ class StudyState(TypedDict):
     tuned_at: Mapping[str, Any]
 
 
+def of_one_rate(rows: Sequence[Mapping[str, Any]], axes: Sequence[str], rate: object) -> list[str]:
+    """Return the schemes whose accuracy is compared with that of another scheme, although several
+    workers of both had one learning rate and momentum, which was thus searched for none of them.
+
+    `rows`: the runs of a study, as in runs.csv. `axes`: settings that differ between them. `rate`:
+    setting training.rate of those without a column for it.
+    """
+    given = [name for name in axes if name != "seed" and not name.startswith(("scheme", "model/"))]
+    schemes = dict[tuple[str, ...], set[str]]()
+    for row in rows:
+        was_searched = row.get("training.rate", rate) == "tuned"
+        if row["workers"] > 1 and row.get("top1") is not None and not was_searched:
+            names = ("kind", "workers", "batch_size", *given, "lr", "momentum")
+            place = tuple(str(row.get(name)) for name in names)
+            schemes.setdefault(place, set()).add(row["scheme"])
+    return sorted({name for names in schemes.values() if len(names) > 1 for name in names})
+
+
 def text_of(bits: bytes) -> str:
     """Return packed bits as compressed text."""
     return base64.b64encode(zlib.compress(bits, 9)).decode()

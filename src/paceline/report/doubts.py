@@ -9,6 +9,8 @@ from typing import NamedTuple
 from paceline.analysis.block_drift import MOST
 from paceline.analysis.configuration import NOT_TRAINED, groups, matching
 from paceline.analysis.frames import Frame
+from paceline.analysis.tables import Tables
+from paceline.record.rows import of_one_rate
 from paceline.report.answer import choices
 from paceline.report.findings import RATE, StudyFindings
 from paceline.report.how_it_was_run import BANDWIDTH, JITTER, SLOW_FACTOR, is_assumed, searched_with
@@ -46,6 +48,7 @@ def cautions(findings: StudyFindings) -> list[str]:
         *(say(f"records_{name}", about) for name in _OF_RECORDS if about.get(name)),
         *(text for name in _ON_CHANCE for text in _found(findings, name)),
         *_tuned_elsewhere(findings),
+        *_of_one_rate(findings.tables),
     ]
 
 
@@ -79,6 +82,13 @@ def _tuned_elsewhere(findings: StudyFindings) -> list[str]:
     if not at or not others:
         return []
     return [say("tuned_elsewhere", points=others, of=len(tuned), at=searched_with(at))]
+
+
+def _of_one_rate(tables: Tables) -> list[str]:
+    scored = tables.runs[tables.runs["top1"].notna()]
+    rows = scored.to_dict("records")
+    schemes = of_one_rate(rows, tables.about["axes"], tables.about["settings"].get(RATE))
+    return [say("of_one_rate", schemes=list(map(scheme_name, schemes)))] if schemes else []
 
 
 def _ended_badly(findings: StudyFindings) -> Iterator[str]:

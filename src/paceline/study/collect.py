@@ -4,13 +4,14 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from paceline.errors import tell
 from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.data_digest import look_again
 from paceline.record.point_config import flat_settings
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of
 from paceline.record.record import Row, write_rows
-from paceline.record.rows import OWN, TUNING, StudyState
+from paceline.record.rows import OWN, TUNING, StudyState, of_one_rate
 from paceline.record.tied_files import SUMS, replaced, write_sums
 from paceline.study.study_point import REPEAT, Points, StudyPoint, is_repeat
 from paceline.study.study_points import STRONG, Study
@@ -41,6 +42,10 @@ def collect(study: Study) -> Path:
         (new / "study.json").write_text(json.dumps(state, indent=1) + "\n")
         write_sums(new / SUMS, {path.name: path for path in new.iterdir()})
     _print(state, folder)
+    rate = points[0].config.values["training"]["rate"]
+    if schemes := of_one_rate(runs, state["axes"], rate):
+        words = f"{', '.join(schemes)} had the same learning rate and momentum"
+        tell(f"{words}, not searched for each of them, so their accuracies say little of schemes")
     return folder
 
 
