@@ -27,13 +27,16 @@ def test_each_row_names_the_table_that_it_comes_from():
         assert {row.table for row in rows if row.study == study} == {digest}
 
 
-def test_only_tables_that_are_not_known_are_read_again():
+def test_only_tables_that_are_not_known_are_read_again(tmp_path):
+    """Of committed studies, since those that were run on this machine have tables, too."""
     rows = read_evidence()
+    for study in {row.study for row in rows}:
+        (tmp_path / study).symlink_to(ROOT / "reports" / study)
     others = [row for row in rows if row.study != "rates"]
     names = ("small_cnn", "fashion_mnist_subset")
-    found = find_evidence(ROOT / "reports", others, names)
+    found = find_evidence(tmp_path, others, names)
     assert {row.study for row in found} == {"rates"}
-    assert find_evidence(ROOT / "reports", rows, names) == []
+    assert find_evidence(tmp_path, rows, names) == []
 
 
 def test_a_project_without_the_source_of_the_package_gets_no_file(tmp_path):

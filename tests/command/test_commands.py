@@ -52,10 +52,12 @@ _SLOW = {"torch", "torchvision", "pytorch_lightning", "mlflow", "pandas", "scipy
 def test_a_command_imports_only_what_it_needs(tmp_path):
     """One after the other in an interpreter, so that none may import for those after it either.
 
-    Of two studies: one with a report, and one of this machine, with a seed.
+    Of two studies with reports, one of them of this machine, with a seed.
     """
     (tmp_path / "conf").symlink_to(ROOT / "conf")
-    (tmp_path / "reports").symlink_to(ROOT / "reports")
+    (tmp_path / "reports").mkdir()
+    (tmp_path / "reports/faults").symlink_to(ROOT / "reports/faults")
+    (tmp_path / "reports/quick").symlink_to(ROOT / "reports/example")
     (tmp_path / "experiments").mkdir()
     for name in ("faults", "quick"):
         told = (ROOT / f"experiments/{name}.yaml").read_text()

@@ -11,8 +11,9 @@ import pytest
 from paceline.analysis.analyse import analyse
 from paceline.analysis.exchanges import analyse_exchanges
 from paceline.cli import command
-from paceline.report.answer import MEANINGS, choice, tier_of
+from paceline.report.answer import choice
 from paceline.report.front_page import dates, write_front_page
+from paceline.report.tiers import MEANINGS, tier_of
 from tests.made_reports import made_two_schemes, tie, write_reports, write_rows
 
 EXCHANGE = {

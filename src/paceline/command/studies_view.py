@@ -21,6 +21,7 @@ from paceline.record.record import is_under_way, partial_records
 from paceline.record.schema import fault_of_result
 from paceline.record.tied_files import SUMS, ChangedFileError, require_sources, tied_content
 from paceline.record.tracking.log import run_label
+from paceline.report.tiers import MEANINGS, tier_of
 from paceline.study.collect import num_of_other_code
 from paceline.study.compose import Composer, composer, hydra_errors, jobs_of
 from paceline.study.progress import read_progress
@@ -239,8 +240,6 @@ def decision_table(path: Path) -> Table | None:
     rows = read_rows(path, f"paceline report {path.parent.parent.name}", concluded=True)
     if not rows:
         return None
-    from paceline.report.answer import MEANINGS, tier_of  # pandas takes half a second
-
     columns, tiers = list(rows[0]), [*MEANINGS, ""]
     of_situation = columns[: columns.index("scheme")]  # what is chosen comes after them
     names = [n for n in columns[: columns.index("n")] if len({row[n] for row in rows}) > 1]

@@ -1,6 +1,5 @@
 """Answers which scheme to use in each situation of a study, by the table decision.csv only."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -24,20 +23,13 @@ from paceline.report.number_format import (
     times,
     with_interval,
 )
+from paceline.report.tiers import NOT_JUDGED, tier_of
 from paceline.report.words import say, scheme_name, scheme_words, value_words, values_words
 
 BUDGETS = ("training.samples", "training.epochs")
 ONE = "one worker"  # what to use where no scheme is faster
 NONE = "no run reaches the target"
 UNKNOWN = "unknown, because runs missed the target"
-NOT_JUDGED = "not judged"
-MEANINGS = {
-    "best": "the shortest mean time to the target",
-    "tied": "not significantly different from the best, if both are at their best settings",
-    "behind": "later than the best, or missed the target in some runs, and the best in none",
-    "never": "no run reached the target",
-    NOT_JUDGED: "behind or never, but its best rate is at the edge of the search range",
-}
 
 
 class Choice(NamedTuple):
@@ -105,18 +97,6 @@ def found_words(findings: StudyFindings, row: Frame) -> str:
     """Name the scheme of a row of decision.csv, with the setting of it that a search chose."""
     own = searched_words(findings, row)
     return f"{scheme_words(row)} ({own})" if own else scheme_words(row)
-
-
-def tier_of(row: Mapping[str, Any]) -> str:
-    """Return the key of MEANINGS that applies to a row of decision.csv; "" without a target.
-
-    A scheme whose best learning rate is at the edge of the search range is called NOT_JUDGED
-    instead of behind or never, because a better rate may lie outside the range.
-    """
-    tier = str(row["tier"])
-    if tier in ("behind", "never") and row["at_edge"]:
-        return NOT_JUDGED
-    return tier if tier in MEANINGS else ""
 
 
 def answered(findings: StudyFindings) -> list[Situation]:

@@ -11,9 +11,9 @@ from paceline.analysis.configuration import is_of_scheme, matching
 from paceline.analysis.frames import Entry, Frame, Row
 from paceline.analysis.tables import Tables, read_tables
 from paceline.errors import SettingError
-from paceline.report.answer import tier_of
 from paceline.report.number_format import setting
 from paceline.report.page_tables import Column, columns
+from paceline.report.tiers import tier_of
 from paceline.report.words import say, scheme_words, value_words
 
 _ORIGIN = ("hardware.", "versions.", "commit")  # columns of runs.csv that say where it was run

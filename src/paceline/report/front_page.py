@@ -13,7 +13,7 @@ from paceline.analysis.exchanges import NAME, read_exchanges, recommendation
 from paceline.analysis.frames import Frame, Row, read_tied
 from paceline.errors import SettingError, tell
 from paceline.record.tied_files import ChangedFileError, replaced, sums_of_predictions
-from paceline.report.answer import MEANINGS, Answer, answers, choice, tier_of
+from paceline.report.answer import Answer, answers, choice
 from paceline.report.chart.chart_style import TIER_COLOURS
 from paceline.report.exchange_page import recommended
 from paceline.report.findings import of_several_schemes, read_findings
@@ -22,6 +22,7 @@ from paceline.report.number_format import plural
 from paceline.report.page import render
 from paceline.report.page_tables import Table, columns, table
 from paceline.report.summary import summary_sentences
+from paceline.report.tiers import MEANINGS, tier_of
 from paceline.report.words import say, scheme_name, scheme_words
 
 PAGE = "index.html"

@@ -7,11 +7,12 @@ import pandas as pd
 
 from paceline.analysis.decision import AT_BEST
 from paceline.analysis.frames import Frame, Row
-from paceline.report.answer import NOT_JUDGED, ONE, UNKNOWN, Choice, choice, tier_of
+from paceline.report.answer import ONE, UNKNOWN, Choice, choice
 from paceline.report.chart.chart_style import FAINT, TIER_COLOURS, Chart, chart, short
 from paceline.report.findings import RATE, Situation, StudyFindings, of_several_schemes
 from paceline.report.how_it_was_run import BANDWIDTH
 from paceline.report.number_format import count, plural, shown, times
+from paceline.report.tiers import NOT_JUDGED, tier_of
 from paceline.report.words import scheme_name, scheme_words, value_words, values_words
 
 _FEWEST = 6  # situations, below which sentences say the same
