@@ -167,6 +167,29 @@ def test_settings_of_schemes_are_schemes_of_the_same_family(tmp_path):
     assert list(four["tier"]).count("best") == 1
 
 
+@pytest.mark.parametrize(
+    ("scheme", "period", "optimizer", "listed"),
+    [
+        ("local_sgd", 1, "SGD", False),
+        ("local_sgd", 2, "SGD", True),
+        ("local_sgd", 1, "Adam", True),  # whose steps are not linear in the gradients
+        ("mixed", 1, "SGD", True),
+    ],
+)
+def test_local_sgd_with_a_mean_after_each_step_is_all_reduce(
+    tmp_path, scheme, period, optimizer, listed
+):
+    runs = arm("sync_allreduce", 801, 0.90, workers=1)
+    runs += arm("sync_allreduce", 301, 0.90, **{"scheme.period": None})
+    runs += arm("gossip", 401, 0.90, **{"scheme.period": None})
+    settings = {"scheme.period": period, "optimizer": optimizer}
+    runs += arm(scheme, 201, 0.90, **settings)
+    found = decided(tmp_path / "made", runs, axes=[*AXES, "scheme.period"])
+    rows = found[found["workers"] == 4].set_index("scheme")
+    assert (scheme in rows.index) == listed
+    assert rows.loc["sync_allreduce", "tier"] == ("behind" if listed else "best")
+
+
 def test_without_a_target_accuracies_are_judged_and_tiers_are_empty(tmp_path):
     runs = [*arm("sync_allreduce", 301, 0.90), *arm("mixed", 301, 0.85)]
     table = decided(tmp_path / "made", runs, target=None)

@@ -29,7 +29,7 @@ from paceline.analysis.configuration import (
 )
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import NONE, Interval
-from paceline.analysis.searches import NO_LUCK, Luck, edge_of, lucks, of_best
+from paceline.analysis.searches import NO_LUCK, Luck, edge_of, lucks, of_best, searched_setting
 from paceline.analysis.statistics.means import (
     LEVEL,
     POINTS,
@@ -94,6 +94,8 @@ AT_BEST = "best_"  # prefix of columns on a scheme at its best, instead of at th
 def decision(tables: Tables) -> Frame:
     """Return one row per situation and scheme.
 
+    Beside all-reduce, local SGD with a mean after each step has no row: it is the same scheme.
+
     - `n_reached_below`, `n_reached_above`: number of runs that reach a target which is half a point
       lower or higher; `tier_below`, `tier_above`: the tier of the scheme at such a target;
     - `success`: share of runs that reached the target; a diverged run counts as one that did not;
@@ -129,8 +131,21 @@ def decision(tables: Tables) -> Frame:
     for situation, points in groups(with_processes(tables.runs), situation_columns(tables.axes)):
         settings = [name for name in tables.axes if name not in situation]
         members = [(situation | arm, own) for arm, own in groups(points, settings)]
+        if any(own["scheme"] == _ALL_REDUCE for own, _ in members):
+            members = [each for each in members if not _is_all_reduce(tables, *each)]
         rows += _rows(tables, situation, members)
     return pd.DataFrame(rows)
+
+
+_ALL_REDUCE = "sync_allreduce"
+
+
+def _is_all_reduce(tables: Tables, configuration: Configuration, points: Frame) -> bool:
+    """Return True for local SGD with a mean after each step, which is all-reduce by its law."""
+    if configuration["scheme"] != "local_sgd" or not set(points.get("optimizer", ())) <= {"SGD"}:
+        return False
+    is_set = set(points.get("scheme.period", ())) == {1}
+    return is_set or searched_setting(tables, configuration) == "scheme.period=1"
 
 
 def is_faster(best: Frame) -> bool:

@@ -30,14 +30,15 @@ BUDGETS = ("training.samples", "training.epochs")
 ONE = "one worker"  # what to use where no scheme is faster
 NONE = "no run reaches the target"
 UNKNOWN = "unknown, because runs missed the target"
+FEW = "unknown, because seeds are too few"
 
 
 class Choice(NamedTuple):
     """Choice of what to use in a situation.
 
-    `use` is the scheme in words, or ONE, NONE or UNKNOWN. `row` is the row of decision.csv of the
-    scheme to use, else of the one with the shortest time to the target; None if no run reached the
-    target. `tied` has the rows of the schemes whose time does not differ significantly from the
+    `use` is the scheme in words, or ONE, NONE, UNKNOWN or FEW. `row` is the row of decision.csv of
+    the scheme to use, else of the one with the shortest time to the target; None if no run reached
+    the target. `tied` has the rows of the schemes whose time does not differ significantly from the
     best one; of these, the ones that are significantly less accurate than another are not chosen.
     """
 
@@ -48,7 +49,7 @@ class Choice(NamedTuple):
     @property
     def is_scheme(self) -> bool:
         """True if `use` is a scheme."""
-        return self.use not in (ONE, NONE, UNKNOWN)
+        return self.use not in (ONE, NONE, UNKNOWN, FEW)
 
 
 class Answer(NamedTuple):
@@ -71,7 +72,7 @@ def choice(rows: Frame) -> Choice:
     Of the schemes that are tied in time, those are passed over than which another is significantly
     more accurate. If some runs of the best scheme missed the target, its speed-up is unknown, and a
     scheme that is tied with it may be chosen. If some runs of one worker missed the target, no
-    speed-up is known.
+    speed-up is known. If a scheme was faster, but not significantly, seeds are too few to tell.
     """
     best, tied = rows[rows["tier"] == "best"], rows[rows["tier"] == "tied"]
     ranked: Frame = pd.concat([best, tied.sort_values("target_seconds_mean")])
@@ -79,7 +80,8 @@ def choice(rows: Frame) -> Choice:
         return Choice(NONE, None, ranked)
     able = [row for _, row in ranked.iterrows() if not row["less_accurate_than"]]
     row = next(filter(is_faster, able), able[0])  # there is one: the most accurate
-    others = UNKNOWN if pd.isna(row["speedup_mean"]) else ONE
+    others = FEW if row[f"{AT_BEST}speedup_mean"] > 1 else ONE
+    others = UNKNOWN if pd.isna(row["speedup_mean"]) else others
     return Choice(scheme_words(row) if is_faster(row) else others, row, ranked.drop(row.name))
 
 
@@ -221,6 +223,7 @@ def _answer(findings: StudyFindings, situation: Situation, rows: Frame) -> Answe
     else:
         use = found_words(findings, chosen.row) if chosen.is_scheme else ""
         name = "answer_scheme" if numbers["speed"] else "answer_without_speedup"
+        name = "answer_few_seeds" if chosen.use == FEW else name
     details = [*_compared(chosen.row), *_others(rows, chosen), *_near_target(rows, chosen.row)]
     return Answer(situation.title, use, say(name, numbers, use=use), details)
 

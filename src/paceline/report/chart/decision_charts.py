@@ -7,7 +7,7 @@ import pandas as pd
 
 from paceline.analysis.decision import AT_BEST
 from paceline.analysis.frames import Frame, Row
-from paceline.report.answer import ONE, UNKNOWN, Choice, choice
+from paceline.report.answer import FEW, ONE, UNKNOWN, Choice, choice
 from paceline.report.chart.chart_style import FAINT, TIER_COLOURS, Chart, chart, short
 from paceline.report.findings import RATE, Situation, StudyFindings, of_several_schemes
 from paceline.report.how_it_was_run import BANDWIDTH
@@ -161,8 +161,8 @@ def _cell(chosen: Choice) -> Row:
     scheme, tied, pale = "", len(chosen.tied), False
     if chosen.row is None:
         speed, others = "no run", "reaches it"
-    elif chosen.use == UNKNOWN:
-        speed, others = "unknown:", "runs missed it"
+    elif chosen.use in (UNKNOWN, FEW):
+        speed, others = "unknown:", "runs missed it" if chosen.use == UNKNOWN else "few seeds"
     elif chosen.use == ONE:
         scheme, speed = ONE, ONE
         others = f"{shown(chosen.row['speedup_mean'], times)} at best"
