@@ -7,8 +7,7 @@ from numpy.random import Generator
 from scipy.stats import lognorm
 
 from benchmarks.planted_world import Aim, Found, found
-from paceline.analysis.statistics.crossover import crossover
-from paceline.analysis.statistics.means import PLAIN, POSITIVE, intervals_of_means, pooled
+from paceline.analysis.statistics.means import POSITIVE, intervals_of_means, pooled
 from paceline.analysis.statistics.multiple_comparisons import against_reference
 from paceline.analysis.statistics.times import (
     NEVER,
@@ -95,22 +94,6 @@ def failures(draws: int) -> list[Found]:
     return rows
 
 
-def overtaking(draws: int) -> list[Found]:
-    """A challenger that is ahead from 20 workers on, by half a deviation a doubling."""
-    many, few, rows = (4, 8, 16, 32, 64), (8, 64), []
-    for numbers, n in ((many, 3), (many, 8), (few, 2), (few, 3)):
-        workers, rng, hits = np.array(numbers), np.random.default_rng(13), []
-        ahead = np.log2(workers / 20) / 2
-        for _ in range(draws):
-            shape = (len(workers), n)
-            sides = [list(rng.normal(m[:, None], 1, shape)) for m in (ahead, 0 * ahead)]
-            each = crossover(workers.tolist(), *sides, rng, space=PLAIN, draws=500)
-            hits.append(each.low <= 20 <= each.high)
-        text = f"crossover in scale, {len(workers)} numbers of workers, n {n}"
-        rows.append(found(text, np.array(hits), Aim.COVERAGE))
-    return rows
-
-
 def _times(rng: Generator, median: float, size) -> np.ndarray:
     return median * np.exp(SPREAD * rng.standard_normal(size))
 
@@ -142,5 +125,5 @@ def _ratios(
     return found(name, np.array(hits), aim)
 
 
-PROMISED = (two_groups, evaluated, cut_off, overtaking)
+PROMISED = (two_groups, evaluated, cut_off)
 SHOWN = (failures,)

@@ -30,8 +30,6 @@ def decided(scheme, tier, speedup=(math.nan,) * 3, reached=4, **changes):
     """A row of decision.csv: a scheme of 4 workers whose accuracy nobody has compared."""
     row = {"kind": "virtual", "data": "made", "workers": 4, "scheme": scheme}
     row |= {"n": 4, "n_failed": 0, "n_reached": reached, "target": 0.8, "tier": tier}
-    row |= {"n_reached_below": reached, "n_reached_above": reached}
-    row |= {"tier_below": tier, "tier_above": tier}
     row |= spread("speedup", *speedup) | spread("target_seconds", 1 / (speedup[0] or 1))
     row |= {"baseline": "sync_allreduce", "baseline_n": 4, "baseline_reached": 4}
     row |= {"reference": "sync_allreduce", "at_edge": "", "worker_seconds": 1.0}

@@ -26,19 +26,6 @@ COMMANDS = (  # <name>_command.py in command/, as `paceline --help` lists them
     "report",
     "show",
 )
-RENAMED = {  # commands of earlier versions, with what to type instead
-    "analyse": "paceline report STUDY",
-    "cancel": "paceline sweep STUDY --cancel",
-    "check": "paceline report STUDY --check",
-    "collect": "paceline sweep STUDY",
-    "compare": "paceline show STUDY STUDY",
-    "count": "paceline calibrate --count model=...",
-    "exchange": "paceline sweep STUDY",
-    "open": "paceline show STUDY --open",
-    "prepare": "paceline sweep STUDY --prepare",
-    "published": "paceline predict --published",
-    "retime": "paceline predict --record KEY cluster=...",
-}
 _LEAST_BYTES = 2**30  # of memory, for the imports of a command that trains
 _WIDTH = 11  # of the column of names in the help
 
@@ -147,9 +134,6 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
     Settings may stand before or after options.
     """
-    if arguments and arguments[0] in RENAMED:
-        message = f"{arguments[0]} is no command any more: {RENAMED[arguments[0]]} does it"
-        raise SettingError("command", message)
     if arguments and arguments[0][:1] not in ("-", "") and arguments[0] not in COMMANDS:
         message = f"there is no {arguments[0]}{did_you_mean(arguments[0], COMMANDS)}"
         raise SettingError("command", f"{message}; paceline --help lists all")

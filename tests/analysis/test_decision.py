@@ -288,34 +288,6 @@ def test_the_error_of_the_target_is_in_times(tmp_path):
     assert other["target_seconds_high"] < row["target_seconds_high"]
 
 
-def test_tiers_are_told_at_a_target_half_a_point_away(tmp_path):
-    """Gossip is first at 0.8; it ends at 0.803, so that it never reaches 0.805."""
-    runs = [
-        *(rising("gossip", 2, seed, 0.5 + 0.003, 30) for seed in range(3)),
-        *(rising("mixed", 2, seed, 0.3 + seed / 1000, 60) for seed in range(3)),
-    ]
-    asked = {"metric": "top1", "value": 0.8}
-    folder = write_reports(tmp_path / "made", [run for run, _ in runs], axes=AXES, target=asked)
-    write_points(folder, {"curve": [row for _, rows in runs for row in rows]})
-    table = decision(read_tables(folder)).set_index("scheme")
-    names = ["tier_below", "tier", "tier_above"]
-    assert table.loc["gossip", names].tolist() == ["best", "best", "never"]
-    assert table.loc["mixed", names].tolist() == ["behind", "behind", "best"]
-
-
-def test_runs_are_counted_that_reach_a_target_half_a_point_away(tmp_path):
-    """The curves of all runs end at 0.9."""
-    for target, expected in ((0.894, (4, 4)), (0.9, (4, 0)), (0.904, (4, 0)), (0.906, (0, 0))):
-        goal = {"metric": "top1", "value": target}
-        table = decided(tmp_path / f"made{target}", arm("gossip", 201, 0.9), target=goal)
-        assert (table["n_reached_below"][0], table["n_reached_above"][0]) == expected
-    loss = {"metric": "loss", "value": 0.1}
-    assert (
-        decided(tmp_path / "loss", arm("gossip", 201, 0.9), target=loss)["n_reached_below"][0]
-        is None
-    )
-
-
 def test_without_a_search_both_estimands_are_one(family):
     for name in ("speedup", "reference_speedup", "top1_difference", "one_worker_top1_difference"):
         best = name.replace("one_worker_", "one_worker_best_")

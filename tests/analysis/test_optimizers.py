@@ -2,7 +2,6 @@
 
 import pytest
 
-from paceline.analysis.crossovers import crossovers
 from paceline.analysis.decision import decision
 from paceline.analysis.tables import read_tables
 from paceline.report.findings import situations
@@ -57,11 +56,6 @@ def test_the_first_optimizer_is_that_of_the_reference(tables):
         ("sync_allreduce", "lars"),
     ]
     assert list(100 * compared["reference_top1_difference_mean"]) == pytest.approx([-1, 0.5])
-    found = crossovers(tables)
-    assert [*zip(found["scheme"], found[OPTIMIZER], strict=True)] == [
-        ("gossip", "sgd"),
-        ("sync_allreduce", "lars"),
-    ]
 
 
 def test_their_speed_up_names_the_optimizer_of_one_worker(tables):

@@ -128,35 +128,6 @@ def test_of_tied_schemes_a_less_accurate_one_is_not_used():
     assert "local SGD" in slow.text
 
 
-def test_an_answer_that_depends_on_half_a_point_of_the_target_says_so():
-    missed = decided("mixed", "behind", reached=2)
-    assert not [
-        t for t in answer_of(decided("gossip", "best", FASTER), missed).details if "Half" in t
-    ]
-    lower = missed | {"n_reached_below": 4}
-    text = detail(answer_of(decided("gossip", "best", FASTER), lower), "Half a point lower")
-    assert "mixed groups" in text
-    higher = decided("gossip", "best", FASTER, n_reached_above=1)
-    text = detail(answer_of(higher, missed), "Half a point higher")
-    assert numbers(text) == ["1", "4"]
-    assert "mixed groups" not in text
-
-
-def test_an_answer_says_who_would_be_first_half_a_point_away():
-    """A scheme that is tied now may be first; one that is behind now is named."""
-    first = decided("gossip", "best", FASTER, tier_above="tied")
-    tied = decided("mixed", "tied", FASTER, tier_above="best")
-    assert not [t for t in answer_of(first, tied).details if "would be first" in t]
-    for side, word in (("tier_below", "lower"), ("tier_above", "higher")):
-        for own in ("tied", "behind"):
-            found = answer_of(
-                decided("gossip", "best", FASTER, **{side: own}),
-                decided("local_sgd", "behind", **{side: "best"}),
-            )
-            text = detail(found, "would be first")
-            assert f"half a point {word}, local SGD" in text
-
-
 def test_both_estimands_are_told_where_a_search_may_have_missed_something():
     best = {"best_speedup_low": 1.5, "best_speedup_high": 5.0}
     answer = answer_of(decided("gossip", "best", FASTER, **best), decided("mixed", "never"))

@@ -12,7 +12,6 @@ from paceline.analysis.cautions import cautions
 from paceline.analysis.clocks import clock_agreement, clocks
 from paceline.analysis.configuration import counts, groups, situation_columns, size_of
 from paceline.analysis.configuration_table import NAME, configuration_table
-from paceline.analysis.crossovers import crossovers
 from paceline.analysis.decision import best_and_faster, decision
 from paceline.analysis.frames import Frame, Row, read_tied, write_table
 from paceline.analysis.points import points
@@ -42,8 +41,7 @@ class Conclusion(NamedTuple):
 
 CONCLUSIONS = [
     Conclusion(NAME, configuration_table),
-    Conclusion("decision", decision, needs="tier_below"),
-    Conclusion("crossovers", crossovers),
+    Conclusion("decision", decision, needs="less_accurate_than"),
     Conclusion("points", points, exact=True),
     Conclusion("blocks", attrgetter("blocks")),
     Conclusion("clocks", clocks),

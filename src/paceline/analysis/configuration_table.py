@@ -7,7 +7,6 @@ from paceline.analysis.comparison import block_ratio, comparison, fault, scaling
 from paceline.analysis.configuration import Configuration, configurations, counts, finished
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import Interval, interval, not_negative
-from paceline.analysis.points import equal_time
 from paceline.analysis.predicted import predicted, predicted_exchange
 from paceline.analysis.statistics.means import POINTS, logit_of, variance_of_logit
 from paceline.analysis.tables import Tables
@@ -102,5 +101,5 @@ def _of_finished(table: Frame, points: Frame) -> Frame:
     return table[table["key"].isin(finished(points)["key"])]
 
 
-_PARTS = (scaling, comparison, equal_time, time_to_target, phase_shares, staleness_spread)
+_PARTS = (scaling, comparison, time_to_target, phase_shares, staleness_spread)
 _PARTS += (fault, block_ratio, predicted, predicted_exchange)

@@ -60,8 +60,6 @@ from paceline.analysis.time_to_target import (
     best_one_worker,
     error_of_target,
     horizon_of,
-    num_reached,
-    target_metric,
     target_of,
     target_times,
 )
@@ -85,8 +83,6 @@ class Timed(NamedTuple):
 
 
 BEST, TIED, BEHIND, NEVER = "best", "tied", "behind", "never"
-NEAR_TARGET = 0.005  # share by which a target is moved, to see who reaches it then
-_MOVES = (-NEAR_TARGET, 0.0, NEAR_TARGET)
 AT_BEST = "best_"  # prefix of columns on a scheme at its best, instead of at the settings that ran
 
 
@@ -96,8 +92,6 @@ def decision(tables: Tables) -> Frame:
 
     Beside all-reduce, local SGD with a mean after each step has no row: it is the same scheme.
 
-    - `n_reached_below`, `n_reached_above`: number of runs that reach a target which is half a point
-      lower or higher; `tier_below`, `tier_above`: the tier of the scheme at such a target;
     - `success`: share of runs that reached the target; a diverged run counts as one that did not;
     - `target_seconds`: restricted mean of the time to the target, in which a run that did not reach
       it counts as `horizon_seconds`; `worker_seconds`: its mean times the number of workers;
@@ -192,8 +186,6 @@ def _rows(tables: Tables, situation: Configuration, members: Sequence[Member]) -
             **counts(own),
             "target": goal["target"] if goal else math.nan,
             "target_error": goal["error"] if goal else math.nan,
-            "n_reached_below": num_reached(tables, own, -NEAR_TARGET) if goal else None,
-            "n_reached_above": num_reached(tables, own, NEAR_TARGET) if goal else None,
             "horizon_seconds": horizon,
             **time,
             "worker_seconds": size_of(situation) * time["target_seconds_mean"],
@@ -237,30 +229,19 @@ def family_times(
     """
     if target_of(tables, members[0][0]) is None or math.isnan(horizon):
         empty = Timed(restricted_mean([], horizon))
-        row = _times_row(empty, None, None, "", "") | {"tier_below": "", "tier_above": ""}
-        return [row for _ in members]
+        return [_times_row(empty, None, None, "", "") for _ in members]
     luck = lucks(tables, [configuration for configuration, _ in members])
     errors = [error_of_target(tables, own, horizon) for _, own in members]
-
-    def timed(higher: float = 0.0) -> list[Timed]:
-        times = [target_times(tables, own, horizon, higher) for _, own in members]
-        return [Timed(*each) for each in zip(times, luck, errors, strict=True)]
-
-    times = timed()
+    runs = [target_times(tables, own, horizon) for _, own in members]
+    times = [Timed(*each) for each in zip(runs, luck, errors, strict=True)]
     centre = None if reference is None else times[reference]
     base = None
     if one:
         own = lucks(tables, [one.configuration])[0]
         base = Timed(one.time, own, error_of_target(tables, one.points, horizon))
-    moved = [tiers(timed(higher)) for higher in _MOVES]
-    if target_metric(tables).sign < 0:  # half a point is none of a loss
-        moved = [[""] * len(members), moved[1], [""] * len(members)]
-    sides = zip(times, *moved, strict=True)
     name = one.name if one else ""
-    return [
-        _times_row(side, base, centre, here, name) | {"tier_below": below, "tier_above": above}
-        for side, below, here, above in sides
-    ]
+    sides = zip(times, tiers(times), strict=True)
+    return [_times_row(side, base, centre, tier, name) for side, tier in sides]
 
 
 def tiers(family: Sequence[Timed]) -> list[str]:

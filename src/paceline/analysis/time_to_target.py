@@ -146,15 +146,15 @@ def time_to_target(tables: Tables, configuration: Configuration, points: Frame) 
 
 
 @lru_cache(maxsize=8)
-def crossings(tables: Tables, axis: str, higher: float = 0.0, errors: float = 0.0) -> Crossings:
+def crossings(tables: Tables, axis: str, errors: float = 0.0) -> Crossings:
     """Return for each run with a target the interval of `axis` in which it reached the target.
 
-    `axis` is the column seconds or samples of the curve. The target is made harder by `higher`, and
-    by so many of its standard `errors`. A run that diverged without reaching the target would never
-    have reached it; other runs that did not reach it might have done so later.
+    `axis` is the column seconds or samples of the curve. The target is made harder by so many of
+    its standard `errors`. A run that did not train would never have reached the target; other runs
+    that did not reach it might have done so later.
     """
     goals, metric, found = targets(tables), target_metric(tables), dict[str, Crossing]()
-    goals = goals.assign(gain=metric.sign * goals["target"] + higher + errors * goals["error"])
+    goals = goals.assign(gain=metric.sign * goals["target"] + errors * goals["error"])
     runs = tables.runs.merge(goals[["kind", "data", "gain"]], on=["kind", "data"])
     for key, status, gain in zip(runs["key"], runs["status"], runs["gain"], strict=True):
         curve = tables.curve(key)
@@ -164,14 +164,14 @@ def crossings(tables: Tables, axis: str, higher: float = 0.0, errors: float = 0.
 
 
 def target_times(
-    tables: Tables, points: Frame, horizon: float, higher: float = 0.0, errors: float = 0.0
+    tables: Tables, points: Frame, horizon: float, errors: float = 0.0
 ) -> RestrictedMean:
     """Return the restricted mean (up to `horizon`) of the points' seconds to the target.
 
     Failed runs are left out, because then the machine failed, not the scheme. The number of runs
-    `n` may be 0. `higher`, `errors`: as at `crossings`.
+    `n` may be 0. `errors`: as at `crossings`.
     """
-    found = crossings(tables, "seconds", higher, errors)
+    found = crossings(tables, "seconds", errors)
     own = points[points["status"] != "failed"]
     return restricted_mean([found[key] for key in own["key"]], horizon, own["seed"].tolist())
 
@@ -183,17 +183,6 @@ def error_of_target(tables: Tables, points: Frame, horizon: float) -> float:
     """
     low, high = (target_times(tables, points, horizon, errors=side).mean for side in (-1.0, 1.0))
     return math.log(high / low) / 2 if low > 0 else 0.0
-
-
-def num_reached(tables: Tables, points: Frame, higher: float) -> int | None:
-    """Return how many of the points reach a target that is higher by this share.
-
-    None if the target is a loss.
-    """
-    if target_metric(tables).sign < 0:
-        return None
-    found = crossings(tables, "seconds", higher)
-    return sum(found[key].reached for key in points.loc[points["status"] != "failed", "key"])
 
 
 class OneWorker(NamedTuple):

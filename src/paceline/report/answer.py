@@ -224,7 +224,7 @@ def _answer(findings: StudyFindings, situation: Situation, rows: Frame) -> Answe
         use = found_words(findings, chosen.row) if chosen.is_scheme else ""
         name = "answer_scheme" if numbers["speed"] else "answer_without_speedup"
         name = "answer_few_seeds" if chosen.use == FEW else name
-    details = [*_compared(chosen.row), *_others(rows, chosen), *_near_target(rows, chosen.row)]
+    details = [*_compared(chosen.row), *_others(rows, chosen)]
     return Answer(situation.title, use, say(name, numbers, use=use), details)
 
 
@@ -285,28 +285,6 @@ def _compared(row: Frame) -> list[str]:
         if speed["speed"] or numbers["points"]:
             texts.append(say("compared", numbers))
     return texts
-
-
-def _near_target(rows: Frame, chosen: Frame) -> list[str]:
-    """Say what changes with a target half a point away, if that may change the answer.
-
-    The answer may change if more schemes reach a lower target in every run, if the chosen one
-    misses a higher one, or if another scheme that is now behind would be first.
-    """
-    runs = rows["n"] - rows["n_failed"]
-    more = rows[(rows["n_reached"] < runs) & (rows["n_reached_below"] == runs)]
-    reached = chosen["n_reached"] == chosen["n"] - chosen["n_failed"]
-    lost = reached and chosen["n_reached_above"] < chosen["n_reached"]
-    names, first = [scheme_words(row) for _, row in more.iterrows()], dict[str, str]()
-    for side in ("below", "above"):
-        others = rows[rows[f"tier_{side}"] == "best"]
-        still = chosen[f"tier_{side}"] in ("best", "tied")
-        if len(others) and not (still and others["tier"].isin(("best", "tied")).all()):
-            first["lower" if side == "below" else "higher"] = scheme_words(others.iloc[0])
-    if not names and not lost and not first:
-        return []
-    known = _known(chosen) | {"first": first}
-    return [say("near_target", known, names=names, lost=lost, use=scheme_words(chosen))]
 
 
 def _both(row: Frame, side: str, name: str, word: str, form: Form) -> dict[str, str]:

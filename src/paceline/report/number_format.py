@@ -1,6 +1,5 @@
 """Formats numbers by their unit, and means with their interval and number of runs n."""
 
-import math
 from collections.abc import Callable, Iterable
 
 import pandas as pd
@@ -84,20 +83,8 @@ def listed(names: Iterable[object]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def crossing(workers: float, least: int, most: int) -> str:
-    """Format a number of workers from which a scheme is ahead.
-
-    0 is formatted as "`least` or fewer", and infinity as "more than `most`".
-    """
-    if pd.isna(workers):
-        return MISSING
-    if not workers:
-        return f"{least} or fewer"
-    return f"more than {most}" if math.isinf(workers) else f"{workers:.3g}"
-
-
 _USED = (count, percent, percent_of_point, signed_percent, percent_points, signed)
-_USED += (decimals, times, seconds, general, size, bit_rate, plural, listed, setting, crossing)
+_USED += (decimals, times, seconds, general, size, bit_rate, plural, listed, setting)
 FORMS: dict[str, Callable[..., str]] = {  # for templates
     "whole_percent": lambda share: percent(share, 0),
     **{each.__name__: each for each in _USED},

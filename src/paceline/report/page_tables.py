@@ -35,8 +35,8 @@ from paceline.report.number_format import (
 from paceline.report.summary import agreement, fault_sentences, predictions
 from paceline.report.words import phrase, read, say
 
-_RESULTS = ("clocks", "predicted", "faults", "summary", "scaling", "crossovers", "comparison")
-_RESULTS += ("equal_time", "time_to_target", "losses", "block_ratios", "predicted_exchange")
+_RESULTS = ("clocks", "predicted", "faults", "summary", "scaling", "comparison")
+_RESULTS += ("time_to_target", "losses", "block_ratios", "predicted_exchange")
 
 
 @dataclass(frozen=True)
