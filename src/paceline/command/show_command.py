@@ -1,4 +1,4 @@
-"""Command `paceline show`: what there is of all studies, of one, of a record, or of two reports."""
+"""Command `paceline show`: what there is of all studies, of one, or of a record."""
 
 import argparse
 from collections.abc import Iterable
@@ -6,33 +6,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from paceline.command import Command
-from paceline.errors import SettingError, tell
+from paceline.errors import tell
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    a = "a file in experiments/, the key of a record, or a folder with a report"
+    a = "a file in experiments/, a folder in reports/, or the key of a record"
     parser.add_argument("study", metavar="STUDY", nargs="?", help=a)
-    b = "the key of a record of STUDY, or another study or folder to compare it with"
-    parser.add_argument("other", metavar="KEY or STUDY", nargs="?", help=b)
+    parser.add_argument("key", metavar="KEY", nargs="?", help="the key of a record of STUDY")
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
-    parser.add_argument("--csv", metavar="PATH", help="write the comparison to a file")
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
-    study, other = options.study, options.other
     if options.open:
-        return _open(study, root)
+        return _open(options.study, root)
     from paceline.command.terminal import show
 
-    if other is not None and _is_report(other, root):
-        show([_compared(study, other, options.csv, root)])
-    elif options.csv:
-        raise SettingError("csv", "only a comparison of two studies is written to a file")
-    else:
-        show(_view(study, other, root))
+    show(_view(options.study, options.key, root))
     return 0
 
 
@@ -49,22 +41,6 @@ def _view(study: str | None, key: str | None, root: Path) -> "Iterable[Renderabl
     return record_view(find_record(study if key else "*", key or study, root), root)
 
 
-def _is_report(name: str, root: Path) -> bool:
-    return (root / "reports" / name).is_dir() or Path(name).is_dir()
-
-
-def _compared(a: str, b: str, csv: str | None, root: Path) -> str:
-    from paceline.analysis.frames import write_table
-    from paceline.command.terminal import require_folder
-    from paceline.report.compare import as_text, compare, read_report
-
-    require_folder("csv", csv)
-    compared = compare(*(read_report(name, root / "reports") for name in (a, b)))
-    if csv:
-        write_table(Path(csv), compared.rows)
-    return as_text(compared)
-
-
 def _open(study: str | None, root: Path) -> int:
     """Open the page of a study, or the front page, in the browser, and print its path.
 
@@ -75,7 +51,7 @@ def _open(study: str | None, root: Path) -> int:
     from paceline.command.studies_view import collected_rows
     from paceline.study.study_points import require_study
 
-    if study is not None and not _is_report(study, root):
+    if study is not None and not (root / "reports" / study).is_dir():
         require_study(study, root)
     page = root / "reports" / (study or "") / "index.html"
     if not page.is_file():
@@ -89,7 +65,7 @@ def _open(study: str | None, root: Path) -> int:
 
 
 COMMAND = Command(
-    help="all studies; STUDY, one of them; KEY, a record; STUDY STUDY, two compared; --open",
+    help="all studies; STUDY, one of them; KEY, a record; --open, the page in the browser",
     run=_run,
     add_arguments=_add_arguments,
 )
