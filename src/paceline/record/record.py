@@ -14,8 +14,8 @@ from filelock import FileLock, Timeout
 
 from paceline.errors import SettingError
 from paceline.record.checkpoint import CHECKPOINTS, discard_checkpoints, has_checkpoint, sync
+from paceline.record.schema import Result
 
-Result = Mapping[str, Any]  # content of result.json
 Row = Mapping[str, Any]  # cells of a row in a CSV file
 
 

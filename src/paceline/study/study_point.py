@@ -26,8 +26,8 @@ from paceline.record.data_digest import is_of_other_data
 from paceline.record.point_config import PointConfig, kind_of
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result
-from paceline.record.record import Result
 from paceline.record.rerun import failed_by_environment
+from paceline.record.schema import Result
 from paceline.settings import Count, settings
 
 if TYPE_CHECKING:

@@ -25,8 +25,9 @@ from paceline.record.archive import (
 from paceline.record.data_digest import is_of_other_data, look_again, tell_if_unfollowed
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.reading import fault_of, read_result
-from paceline.record.record import Lock, Result, adopt, clear, left_behind, partial_records
+from paceline.record.record import Lock, adopt, clear, left_behind, partial_records
 from paceline.record.rerun import failed_by_environment
+from paceline.record.schema import Result
 from paceline.record.tied_files import SUMS, tied_content
 from paceline.record.tracking.log import (
     MARKER,
