@@ -25,7 +25,14 @@ from paceline.record.archive import (
 from paceline.record.data_digest import is_of_other_data, look_again, tell_if_unfollowed
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.reading import fault_of, read_result
-from paceline.record.record import Lock, adopt, clear, left_behind, partial_records
+from paceline.record.record import (
+    Lock,
+    adopt,
+    clear,
+    left_behind,
+    partial_records,
+    remove_replaced,
+)
 from paceline.record.rerun import failed_by_environment
 from paceline.record.schema import Result
 from paceline.record.tied_files import SUMS, tied_content
@@ -283,7 +290,8 @@ def take_over(points: Points) -> None:
 def settle_partial_records(folder: Path, tracking_uri: str | None) -> None:
     """Complete or remove the partial records that processes which have ended left behind.
 
-    For a removed partial record, its run in MLflow is marked as killed.
+    For a removed partial record, its run in MLflow is marked as killed. Raises SettingError if a
+    complete one cannot be moved to its place.
     """
     for key, made in partial_records(folder):
         with left_behind(made) as left:
@@ -292,6 +300,7 @@ def settle_partial_records(folder: Path, tracking_uri: str | None) -> None:
                     if tracking_uri is not None:
                         end_lost_run(made, tracking_uri)
                 clear(made)
+    remove_replaced(folder)
 
 
 @contextmanager
