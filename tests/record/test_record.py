@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from paceline.errors import SettingError
+from paceline.record.checkpoint import has_checkpoint
 from paceline.record.record import (
     PartialRecord,
     adopt,
@@ -22,6 +23,7 @@ from paceline.record.record import (
     remove_replaced,
 )
 from paceline.record.rows import POINT_TABLES
+from tests.made_records import made_config, make_record
 
 CURVE = POINT_TABLES[0].columns
 ROW = dict(zip(CURVE, (64, 2, 0.5, 1.25, None, 0.5, 1.0, 0.5, None), strict=True))
@@ -105,6 +107,25 @@ def killed(folder):
             yield owner
         finally:
             owner.kill()
+
+
+@pytest.mark.parametrize("new", ["finished", "diverged", "failed"])
+@pytest.mark.parametrize("old", ["finished", "diverged", "failed", "invalid", None])
+def test_a_failure_never_replaces_a_success(old, new, tmp_path, capsys):
+    """It leaves its checkpoint to the next run in any case."""
+    config = made_config()
+    folder = tmp_path / config.folder
+    if old:
+        make_record(folder, config, status=old)
+    partial = PartialRecord(folder)
+    (partial.folder / "checkpoint/1").mkdir(parents=True)
+    (partial.folder / "checkpoint/1/complete.json").touch()
+    partial.complete({"status": new})
+    stays = new == "failed" and old in ("finished", "diverged")
+    assert result_of(folder)["status"] == (old if stays else new)
+    assert (folder / "curve.csv").exists() == stays
+    assert len(capsys.readouterr().err.splitlines()) == stays
+    assert has_checkpoint(PartialRecord(folder).folder) == (new == "failed")
 
 
 def older_one(tmp_path):

@@ -109,6 +109,25 @@ def test_points_without_a_record_are_a_failure_of_the_sweep(root, capsys):
     assert capsys.readouterr().out == "made: 4 points: 4 to do\n"
 
 
+@pytest.mark.parametrize("environment", [False, True])
+def test_a_failure_where_a_record_stays_is_a_failure_of_the_sweep(environment, root, records):
+    failed = {"status": "failed", "reason": "made to", "environment": environment}
+    runs = []
+
+    def run(points):
+        runs.extend(point.key for point in points)
+        for point in points:
+            PartialRecord(point.folder).complete(failed)
+        return [failed for _ in points]
+
+    records(0, 1, 2, 3)
+    study = checked_study("made", root, [*UNLOGGED, "sweep.rerun=all"])
+    assert not sweep(study, run)
+    assert sorted(runs) == sorted(point.key for point in study.points for _ in range(2))
+    assert counts(study.points) == "4 points: 4 finished"
+    assert counts(study_points("made", root)) == "4 points: 4 finished"
+
+
 def test_a_finished_study_runs_nothing(root, records):
     records(0, 1, 2, 3)
     assert sweep(checked_study("made", root, UNLOGGED), no_run)

@@ -13,8 +13,9 @@ from typing import Any
 import yaml
 from filelock import FileLock, Timeout
 
-from paceline.errors import SettingError
+from paceline.errors import SettingError, tell
 from paceline.record.checkpoint import CHECKPOINTS, discard_checkpoints, has_checkpoint, sync
+from paceline.record.reading import read_result
 from paceline.record.schema import Result
 
 Row = Mapping[str, Any]  # cells of a row in a CSV file
@@ -69,9 +70,13 @@ class PartialRecord:
     def complete(self, result: Result) -> None:
         """Write `result.json` after all other files, then move the folder to its final place.
 
-        An older record at that place is removed once the new one is there. The record of a failed
-        point keeps its checkpoints, so that a later run can resume.
+        An older record at that place is removed once the new one is there. If it outlives `result`,
+        a line says so, and this record is discarded. The record of a failed point keeps its
+        checkpoints, so that a later run can resume.
         """
+        if outlives(self.final, result):
+            tell(f"{self.final} stays as it was, since its new run failed")
+            return self.discard()
 
         def write() -> None:
             if result.get("status") != "failed":
@@ -124,6 +129,15 @@ def _clear(partial: Path) -> None:
     for path in partial.iterdir() if partial.is_dir() else ():
         if path.name != CHECKPOINTS:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def outlives(final: Path, result: Result) -> bool:
+    """Return whether the record in `final` stays after a new run of its point with this result.
+
+    A failure never replaces a success: a valid record of a point that finished or diverged.
+    """
+    older = read_result(final) if result.get("status") == "failed" else None
+    return older is not None and older["status"] != "failed"
 
 
 def adopt(partial: Path, final: Path) -> bool:

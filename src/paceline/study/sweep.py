@@ -24,7 +24,7 @@ from paceline.record.archive import (
 )
 from paceline.record.data_digest import is_of_other_data, look_again, tell_if_unfollowed
 from paceline.record.provenance import num_cores, source_digest
-from paceline.record.reading import fault_of, read_result
+from paceline.record.reading import fault_of, read_result, record_version
 from paceline.record.record import (
     Lock,
     adopt,
@@ -147,8 +147,9 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
 
     `launch(points)` runs points and returns their results. Before that, `take_over` and each
     function in `write` write those records that need no training. A point that fails because of the
-    machine or the network is tried once more; if it fails again, its record counts as missing. If
-    points are in a queue and the sweep does not wait for them, no record counts as missing.
+    machine or the network is tried once more; if it fails again, its record counts as missing. So
+    does that of a point that failed while an older record stays. If points are in a queue and the
+    sweep does not wait for them, no record counts as missing.
     """
     config, points = study.points[0].config, study.in_order
     folder, mlflow = study.root / "runs" / config.study, config.measurement.mlflow
@@ -229,10 +230,13 @@ class _Runner:
         _log_missing(points)
         print(f"{name}: {counts(points)}", flush=True)
         left = [point for point in points if point.is_unsettled]
-        if left and self.is_awaited:
-            reasons = [point.result["reason"] for point in left if point.result]
+        for point in left:
+            point.refresh()  # to an older record, if it stays
+        again = [point for point in left if point.is_unsettled]
+        if again and self.is_awaited:
+            reasons = [point.result["reason"] for point in again if point.result]
             why = f" ({reasons[0]})" if reasons else ""
-            message = f"{len(left)} of {len(points)} points failed for environment reasons"
+            message = f"{len(again)} of {len(points)} points failed for environment reasons"
             tell(f"{message}{why}; the next sweep runs them again")
         return not left
 
@@ -255,14 +259,17 @@ class _Runner:
         from paceline.study.submission import run_queued  # torch takes seconds
 
         queued = [point for point in points if point.point.cluster.submitted_to is not None]
+        before = [record_version(point.folder) for point in queued]
         if queued:
             run_queued([point.point for point in queued])
             self.is_awaited = all(
                 queue is not None and queue.wait
                 for queue in (point.point.cluster.submitted_to for point in queued)
             )
-        for point in queued:
+        for point, version in zip(queued, before, strict=True):
             point.refresh()
+            if self.is_awaited and record_version(point.folder) == version:
+                point.result = None  # its job left no new one
         return [point for point in points if point not in queued]
 
 
