@@ -290,7 +290,7 @@ def take_over(points: Points) -> None:
     found = to_take_over(points)
     for point in points:
         if source := found.get(point.key):
-            copy_record(source, point.folder, point.config, without=[MARKER])
+            copy_record(source, point.folder, point.config, without=[f"{MARKER}*"])
             print(f"{point.key} {point.words}: taken over from {source.parent.name}", flush=True)
 
 

@@ -9,16 +9,18 @@ import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from filelock import FileLock
+from pydantic import ConfigDict, TypeAdapter
 
 from paceline import errors
-from paceline.errors import SettingError
+from paceline.errors import SettingError, tell
+from paceline.record.plain import read_json
 from paceline.record.point_config import flat_settings
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class KnownRun:
     of its points' runs contain their values.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
     run_id: str
     tracking_uri: str
     complete: bool = False
@@ -69,10 +72,21 @@ class KnownRun:
 
     @classmethod
     def read(cls, path: Path, tracking_uri: str | None = None) -> "KnownRun | None":
-        """Return the run that a file names; None without the file, or if it is in another store."""
+        """Return the run that a file names; None without the file, or if it is in another store.
+
+        A file that is damaged, or of another version of Paceline, is renamed and counts as missing.
+        """
         if not path.exists():
             return None
-        run = cls(**json.loads(path.read_text()))
+        try:
+            run = TypeAdapter(cls).validate_python(read_json(path.read_text()))
+        except ValueError:
+            aside = path.with_name(f"{path.name}.unreadable")
+            with suppress(OSError):  # as where another process was faster
+                path.replace(aside)
+            fault = "is damaged or of another version, and counts as missing"
+            tell(f"{path} {fault}; it is now {aside.name}")
+            return None
         return run if tracking_uri in (None, run.tracking_uri) else None
 
     def write(self, path: Path) -> None:
