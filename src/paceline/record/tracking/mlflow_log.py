@@ -109,7 +109,7 @@ class PointLog:
     """
 
     def __init__(self, tracking_uri: str, run_id: str, *, timeout: float = TIMEOUT) -> None:
-        self.run_id, self._client = run_id, client(tracking_uri)
+        self.run_id, self._client = run_id, _client(tracking_uri)
         self._tracking_uri, self._timeout = tracking_uri, timeout
         about = self._try("the run", self._client.get_run, run_id).info
         self.experiment_id: str = about.experiment_id
@@ -130,7 +130,7 @@ class PointLog:
 
         `started`: UTC seconds since 1970; a row's time in MLflow is `started` plus its `seconds`.
         """
-        store = client(tracking_uri)
+        store = _client(tracking_uri)
 
         def create() -> str:
             existing = store.get_experiment_by_name(experiment)
@@ -214,7 +214,7 @@ class PointLog:
 
 def tag_experiment(tracking_uri: str, experiment: str, tags: Mapping[str, str]) -> None:
     """Set tags of an experiment that exists. Raises LogError."""
-    store = client(tracking_uri)
+    store = _client(tracking_uri)
 
     def write() -> None:
         existing = store.get_experiment_by_name(experiment)
@@ -224,6 +224,11 @@ def tag_experiment(tracking_uri: str, experiment: str, tags: Mapping[str, str]) 
             store.set_experiment_tag(existing.experiment_id, name, value)
 
     _try("tags", tracking_uri, TIMEOUT, write)
+
+
+def _client(tracking_uri: str) -> "MlflowClient":
+    """Make a client at the first try. Raises LogError, as for a store of a newer MLflow."""
+    return _try("the run", tracking_uri, 0, client, tracking_uri)
 
 
 def _try(
