@@ -1,11 +1,13 @@
 """Records travel in an archive: equal ones in equal bytes, each whole or not at all."""
 
 import shutil
+import sys
 
 import pytest
 
 from paceline.record.archive import ARCHIVE, missing_records, write_archive, write_records
 from paceline.record.reading import read_result
+from paceline.record.record import PartialRecord
 from tests.made_records import TABLES, made_config, make_record
 
 CONFIGS = [made_config(seed=seed) for seed in (0, 1)]
@@ -77,6 +79,17 @@ def test_a_record_that_is_there_is_not_overwritten(tmp_path):
     assert unpack_archive(path, folders[0].parent) == 1
     assert [read_result(folder)["top1"] for folder in folders] == [0.5, 0.25]
     assert unpack_archive(path, folders[0].parent) == 0
+
+
+def test_a_copy_that_is_cut_short_is_no_record(runs, tmp_path, monkeypatch):
+    missing = missing_records(archived(runs, tmp_path / ARCHIVE), tmp_path / "again/made")
+    copied = PartialRecord(tmp_path / "copied" / KEYS[0])
+    copied.copy_files(runs / KEYS[0], [])
+    monkeypatch.setattr(PartialRecord, "complete", lambda *_: sys.exit())
+    with pytest.raises(SystemExit):
+        write_records(missing, tmp_path / "again/made")
+    copied.discard()
+    assert not [*(tmp_path / "copied").iterdir(), *(tmp_path / "again/made").iterdir()]
 
 
 def test_a_table_that_a_record_lacks_stays_away(runs, tmp_path):

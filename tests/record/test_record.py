@@ -3,22 +3,27 @@
 import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import yaml
 
 from paceline.errors import SettingError
+from paceline.record.checkpoint import has_checkpoint
 from paceline.record.record import (
     PartialRecord,
     adopt,
     is_under_way,
     partial_folder,
     partial_records,
+    remove_replaced,
 )
 from paceline.record.rows import POINT_TABLES
+from tests.made_records import made_config, make_record
 
 CURVE = POINT_TABLES[0].columns
 ROW = dict(zip(CURVE, (64, 2, 0.5, 1.25, None, 0.5, 1.0, 0.5, None), strict=True))
@@ -55,10 +60,7 @@ def test_a_complete_record_is_in_its_place_and_nothing_else(tmp_path):
 
 
 def test_an_older_record_is_replaced_as_a_whole(tmp_path):
-    folder = tmp_path / "0123456789ab"
-    folder.mkdir()
-    (folder / "old").touch()
-    (folder / "result.json").write_text(json.dumps({"status": "failed"}))
+    folder = older_one(tmp_path)
     made(folder, {"status": "finished"})
     assert not (folder / "old").exists()
     assert result_of(folder) == {"status": "finished"}
@@ -107,29 +109,83 @@ def killed(folder):
             owner.kill()
 
 
-def test_a_whole_record_whose_process_ended_is_adopted(tmp_path, monkeypatch):
+@pytest.mark.parametrize("new", ["finished", "diverged", "failed"])
+@pytest.mark.parametrize("old", ["finished", "diverged", "failed", "invalid", None])
+def test_a_failure_never_replaces_a_success(old, new, tmp_path, capsys):
+    """It leaves its checkpoint to the next run in any case."""
+    config = made_config()
+    folder = tmp_path / config.folder
+    if old:
+        make_record(folder, config, status=old)
+    partial = PartialRecord(folder)
+    (partial.folder / "checkpoint/1").mkdir(parents=True)
+    (partial.folder / "checkpoint/1/complete.json").touch()
+    partial.complete({"status": new})
+    stays = new == "failed" and old in ("finished", "diverged")
+    assert result_of(folder)["status"] == (old if stays else new)
+    assert (folder / "curve.csv").exists() == stays
+    assert len(capsys.readouterr().err.splitlines()) == stays
+    assert has_checkpoint(PartialRecord(folder).folder) == (new == "failed")
+
+
+def older_one(tmp_path):
+    """The folder of a record, to be replaced."""
     folder = tmp_path / "0123456789ab"
     made(folder, {"status": "failed"})
     (folder / "old").touch()
-    monkeypatch.setattr("paceline.record.record._put", lambda *_: sys.exit())  # ends before it
-    with pytest.raises(SystemExit):
-        made(folder, {"status": "finished"})
+    return folder
+
+
+def test_an_older_record_that_cannot_be_removed_whole_is_replaced(tmp_path, monkeypatch):
+    def stuck(path, ignore_errors=False):
+        (path / "config.yaml").unlink(missing_ok=True)
+        if not ignore_errors:
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    folder = older_one(tmp_path)
+    monkeypatch.setattr(shutil, "rmtree", stuck)
+    made(folder, {"status": "finished"})
     monkeypatch.undo()
-    assert result_of(folder) == {"status": "failed"}
-    assert adopt(partial_folder(folder), folder)
     assert result_of(folder) == {"status": "finished"}
-    assert not partial_folder(folder).exists()
-    partial_folder(folder).mkdir()
-    assert not adopt(partial_folder(folder), folder)
+    assert {path.name for path in folder.iterdir()} == {"config.yaml", "curve.csv", "result.json"}
+    remove_replaced(tmp_path)
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize("end", [SystemExit(), OSError(errno.EBUSY, os.strerror(errno.EBUSY))])
+@pytest.mark.parametrize("which", [1, 2])
+@pytest.mark.parametrize(
+    "look", [lambda it: adopt(it.folder, it.final), lambda it: PartialRecord(it.final).discard()]
+)
+def test_a_whole_record_is_put_in_its_place_later(look, which, end, tmp_path, monkeypatch):
+    """If the process ended, or the disk refused, as the older one went or as the new one came."""
+
+    def rename(path, to):
+        renamed.append(path)
+        if [each for each in renamed if each.parent == tmp_path][which - 1 :]:
+            raise end
+        return moved(path, to)
+
+    folder, renamed, moved = older_one(tmp_path), [], Path.rename
+    partial = PartialRecord(folder)
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises((SystemExit, SettingError)):
+        partial.complete({"status": "finished"})
+    monkeypatch.undo()
+    partial.discard()
+    assert len(list(tmp_path.glob("*/old"))) == 1
+    look(partial)
+    assert result_of(folder) == {"status": "finished"}
+    remove_replaced(tmp_path)
+    assert list(tmp_path.iterdir()) == [folder]
+    assert not adopt(partial.folder, folder)
 
 
 def test_an_older_record_outlives_a_disk_that_fills_up(tmp_path, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    folder = tmp_path / "0123456789ab"
-    made(folder, {"status": "failed"})
-    (folder / "old").touch()
+    folder = older_one(tmp_path)
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(SettingError, match=r"^study: cannot write .*: No space left on device$"):
         made(folder, {"status": "finished"})

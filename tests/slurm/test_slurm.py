@@ -107,15 +107,18 @@ def test_points_of_every_shape_in_one_sweep(project, write, capfd):
 def test_a_cancelled_point_is_told_and_runs_in_the_next_sweep(project, write, capfd):
     write([{"scheme": "sync_allreduce"}], gated=True)
     (key,) = keys(project)
-    with running(project) as outcome:
-        at_gate(outcome, project, key)
-        assert cancel_study("study") == 1
-        assert outcome.result(SOON) is False
-    told = capfd.readouterr()
-    assert f"{key}: job {job_of(project, key)} left the queue without a record" in told.err
-    GATE.touch()
-    assert run(project)
-    assert results(project)[key]["status"] == "finished"
+    for overrides, statuses in (((), []), (("sweep.rerun=all",), ["finished"])):
+        with running(project, *overrides) as outcome:
+            at_gate(outcome, project, key)
+            assert cancel_study("study") == 1
+            assert outcome.result(SOON) is False
+        told = capfd.readouterr()
+        assert f"{key}: job {job_of(project, key)} left the queue without a new record" in told.err
+        assert [result["status"] for result in results(project).values()] == statuses
+        GATE.touch()
+        assert run(project)
+        assert results(project)[key]["status"] == "finished"
+        GATE.unlink()
     assert times_run(project) == {key: 1}
 
 

@@ -131,6 +131,25 @@ def test_a_point_that_fails_is_a_failure_of_the_sweep_that_ran_it(
     assert sweep(checked_study("made", root, UNLOGGED), run) == succeeds
 
 
+@pytest.mark.parametrize("environment", [False, True])
+def test_a_failure_where_a_record_stays_is_a_failure_of_the_sweep(environment, root, records):
+    failed = {"status": "failed", "reason": "made to", "environment": environment}
+    runs = []
+
+    def run(points):
+        runs.extend(point.key for point in points)
+        for point in points:
+            PartialRecord(point.folder).complete(failed)
+        return [failed for _ in points]
+
+    records(0, 1, 2, 3)
+    study = checked_study("made", root, [*UNLOGGED, "sweep.rerun=all"])
+    assert not sweep(study, run)
+    assert sorted(runs) == sorted(point.key for point in study.points for _ in range(2))
+    assert counts(study.points) == "4 points: 4 finished"
+    assert counts(study_points("made", root)) == "4 points: 4 finished"
+
+
 def test_a_finished_study_runs_nothing(root, records):
     records(0, 1, 2, 3)
     assert sweep(checked_study("made", root, UNLOGGED), no_run)
@@ -172,6 +191,7 @@ def test_a_whole_record_of_a_dead_process_is_kept(root):
     runs = root / "runs/made"
     (runs / ".0123456789ab.partial").mkdir(parents=True)
     (runs / ".0123456789ab.partial/result.json").write_text("{}")
+    (runs / ".0123456789ab.0123.replaced").mkdir()
     settle_partial_records(runs, None)
     assert [path.name for path in runs.iterdir()] == ["0123456789ab"]
 

@@ -43,6 +43,7 @@ def test_a_record_of_another_study_is_copied_and_not_trained(studies, capsys):
     first, *_ = study_points("other", studies)
     theirs = record(first, status="diverged", reason="why", test_top1=0.125)
     (first.folder / "weights.pt").write_bytes(b"weights")
+    (first.folder / "mlflow.json.unreadable").touch()
     run, seeds = runner()
     assert sweep(checked_study("made", studies, UNLOGGED), run)
     assert seeds == [1]
@@ -55,6 +56,7 @@ def test_a_record_of_another_study_is_copied_and_not_trained(studies, capsys):
     assert ours.result == {**theirs, "study": "made"}
     for name in (*(f"{table.name}.csv" for table in POINT_TABLES[:3]), "weights.pt"):
         assert (ours.folder / name).read_bytes() == (first.folder / name).read_bytes()
+    assert not list(ours.folder.glob("mlflow*"))
     config = yaml.safe_load((ours.folder / "config.yaml").read_text())
     assert (config["study"], config["question"], config["margin"]) == ("made", "Does it?", 1)
     assert {path.name for path in ours.folder.parent.iterdir()} == {

@@ -151,7 +151,7 @@ def _write_retimed(point: Point, folder: Path, source: Path) -> None:
     ends = [snapshot.seconds for snapshot in clock.holder.snapshots]
     curve = [{**row, "seconds": round(seconds, 4)} for row, seconds in zip(rows, ends, strict=True)]
     partial = PartialRecord(folder)
-    partial.copy_files(source, [MARKER, "progress.csv"])
+    partial.copy_files(source, [f"{MARKER}*", "progress.csv"])
     partial.write_config(point.config.values)
     tables = {table.name: table for table in POINT_TABLES}
     partial.write_table("curve", tables["curve"].columns, curve)

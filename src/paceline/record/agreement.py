@@ -7,20 +7,19 @@ import csv
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 from paceline.record.point_config import PointConfig, flat_settings, kind_of
 from paceline.record.rows import bits_of
+from paceline.record.schema import Result
 
 _Rows = Sequence[Mapping[str, str]]
-_Result = Mapping[str, Any]
 _RISING = ("updates", "seconds", "real_seconds")  # columns of a curve, that may also stay
 _SCORES = ("top1", "top5", "averaged_top1", "train_loss", "validation_loss")
 _SUMS = ("bytes_sent", "bytes_received", "activation_bytes_sent", "activation_bytes_received")
 _SAME = 1e-9  # relative difference that is none
 
 
-def disagreement(result: _Result, config: PointConfig, texts: Mapping[str, str]) -> str | None:
+def disagreement(result: Result, config: PointConfig, texts: Mapping[str, str]) -> str | None:
     """Return in one line what does not agree, or None.
 
     `texts`: content of the tables by name. All parts have passed the checks of `schema.py`.
@@ -55,7 +54,7 @@ def disagreement(result: _Result, config: PointConfig, texts: Mapping[str, str])
     return None
 
 
-def _curve(rows: _Rows, result: _Result) -> Iterator[str]:
+def _curve(rows: _Rows, result: Result) -> Iterator[str]:
     for number, (before, row) in enumerate(pairwise(rows), 2):
         if int(row["samples"]) <= int(before["samples"]):
             yield f"row {number}, samples: {row['samples']} after {before['samples']}"
@@ -71,7 +70,7 @@ def _curve(rows: _Rows, result: _Result) -> Iterator[str]:
                 yield f"row {len(rows)}, {name}: {row[name]}, and {result[name]} in result.json"
 
 
-def _staleness(rows: _Rows, result: _Result) -> Iterator[str]:
+def _staleness(rows: _Rows, result: Result) -> Iterator[str]:
     yield from _places(rows, "server", result["servers"], "server", "staleness")
     pushes = {int(row["staleness"]): 0 for row in rows}
     for row in rows:
@@ -86,7 +85,7 @@ def _staleness(rows: _Rows, result: _Result) -> Iterator[str]:
                 yield f"its {name} is {found:.6g}, and {result[name]} in result.json"
 
 
-def _phases(rows: _Rows, result: _Result) -> Iterator[str]:
+def _phases(rows: _Rows, result: Result) -> Iterator[str]:
     yield from _places(rows, "worker", result["workers"], "worker")
     lost = len(result.get("lost_workers") or ())
     if rows and len(rows) + lost != result["workers"]:
@@ -101,14 +100,14 @@ def _phases(rows: _Rows, result: _Result) -> Iterator[str]:
                 yield f"{name}: {total} in all, and {result[name]} in result.json"
 
 
-def _timeline(rows: _Rows, result: _Result) -> Iterator[str]:
+def _timeline(rows: _Rows, result: Result) -> Iterator[str]:
     yield from _places(rows, "worker", result["workers"])
     for number, row in enumerate(rows, 1):
         if float(row["end"]) < float(row["start"]):
             yield f"row {number}, end: {row['end']} before {row['start']}"
 
 
-def _test(rows: _Rows, result: _Result) -> Iterator[str]:
+def _test(rows: _Rows, result: Result) -> Iterator[str]:
     for number, row in enumerate(rows, 1):
         images = int(row["images"])
         if number > 1 or not _equal(result.get("test_images"), images):

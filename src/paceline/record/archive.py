@@ -22,7 +22,8 @@ from typing import BinaryIO
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.record.reading import MOST_BYTES, checked_result, read_result, require_fit
-from paceline.record.record import PartialRecord, Result
+from paceline.record.record import PartialRecord
+from paceline.record.schema import Result
 
 ARCHIVE = "records.tar.xz"
 _NAMES = tuple(MOST_BYTES)  # of the files of a record
@@ -116,7 +117,8 @@ def write_records(records: Mapping[str, Record], runs: Path) -> None:
         partial = PartialRecord(runs / key)
         try:
             for name, content in files.items():
-                partial.write_file(name, content)
+                if name != "result.json":  # which makes a record complete
+                    partial.write_file(name, content)
             partial.complete(result)
         except BaseException:
             partial.discard()

@@ -15,9 +15,8 @@ from paceline.errors import SettingError, printable
 from paceline.record.agreement import disagreement
 from paceline.record.plain import read_json, read_yaml
 from paceline.record.point_config import PointConfig
-from paceline.record.record import Result
 from paceline.record.rows import POINT_TABLES
-from paceline.record.schema import extra_fields, fault_of_result, fault_of_tables
+from paceline.record.schema import Result, extra_fields, fault_of_result, fault_of_tables
 from paceline.record.target import foreign_target
 
 _SAME = ("workers", "batch_size", "seed", "study")  # in the result as in the settings

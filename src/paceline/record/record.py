@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import secrets
 import shutil
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -12,20 +13,22 @@ from typing import Any
 import yaml
 from filelock import FileLock, Timeout
 
-from paceline.errors import SettingError
+from paceline.errors import SettingError, tell
 from paceline.record.checkpoint import CHECKPOINTS, discard_checkpoints, has_checkpoint, sync
+from paceline.record.reading import read_result
+from paceline.record.schema import Result
 
-Result = Mapping[str, Any]  # content of result.json
 Row = Mapping[str, Any]  # cells of a row in a CSV file
 
 
 class PartialRecord:
     """An unfinished record: a hidden folder next to the place of the record.
 
-    The folder is moved to this place when the record is complete. Files that an earlier process
-    left in the folder are removed, except checkpoints. Raises SettingError("study") if another
-    process is making the record. If a file cannot be written (no permission, disk full), a method
-    removes the folder and raises SettingError("study").
+    The folder is moved to this place when the record is complete. What an earlier process left in
+    the folder is moved there first if it is complete, else removed, except checkpoints. Raises
+    SettingError("study") if another process is making the record. If a file cannot be written (no
+    permission, disk full), a method removes the folder and raises SettingError("study"); a complete
+    record that cannot be moved stays in the folder.
     """
 
     def __init__(self, final: Path) -> None:
@@ -39,6 +42,8 @@ class PartialRecord:
             raise SettingError("study", f"another process is making the record {final}") from error
         except OSError as error:
             raise _unwritable(final, error) from error
+        if _is_complete(self.folder):
+            self._guard(lambda: _put(self.folder, final))
         left = final / CHECKPOINTS if not has_checkpoint(self.folder) else None  # of a failed run
         _clear(self.folder)
         self._guard(lambda: self.folder.mkdir(exist_ok=True))
@@ -54,8 +59,8 @@ class PartialRecord:
         self._guard(lambda: (self.folder / name).write_bytes(content))
 
     def copy_files(self, source: Path, without: Collection[str]) -> None:
-        """Copy the files of another record, except `without` and checkpoints."""
-        left = shutil.ignore_patterns(*without, CHECKPOINTS)
+        """Copy the files of another record, except `without`, its result and checkpoints."""
+        left = shutil.ignore_patterns(*without, _RESULT, CHECKPOINTS)
         self._guard(lambda: shutil.copytree(source, self.folder, ignore=left, dirs_exist_ok=True))
 
     def write_table(self, name: str, columns: Iterable[str], rows: Iterable[Row]) -> None:
@@ -65,9 +70,13 @@ class PartialRecord:
     def complete(self, result: Result) -> None:
         """Write `result.json` after all other files, then move the folder to its final place.
 
-        This removes an older record at that place. The record of a failed point keeps its
+        An older record at that place is removed once the new one is there. If it outlives `result`,
+        a line says so, and this record is discarded. The record of a failed point keeps its
         checkpoints, so that a later run can resume.
         """
+        if outlives(self.final, result):
+            tell(f"{self.final} stays as it was, since its new run failed")
+            return self.discard()
 
         def write() -> None:
             if result.get("status") != "failed":
@@ -76,17 +85,17 @@ class PartialRecord:
             made.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
             for path in self.folder.rglob("*"):
                 sync(path)
-            made.rename(self.folder / "result.json")
+            made.rename(self.folder / _RESULT)
             sync(self.folder)
             _put(self.folder, self.final)
-            sync(self.final.parent)
 
         self._guard(write)
         self._lock.release()
 
     def discard(self) -> None:
-        """Remove the unfinished record, except a complete checkpoint to resume from."""
-        clear(self.folder)
+        """Remove the record if it is unfinished, except a complete checkpoint to resume from."""
+        if not _is_complete(self.folder):
+            clear(self.folder)
         self._lock.release()
 
     def _guard(self, write: Callable[[], object]) -> None:
@@ -122,22 +131,61 @@ def _clear(partial: Path) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
+def outlives(final: Path, result: Result) -> bool:
+    """Return whether the record in `final` stays after a new run of its point with this result.
+
+    A failure never replaces a success: a valid record of a point that finished or diverged.
+    """
+    older = read_result(final) if result.get("status") == "failed" else None
+    return older is not None and older["status"] != "failed"
+
+
 def adopt(partial: Path, final: Path) -> bool:
-    """Move a partial record to its final place if it is complete; return whether it is."""
-    if not (partial / "result.json").is_file():
+    """Move a partial record to its final place if it is complete; return whether it is.
+
+    Raises SettingError("study") if it cannot be moved.
+    """
+    if not _is_complete(partial):
         return False
-    _put(partial, final)
+    try:
+        _put(partial, final)
+    except OSError as error:
+        raise _unwritable(final, error) from error
     return True
 
 
+def _is_complete(partial: Path) -> bool:
+    return (partial / _RESULT).is_file()
+
+
 def _put(folder: Path, final: Path) -> None:
-    if final.exists():
-        shutil.rmtree(final)
+    """Move a complete record to its place; an older one is set aside, and then removed.
+
+    Whatever of the older one cannot be removed stays aside.
+    """
+    older = final.with_name(f".{final.name}.{secrets.token_hex(4)}{_REPLACED}")
+    with suppress(FileNotFoundError):
+        final.rename(older)
     folder.rename(final)
+    sync(final.parent)
+    shutil.rmtree(older, ignore_errors=True)
+
+
+def remove_replaced(study: Path) -> None:
+    """Remove older records that ended processes set aside in the folder of a study.
+
+    The partial records of ended processes must be adopted before, which are to replace them.
+    """
+    for older in study.glob(f".*{_REPLACED}"):
+        with left_behind(partial_folder(study / older.name.split(".")[1])) as left:
+            if left:
+                shutil.rmtree(older, ignore_errors=True)
 
 
 _PATIENCE = 1.0  # s; a process that inspects a partial record holds its lock for less
 _PARTIAL = re.compile(r"\.([0-9a-f]{12})\.partial")
+_REPLACED = ".replaced"  # end of the hidden name of an older record that is set aside
+_RESULT = "result.json"  # written last: a record that has it is complete
 
 
 def partial_folder(final: Path) -> Path:

@@ -29,6 +29,7 @@ from pydantic import (
 from paceline.record.numbers import NUMBERS
 from paceline.record.rows import POINT_TABLES, TUNING, PointTable, StudyState, bits_of
 
+Result = Mapping[str, Any]  # content of result.json
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _NotNegative = Annotated[float, Field(ge=0, le=2**63)]
 _Rate = Annotated[float, Field(ge=1e-9, le=1e15)]  # of images per second, of any cluster

@@ -22,8 +22,9 @@ from paceline.record.numbers import result as result_of
 from paceline.record.numbers import unmeasured
 from paceline.record.observed import Observed, TrainingReport
 from paceline.record.point import Point
-from paceline.record.record import PartialRecord, Result
+from paceline.record.record import PartialRecord
 from paceline.record.rows import POINT_TABLES
+from paceline.record.schema import Result
 from paceline.record.target import Target
 from paceline.record.tracking.log import ProgressFollower, log, prepare_log
 from paceline.run.asked import asked_by_signals

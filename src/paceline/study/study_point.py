@@ -26,8 +26,9 @@ from paceline.record.data_digest import is_of_other_data
 from paceline.record.point_config import PointConfig, kind_of
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result
-from paceline.record.record import Result
+from paceline.record.record import outlives
 from paceline.record.rerun import failed_by_environment
+from paceline.record.schema import Result
 from paceline.settings import Count, settings
 
 if TYPE_CHECKING:
@@ -128,8 +129,12 @@ class StudyPoint:
 
     @property
     def is_unsettled(self) -> bool:
-        """True if the point has no record, or failed because of the machine or the network."""
-        return self.result is None or failed_by_environment(self.result)
+        """True if the point has no record, or failed because of the machine or the network.
+
+        Also if it failed, and an older record stays.
+        """
+        result = self.result
+        return result is None or failed_by_environment(result) or outlives(self.folder, result)
 
     def refresh(self) -> None:
         self.result = read_result(self.folder)

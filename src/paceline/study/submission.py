@@ -71,7 +71,7 @@ def _tell(point: Point, job: str, has_ended: bool) -> str:
     if result is None:
         path = log_folder(config.folder.parent) / f"{job}_0_log.out"
         words = slurm_jobs.last_words(path) or "it printed nothing"
-        problem = f"job {job} left the queue without a record: {words}"
+        problem = f"job {job} left the queue without a new record: {words}"
         tell(f"{config.key}: {problem}; {path}")
         return problem
     print(result_line(None, config, result, f"job {job}"), flush=True)

@@ -24,9 +24,17 @@ from paceline.record.archive import (
 )
 from paceline.record.data_digest import is_of_other_data, look_again, tell_if_unfollowed
 from paceline.record.provenance import num_cores, source_digest
-from paceline.record.reading import fault_of, read_result
-from paceline.record.record import Lock, Result, adopt, clear, left_behind, partial_records
+from paceline.record.reading import fault_of, read_result, record_version
+from paceline.record.record import (
+    Lock,
+    adopt,
+    clear,
+    left_behind,
+    partial_records,
+    remove_replaced,
+)
 from paceline.record.rerun import failed_by_environment
+from paceline.record.schema import Result
 from paceline.record.tied_files import SUMS, tied_content
 from paceline.record.tracking.log import (
     MARKER,
@@ -142,8 +150,9 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
 
     `launch(points)` runs points and returns their results. Before that, `take_over` and each
     function in `write` write those records that need no training. A point that fails because of the
-    machine or the network is tried once more; if it fails again, its record counts as missing. If
-    points are in a queue and the sweep does not wait for them, no record counts as missing.
+    machine or the network is tried once more; if it fails again, its record counts as missing. So
+    does that of a point that failed while an older record stays. If points are in a queue and the
+    sweep does not wait for them, no record counts as missing.
     """
     config, points = study.points[0].config, study.in_order
     folder, mlflow = study.root / "runs" / config.study, config.measurement.mlflow
@@ -230,10 +239,13 @@ class _Runner:
         _log_missing(points)
         print(f"{name}: {counts(points)}", flush=True)
         left = [point for point in points if point.is_unsettled]
-        if left and self.is_awaited:
-            reasons = [point.result["reason"] for point in left if point.result]
+        for point in left:
+            point.refresh()  # to an older record, if it stays
+        again = [point for point in left if point.is_unsettled]
+        if again and self.is_awaited:
+            reasons = [point.result["reason"] for point in again if point.result]
             why = f" ({reasons[0]})" if reasons else ""
-            message = f"{len(left)} of {len(points)} points failed for environment reasons"
+            message = f"{len(again)} of {len(points)} points failed for environment reasons"
             tell(f"{message}{why}; the next sweep runs them again")
         return not left
 
@@ -256,14 +268,17 @@ class _Runner:
         from paceline.study.submission import run_queued  # torch takes seconds
 
         queued = [point for point in points if point.point.cluster.submitted_to is not None]
+        before = [record_version(point.folder) for point in queued]
         if queued:
             run_queued([point.point for point in queued])
             self.is_awaited = all(
                 queue is not None and queue.wait
                 for queue in (point.point.cluster.submitted_to for point in queued)
             )
-        for point in queued:
+        for point, version in zip(queued, before, strict=True):
             point.refresh()
+            if self.is_awaited and record_version(point.folder) == version:
+                point.result = None  # its job left no new one
         return [point for point in points if point not in queued]
 
 
@@ -284,14 +299,15 @@ def take_over(points: Points) -> None:
     found = to_take_over(points)
     for point in points:
         if source := found.get(point.key):
-            copy_record(source, point.folder, point.config, without=[MARKER])
+            copy_record(source, point.folder, point.config, without=[f"{MARKER}*"])
             print(f"{point.key} {point.words}: taken over from {source.parent.name}", flush=True)
 
 
 def settle_partial_records(folder: Path, tracking_uri: str | None) -> None:
     """Complete or remove the partial records that processes which have ended left behind.
 
-    For a removed partial record, its run in MLflow is marked as killed.
+    For a removed partial record, its run in MLflow is marked as killed. Raises SettingError if a
+    complete one cannot be moved to its place.
     """
     for key, made in partial_records(folder):
         with left_behind(made) as left:
@@ -300,6 +316,7 @@ def settle_partial_records(folder: Path, tracking_uri: str | None) -> None:
                     if tracking_uri is not None:
                         end_lost_run(made, tracking_uri)
                 clear(made)
+    remove_replaced(folder)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from paceline.record.record import Result
+from paceline.record.schema import Result
 from paceline.settings import Count, Positive, settings
 
 

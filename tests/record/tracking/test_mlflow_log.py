@@ -7,7 +7,13 @@ import time
 
 import pytest
 
-from paceline.record.tracking.mlflow_log import LogError, PointLog, client, flat_params
+from paceline.record.tracking.mlflow_log import (
+    KnownRun,
+    LogError,
+    PointLog,
+    client,
+    flat_params,
+)
 
 
 def open_log(uri, **more):
@@ -80,6 +86,36 @@ def test_what_was_not_logged_is_named(mlflow_uri, monkeypatch):
         log.log([{"samples": n, "seconds": 1.0, "top1": 0.5} for n in (64, 128)])
     assert str(caught.value) == f"2 metrics not logged to {mlflow_uri}: database is locked"
     assert len(calls) > 2
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\xff",
+        b"[]",
+        b"null",
+        b'{"run_id": "0", "track',
+        b'{"run_id": "0"}',
+        b'{"run_id": 0, "tracking_uri": "sqlite:///mlflow.db"}',
+        b'{"run_id": "0", "tracking_uri": "sqlite:///mlflow.db", "axes": "seed"}',
+        b'{"run_id": "0", "tracking_uri": "sqlite:///mlflow.db", "of_later": 1}',
+        b"[" * 100_000,
+    ],
+    ids=range(10),
+)
+def test_a_file_that_names_no_run_is_set_aside_and_told(content, tmp_path, capsys):
+    path = tmp_path / "mlflow.json"
+    path.write_bytes(content)
+    assert KnownRun.read(path) is None
+    (aside,) = tmp_path.iterdir()
+    assert aside.read_bytes() == content
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(path) in line
+    assert aside.name in line
+    known = KnownRun("0", "sqlite:///mlflow.db", complete=True, axes=["seed"])
+    known.write(path)
+    assert KnownRun.read(path) == known
 
 
 def busy_for(uri, seconds):

@@ -9,7 +9,10 @@ import time
 import pytest
 
 from paceline.errors import SettingError
-from paceline.record.tracking.mlflow_log import client, prepare_store
+from paceline.record.measurement import MLflow
+from paceline.record.tracking.log import begin_study_run, end_study_run, log, log_study_files
+from paceline.record.tracking.mlflow_log import KnownRun, client, prepare_store
+from tests.made_records import made_config, make_record
 
 
 def unusable(uri):
@@ -59,6 +62,23 @@ def test_a_store_that_is_a_folder(tmp_path):
 def test_a_store_that_is_no_database(tmp_path):
     (tmp_path / "mlflow.db").write_text("not a database, but long enough to be taken for one" * 9)
     assert "file is not a database" in unusable(f"sqlite:///{tmp_path}/mlflow.db")
+
+
+def test_a_store_of_a_newer_mlflow_is_named_wherever_it_is_opened(mlflow_uri, tmp_path):
+    with sqlite3.connect(mlflow_uri.removeprefix("sqlite:///")) as database:
+        database.execute("UPDATE alembic_version SET version_num = 'ffffffffffff'")
+    make_record(tmp_path / "key", made_config())
+    KnownRun("0", mlflow_uri).write(tmp_path / "mlflow_parent.json")
+    mlflow = MLflow(tracking_uri=mlflow_uri, experiment="made")
+    for reason in (
+        unusable(mlflow_uri),
+        begin_study_run(tmp_path, mlflow, [], {}),
+        log(tmp_path / "key", mlflow),
+        end_study_run(tmp_path, mlflow, "FINISHED", {}),
+        log_study_files(tmp_path, [tmp_path / "mlflow_parent.json"]),
+    ):
+        assert "ffffffffffff" in reason
+        assert "\n" not in reason
 
 
 def test_a_server_that_refuses():

@@ -135,6 +135,19 @@ def test_another_store_gets_a_run_of_its_own(mlflow_uri, tmp_path):
     assert study_run(tmp_path, mlflow_uri).run_id != "gone"
 
 
+def test_a_study_and_a_point_whose_files_are_damaged_are_logged_anew(mlflow_uri, tmp_path, capsys):
+    study = tmp_path / "made"
+    make_record(study / "key", made_config())
+    damaged = [study / "mlflow_parent.json", study / "key/mlflow.json"]
+    for path in damaged:
+        path.touch()
+    assert begin(study, mlflow_uri) is None
+    assert log_record(study / "key", mlflow_uri, "made")
+    assert len(capsys.readouterr().err.splitlines()) == 2
+    tags = run_of(mlflow_uri, study / "key").data.tags
+    assert tags["study_run"] == study_run(study, mlflow_uri).run_id
+
+
 def test_without_a_store_nothing_is_written(tmp_path):
     assert begin(tmp_path / "made", None) is None
     assert end(tmp_path / "made", None) is None

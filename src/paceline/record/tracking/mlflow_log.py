@@ -9,16 +9,18 @@ import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from filelock import FileLock
+from pydantic import ConfigDict, TypeAdapter
 
 from paceline import errors
-from paceline.errors import SettingError
+from paceline.errors import SettingError, tell
+from paceline.record.plain import read_json
 from paceline.record.point_config import flat_settings
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class KnownRun:
     of its points' runs contain their values.
     """
 
+    __pydantic_config__ = ConfigDict(extra="forbid")
     run_id: str
     tracking_uri: str
     complete: bool = False
@@ -69,10 +72,21 @@ class KnownRun:
 
     @classmethod
     def read(cls, path: Path, tracking_uri: str | None = None) -> "KnownRun | None":
-        """Return the run that a file names; None without the file, or if it is in another store."""
+        """Return the run that a file names; None without the file, or if it is in another store.
+
+        A file that is damaged, or of another version of Paceline, is renamed and counts as missing.
+        """
         if not path.exists():
             return None
-        run = cls(**json.loads(path.read_text()))
+        try:
+            run = TypeAdapter(cls).validate_python(read_json(path.read_text()))
+        except ValueError:
+            aside = path.with_name(f"{path.name}.unreadable")
+            with suppress(OSError):  # as where another process was faster
+                path.replace(aside)
+            fault = "is damaged or of another version, and counts as missing"
+            tell(f"{path} {fault}; it is now {aside.name}")
+            return None
         return run if tracking_uri in (None, run.tracking_uri) else None
 
     def write(self, path: Path) -> None:
@@ -95,7 +109,7 @@ class PointLog:
     """
 
     def __init__(self, tracking_uri: str, run_id: str, *, timeout: float = TIMEOUT) -> None:
-        self.run_id, self._client = run_id, client(tracking_uri)
+        self.run_id, self._client = run_id, _client(tracking_uri)
         self._tracking_uri, self._timeout = tracking_uri, timeout
         about = self._try("the run", self._client.get_run, run_id).info
         self.experiment_id: str = about.experiment_id
@@ -116,7 +130,7 @@ class PointLog:
 
         `started`: UTC seconds since 1970; a row's time in MLflow is `started` plus its `seconds`.
         """
-        store = client(tracking_uri)
+        store = _client(tracking_uri)
 
         def create() -> str:
             existing = store.get_experiment_by_name(experiment)
@@ -200,7 +214,7 @@ class PointLog:
 
 def tag_experiment(tracking_uri: str, experiment: str, tags: Mapping[str, str]) -> None:
     """Set tags of an experiment that exists. Raises LogError."""
-    store = client(tracking_uri)
+    store = _client(tracking_uri)
 
     def write() -> None:
         existing = store.get_experiment_by_name(experiment)
@@ -210,6 +224,11 @@ def tag_experiment(tracking_uri: str, experiment: str, tags: Mapping[str, str]) 
             store.set_experiment_tag(existing.experiment_id, name, value)
 
     _try("tags", tracking_uri, TIMEOUT, write)
+
+
+def _client(tracking_uri: str) -> "MlflowClient":
+    """Make a client at the first try. Raises LogError, as for a store of a newer MLflow."""
+    return _try("the run", tracking_uri, 0, client, tracking_uri)
 
 
 def _try(
