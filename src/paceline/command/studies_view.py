@@ -216,7 +216,7 @@ def _configurations(points: Points, shares: Mapping[str, float]) -> Table:
 
 def _state(points: Points, shares: Mapping[str, float]) -> list[str]:
     states = [point.status for point in points]
-    bad = sorted({*states} - {"finished", None})
+    bad = sorted(filter(None, {*states} - {"finished"}))
     words = [f"{states.count(state)} {state}" for state in bad]
     under_way = [f"{shares[point.key]:.0%}" for point in points if point.key in shares]
     if under_way:
