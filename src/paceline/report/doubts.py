@@ -48,7 +48,6 @@ def cautions(findings: StudyFindings) -> list[str]:
         *(say(f"records_{name}", about) for name in _OF_RECORDS if about.get(name)),
         *(text for name in _ON_CHANCE for text in _found(findings, name)),
         *_tuned_elsewhere(findings),
-        *_of_one_rate(findings.tables),
     ]
 
 
@@ -84,7 +83,8 @@ def _tuned_elsewhere(findings: StudyFindings) -> list[str]:
     return [say("tuned_elsewhere", points=others, of=len(tuned), at=searched_with(at))]
 
 
-def _of_one_rate(tables: Tables) -> list[str]:
+def unsearched(tables: Tables) -> list[str]:
+    """Return a sentence if schemes are compared at a rate that was searched for none of them."""
     scored = tables.runs[tables.runs["top1"].notna()]
     rows = scored.to_dict("records")
     schemes = of_one_rate(rows, tables.about["axes"], tables.about["settings"].get(RATE))

@@ -32,7 +32,7 @@ from paceline.report.chart.chart_style import Chart, static_svg
 from paceline.report.chart.decision_charts import decision_chart, map_chart
 from paceline.report.chart.model_charts import prediction_charts
 from paceline.report.chart.worker_charts import phase_chart, staleness_chart, timeline_chart
-from paceline.report.doubts import broken_rules, cautions
+from paceline.report.doubts import broken_rules, cautions, unsearched
 from paceline.report.findings import Situation, StudyFindings, read_findings, situations
 from paceline.report.how_it_was_run import how_it_was_run, subtitle, target_origin
 from paceline.report.number_format import setting
@@ -192,6 +192,7 @@ def _content(findings: StudyFindings) -> Row:
         "target": target_origin(findings),
         "sentences": [
             *([say("incomplete", about)] if about["missing"] else []),
+            *unsearched(findings.tables),
             *summary_sentences(findings),
             *(say("uses_of_size", size=size, uses=uses) for size, uses in counts.items()),
         ],
