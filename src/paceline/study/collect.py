@@ -45,7 +45,7 @@ def collect(study: Study) -> Path:
     rate = points[0].config.values["training"]["rate"]
     if schemes := of_one_rate(runs, state["axes"], rate):
         words = f"{', '.join(schemes)} had the same learning rate and momentum"
-        tell(f"{words}, not searched for each of them, so their accuracies say little of schemes")
+        tell(f"accuracies say little of the schemes: {words}, not searched for each of them")
     return folder
 
 
