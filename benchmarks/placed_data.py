@@ -152,7 +152,7 @@ def _epoch(point: Point, buckets: bool, folder: Path) -> float:
     from paceline.clock.wall.ddp import SyncAllReduceStrategy
     from paceline.run.training_process import TrainingProcess
 
-    process = TrainingProcess(point, folder)
+    process = TrainingProcess(point, folder, {})
     strategy: Any = process._strategy
     assert isinstance(strategy, SyncAllReduceStrategy)
     if not buckets:

@@ -75,7 +75,7 @@ def measure(point: Point, folder: Path) -> tuple[list[float], ...]:
     join(120, "cpu")
     ours, theirs, without, waits = [], [], [], []
     for _ in range(TURNS):
-        seen = TrainingProcess(point, folder).run()
+        seen = TrainingProcess(point, folder, {}).run()
         ours.append(_rate(seen.real_step_ends, point))
         waiting = seen.strategy.workers[0].seconds_data
         waits.append(waiting / float(seen.real_step_ends[-1]))
@@ -101,7 +101,7 @@ def _bare(point: Point, **options: bool) -> np.ndarray:
     steps = int(point.training.samples or 0) // (2 * point.batch_size)
     batches = open_data(point.data.build(), reading_of(point)).train(dist.get_rank(), steps)
     model = DistributedDataParallel(module.network, gradient_as_bucket_view=True, **options)
-    optimizer = point.model.part("optimizer").build()(model.parameters())
+    optimizer = module.configure_optimizers()
     dist.barrier()
     start, ends = time.perf_counter(), []
     for images, labels in batches:
