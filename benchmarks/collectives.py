@@ -24,16 +24,14 @@ ONE_BYTE_A_SECOND = ClusterProfile(Link(0, 1), Link(0, 1), None, 0, 1)
 Seen = dict[str, Any]  # of one collective and worker
 
 
-def rows(
-    megabytes: tuple[int, ...] = MEGABYTES, workers: tuple[int, ...] = WORKERS, turns: int = TURNS
-) -> list[dict[str, Any]]:
-    return [line for count in workers for line in _rows(megabytes, count, turns)]
+def rows() -> list[dict[str, Any]]:
+    return [line for count in WORKERS for line in _rows(count)]
 
 
-def _rows(megabytes: tuple[int, ...], workers: int, turns: int) -> list[dict[str, Any]]:
-    of_workers = call_in_processes(measure, megabytes, turns, workers=workers)
+def _rows(workers: int) -> list[dict[str, Any]]:
+    of_workers = call_in_processes(measure, MEGABYTES, TURNS, workers=workers)
     found = []
-    for number, size in enumerate(megabytes):
+    for number, size in enumerate(MEGABYTES):
         of_size = [worker[number] for worker in of_workers]
         native = _seconds([seen["native"] for seen in of_size])
         for name in collective_names():

@@ -49,8 +49,8 @@ NEAR = (0.75, 1.25)
 MODELLED = "two_cores_paced"  # by which studies of shaped links are predicted
 
 
-def rows(links: tuple[str, ...] = tuple(LINKS)) -> Iterator[dict[str, Any]]:
-    for link in links:
+def rows() -> Iterator[dict[str, Any]]:
+    for link in LINKS:
         before = os.getloadavg()[0]
         for workers in WORKERS:
             yield from _collectives(workers, link)

@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.config import ROOT
 from benchmarks.row import ratio_row
 
-TURNS = 5
+TURNS, EPOCHS = 5, 20
 
 
 def rows() -> list[dict[str, Any]]:
@@ -24,9 +24,9 @@ def rows() -> list[dict[str, Any]]:
 
 
 def rate(store: str, seed: int) -> float:
-    command = [sys.executable, "-m", "paceline.cli", "train", "workers=2", "training.epochs=20"]
+    command = [sys.executable, "-m", "paceline.cli", "train", "workers=2", "batch_size=128"]
     command += ["data=fashion_mnist_subset", "study=benchmark", "sweep.rerun=all", f"seed={seed}"]
-    command += [f"measurement.mlflow.tracking_uri={store}", "batch_size=128"]
+    command += [f"measurement.mlflow.tracking_uri={store}", f"training.epochs={EPOCHS}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     record = ROOT / done.stdout.splitlines()[-1]
     return json.loads((record / "result.json").read_text())["images_per_second"]

@@ -29,7 +29,7 @@ Series = dict[tuple[str, int], list[tuple[float, float]]]  # (seconds, on a core
 
 
 def rows() -> list[dict[str, Any]]:
-    worker, server = call_in_processes(measure, servers=1)
+    worker, server = call_in_processes(measure, TURNS, ROUNDS, servers=1)
     seconds = {name: 1e3 * median(wall for wall, _ in series) for name, series in worker.items()}
     copies = seconds["copies", LARGE]
     found = [_large_row(name, seconds[name, LARGE], copies) for name in (*NODES, "gloo", UPDATED)]
@@ -51,16 +51,16 @@ def _small_row(name: str, worker: Series, server: Series) -> dict[str, Any]:
     return row(about, core, wall, "ms", core / wall, "<= 0.2 ms" if aimed else "shown", core <= 0.2)
 
 
-def measure() -> Series:
+def measure(turns: int, round_trips: dict[int, int]) -> Series:
     torch.set_num_threads(1)
     join(120, "cpu")
     end = _worker if dist.get_rank() == WORKER else _server
     found: Series = {}
     for size in (LARGE, SMALL):
         rounds = end(size)
-        for _ in range(TURNS):
+        for _ in range(turns):
             for name, once in rounds.items():
-                found.setdefault((name, size), []).append(_timed(once, ROUNDS[size]))
+                found.setdefault((name, size), []).append(_timed(once, round_trips[size]))
     leave()
     return found
 

@@ -62,26 +62,21 @@ STAGES = {  # settings of each, and if gradients are reduced in buckets beside b
 }
 
 
-def rows(
-    images: int = IMAGES, batch_size: int = BATCH_SIZE, turns: int = TURNS, shuffled: int = SHUFFLED
-) -> list[dict[str, Any]]:
+def rows() -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
-        write_images(root, images)
-        points = [
-            _point(root, images, batch_size, overrides, buckets)
-            for overrides, buckets in STAGES.values()
-        ]
+        write_images(root, IMAGES)
+        points = [_point(root, overrides, buckets) for overrides, buckets in STAGES.values()]
         prepare_data(points[0][0].data)
         seen = launch(
             "benchmarks.placed_data:measure",
-            (points, root, turns, shuffled),
+            (points, root, TURNS, SHUFFLED),
             workers=WORKERS,
             servers=0,
             log_folder=root,
         )
     epochs = np.max([of_worker[0] for of_worker in seen], axis=0)  # [stages, turns], the slowest
-    return [*_stage_rows(epochs), _shuffle_row([of_worker[1] for of_worker in seen], shuffled)]
+    return [*_stage_rows(epochs), _shuffle_row([of_worker[1] for of_worker in seen])]
 
 
 def write_images(root: Path, images: int) -> None:
@@ -98,11 +93,9 @@ def write_images(root: Path, images: int) -> None:
             Image.fromarray(smooth // 2 + noise).save(folder / f"{n}.jpg", quality=90)
 
 
-def _point(
-    root: Path, images: int, batch_size: int, overrides: Sequence[str], buckets: bool
-) -> tuple[Point, bool]:
-    point = point_of(*SETTINGS, f"data.root={root}", f"batch_size={batch_size}", *overrides)
-    return replace(point, training=replace(point.training, samples=images)), buckets
+def _point(root: Path, overrides: Sequence[str], buckets: bool) -> tuple[Point, bool]:
+    point = point_of(*SETTINGS, f"data.root={root}", f"batch_size={BATCH_SIZE}", *overrides)
+    return replace(point, training=replace(point.training, samples=IMAGES)), buckets
 
 
 def _stage_rows(epochs: np.ndarray) -> list[dict[str, Any]]:
@@ -122,16 +115,16 @@ def _compared(name: str, after: np.ndarray, before: np.ndarray) -> dict[str, Any
     return row(title, *times, "s", times[0] / times[1], "shown", True)
 
 
-def _shuffle_row(seen: Sequence[tuple[list[float], int]], num_bytes: int) -> dict[str, Any]:
+def _shuffle_row(seen: Sequence[tuple[list[float], int]]) -> dict[str, Any]:
     seconds = median(max(turn) for turn in zip(*(each[0] for each in seen), strict=True))
     sent = sum(each[1] for each in seen)
-    share = sent / num_bytes
+    share = sent / SHUFFLED
     name = (
-        f"shuffle of {num_bytes / 1e6:.0f} MB over {WORKERS} workers in {seconds:.3g} s: sent / all"
+        f"shuffle of {SHUFFLED / 1e6:.0f} MB over {WORKERS} workers in {seconds:.3g} s: sent / all"
     )
     expected = 1 - 1 / WORKERS
     holds = abs(share / expected - 1) < 0.02
-    return row(name, sent / 1e6, num_bytes / 1e6, "MB", share, f"{expected:g} +- 2 %", holds)
+    return row(name, sent / 1e6, SHUFFLED / 1e6, "MB", share, f"{expected:g} +- 2 %", holds)
 
 
 def measure(
@@ -152,7 +145,7 @@ def _epoch(point: Point, buckets: bool, folder: Path) -> float:
     from paceline.clock.wall.ddp import SyncAllReduceStrategy
     from paceline.run.training_process import TrainingProcess
 
-    process = TrainingProcess(point, folder)
+    process = TrainingProcess(point, folder, {})
     strategy: Any = process._strategy
     assert isinstance(strategy, SyncAllReduceStrategy)
     if not buckets:

@@ -8,6 +8,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import Optimizer
 
 from paceline.record.point import Point
+from paceline.record.target import Target
 from paceline.run.open_data import open_data
 from paceline.run.placed_data import reading_of
 
@@ -15,12 +16,13 @@ from paceline.run.placed_data import reading_of
 def network(point: Point) -> nn.Module:
     torch.set_num_threads(1)
     torch.manual_seed(point.seed)
-    return point.model.part("network").build()
+    return point.model.build().network
 
 
 def optimizer(point: Point, trained: nn.Module) -> Optimizer:
     """As the project's servers have it: one pass over memory."""
-    return point.model.part("optimizer").build()(trained.parameters(), fused=True)
+    sgd = Target("optimizer", point.model.values["optimizer"]).build()
+    return sgd(trained.parameters(), fused=True)
 
 
 def batches(point: Point, worker: int) -> Any:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.distributed import rpc
 
 from benchmarks.plain_parts import batches, gradients, network, optimizer
+from paceline.exchange.process_group import STORE
 from paceline.record.point import Point
 
 
@@ -47,7 +48,8 @@ def measure(point: Point) -> list[np.ndarray]:
     torch.set_num_threads(1)
     os.environ["TP_SOCKET_IFNAME"] = "lo"  # it takes pickles from anybody
     rank, workers = int(os.environ["RANK"]), point.workers
-    rpc.init_rpc(f"process{rank}", rank=rank, world_size=workers + 1)
+    store = rpc.TensorPipeRpcBackendOptions(init_method=f"file://{os.environ[STORE]}_of_rpc")
+    rpc.init_rpc(f"process{rank}", rank=rank, world_size=workers + 1, rpc_backend_options=store)
     ends = _start(point) if rank == workers else []
     rpc.shutdown()  # waits for all calls
     return ends

@@ -50,7 +50,7 @@ def _case(name: str, overrides: list[str], steps: int, least: float) -> list[dic
     with tempfile.TemporaryDirectory() as folder:
         seen = launch(
             "benchmarks.synchronous:measure",
-            (point, Path(folder)),
+            (point, Path(folder), TURNS),
             workers=2,
             servers=0,
             log_folder=Path(folder),
@@ -65,7 +65,7 @@ def _case(name: str, overrides: list[str], steps: int, least: float) -> list[dic
     ]
 
 
-def measure(point: Point, folder: Path) -> tuple[list[float], ...]:
+def measure(point: Point, folder: Path, turns: int) -> tuple[list[float], ...]:
     """By turns: images/s of both workers (ours, bare, bare without the broadcast of buffers), and
     the share of our time without data.
     """
@@ -74,8 +74,8 @@ def measure(point: Point, folder: Path) -> tuple[list[float], ...]:
     torch.set_num_threads(1)
     join(120, "cpu")
     ours, theirs, without, waits = [], [], [], []
-    for _ in range(TURNS):
-        seen = TrainingProcess(point, folder).run()
+    for _ in range(turns):
+        seen = TrainingProcess(point, folder, {}).run()
         ours.append(_rate(seen.real_step_ends, point))
         waiting = seen.strategy.workers[0].seconds_data
         waits.append(waiting / float(seen.real_step_ends[-1]))
@@ -101,7 +101,7 @@ def _bare(point: Point, **options: bool) -> np.ndarray:
     steps = int(point.training.samples or 0) // (2 * point.batch_size)
     batches = open_data(point.data.build(), reading_of(point)).train(dist.get_rank(), steps)
     model = DistributedDataParallel(module.network, gradient_as_bucket_view=True, **options)
-    optimizer = point.model.part("optimizer").build()(model.parameters())
+    optimizer = module.configure_optimizers()
     dist.barrier()
     start, ends = time.perf_counter(), []
     for images, labels in batches:

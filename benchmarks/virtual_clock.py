@@ -73,23 +73,23 @@ def _limit(name: str, ours: float, theirs: float, limit: float) -> dict[str, Any
 
 def _in_process(what: Callable[..., Any], overrides: list[str], kinds: list[Kind]) -> Any:
     point = point_of(*overrides, "batch_size=32", "data.root=data")
-    return call_in_processes(what, point, kinds)[0]
+    return call_in_processes(what, point, kinds, STEPS, TURNS)[0]
 
 
-def rates(point: Point, kinds: list[Kind]) -> dict[Kind, list[float]]:
+def rates(point: Point, kinds: list[Kind], steps: int, turns: int) -> dict[Kind, list[float]]:
     """images/s, by turns."""
     found: dict[Kind, list[float]] = {kind: [] for kind in kinds}
-    for _ in range(TURNS):
+    for _ in range(turns):
         for kind, series in found.items():
-            series.append(_rate(point, kind))
+            series.append(_rate(point, kind, steps))
     return found
 
 
-def peak(point: Point, kinds: list[Kind]) -> float:
+def peak(point: Point, kinds: list[Kind], steps: int, _: int) -> float:
     """Bytes, of this process."""
     import resource
 
-    _rate(point, kinds[0])
+    _rate(point, kinds[0], steps)
     return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
@@ -117,11 +117,11 @@ class _Plain:
         return iter(self._batches)
 
 
-def _rate(point: Point, kind: Kind) -> float:
+def _rate(point: Point, kind: Kind, steps: int) -> float:
     silence()
     torch.set_num_threads(1)
     scheme, workers = kind or ("", 1)
-    size, steps, warmup = point.batch_size, max(STEPS, workers), max(8, workers)
+    size, steps, warmup = point.batch_size, max(steps, workers), max(8, workers)
     feed = open_data(point.data.build(), reading_of(point))
     torch.manual_seed(point.seed)
     stopwatch, length = _Stopwatch(warmup), warmup + steps

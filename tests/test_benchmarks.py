@@ -1,0 +1,79 @@
+"""Each benchmark at its smallest size yields its rows, with a number in each. Targets are no part
+of it: they hold at full size, where nothing else runs.
+"""
+
+import importlib
+import math
+import os
+from importlib.util import find_spec
+
+import pytest
+
+from benchmarks.__main__ import MODULES
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+SETTINGS = ["model=small_cnn", "data=fashion_mnist_subset"]
+CNN = ("small CNN", *SETTINGS)
+SMALLEST = {  # rows at least, and constants of the module
+    "loader": (4, {"IMAGES": 256}),
+    "freed_memory": (2, {"CASES": (("small CNN", 32, 10),)}),
+    "synchronous": (3, {"CASES": {"small CNN": ([*SETTINGS, "batch_size=32"], 20, 0.9)}}),
+    "parameter_server": (7, {"ROUNDS": {11_000_000: 1, 7_674: 10}}),
+    "many_to_one": (
+        8,
+        {"SLOW": ((2.5e7, 30_000, (1, 2)),), "FAST": ((1.25e8, 3_000_000, (1,)),), "SECONDS": 0.1},
+    ),
+    "overlap": (3, {"CASES": (("nin", 1, 1, 0.1),), "STEPS": 5}),
+    "links": (
+        17,
+        {"LINKS": {"1": 1.25e8}, "RUNS": {"1": 1}, "WORKERS": (2,), "SERVERS": (1,)},
+    ),
+    "collectives": (18, {"MEGABYTES": (1,), "WORKERS": (2,)}),
+    "buses": (9, {}),
+    "placed_data": (7, {"IMAGES": 32, "BATCH_SIZE": 4, "SHUFFLED": 2_000_000}),
+    "asynchronous": (1, {"STEPS": 60}),
+    "asynchronous_throughput": (
+        6,
+        {"CNN": "A", "RESNET": "A", "CASES": {"A": (SETTINGS, 100, 0.9)}, "MORE_SERVERS": (2,)},
+    ),
+    "commands": (3, {"COMMANDS": (("--help", 0.2, 200),)}),
+    "launch": (10, {"SCHEMES": ("sync_allreduce",)}),
+    "logging_cost": (1, {"EPOCHS": 1}),
+    "virtual_clock": (4, {"STEPS": 8, "CNN": CNN, "RESNET": CNN, "CASES": ((CNN, (1,)),)}),
+    "virtual_engines": (
+        7,
+        {"WARMUP": 0.1, "MEASURED": 0.1, "WINDOWS": 1, "WORKERS": {"small CNN": (16,)}},
+    ),
+    "repeated_searches": (9, {}),
+    "plans": (2, {"ROUNDS": 2, "SECONDS": 1, "CASES": {"small CNN": (SETTINGS, (32,), 2e9)}}),
+    "page": (2, {}),
+    "large_study": (2, {"AXES": (("sync_allreduce",), (1, 4), (32,), range(3)), "EVALUATIONS": 2}),
+}
+LEFT_OUT = {
+    "tracking_server": "needs PostgreSQL, and waits for minutes",
+    "gpu_workers": "needs a GPU",
+    "planted_worlds": "draws for many minutes; analysis/statistics/test_planted_worlds.py has few",
+    "step_times": "counts 259 networks for minutes; prediction/test_step_interval.py has few",
+}
+OF_ROOT = ("many_to_one", "overlap", "links")
+
+
+def test_that_no_benchmark_is_left_out_without_a_reason():
+    assert {*SMALLEST, *LEFT_OUT} == {*MODULES}
+
+
+@pytest.mark.parametrize("name", SMALLEST)
+def test_that_a_benchmark_yields_its_rows(monkeypatch, root, name):
+    if name in OF_ROOT and os.geteuid() != 0:
+        pytest.skip("only root makes network namespaces")
+    least, constants = SMALLEST[name]
+    module = importlib.import_module(f"benchmarks.{name}")
+    for constant, value in constants.items():
+        monkeypatch.setattr(module, constant, value)
+    monkeypatch.setattr(module, "TURNS", 1, raising=False)
+    monkeypatch.setattr("benchmarks.logging_cost.ROOT", root)  # where its record stays
+    rows = list(module.rows())
+    assert len(rows) >= least
+    measured = [row for row in rows if find_spec("ray") or "Ray's" not in row["name"]]
+    assert all(math.isfinite(row[of]) for row in measured for of in ("ours", "theirs", "ratio"))
