@@ -68,5 +68,10 @@ def test_what_depends_on_time_is_refused(root):
     refused(root, folder.name, "scheme", *ON_NODES)
 
 
+def test_a_run_without_evaluations_has_an_empty_curve(root):
+    folder = trained(root, *ON_ONE, "measurement.evaluations=0", "save_weights=false")
+    assert retime(folder.name, ON_NODES, root) == []
+
+
 def test_a_record_that_there_is_not_is_named(root):
     refused(root, "0123456789ab", "record", *ON_NODES)

@@ -92,4 +92,3 @@ def test_a_study_may_use_as_many_workers_as_there_are_cores(monkeypatch, cores, 
     points = study_points("quick", REPOSITORY)
     measured = [point for point in points if point.config.names["cluster"] == "local"]
     assert sorted({point.config.values["workers"] for point in measured}) == workers
-    assert {point.config.sweep.jobs for point in points} == {cores}

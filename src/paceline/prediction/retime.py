@@ -166,9 +166,8 @@ def _curve_and_clock(point: Point, folder: Path) -> tuple[list[dict[str, str]], 
     """Return the rows of a record's curve, and the clock of `point` with a snapshot at each."""
     with (folder / "curve.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    samples = [int(row["samples"]) for row in rows]
-    steps = samples[-1] // (point.batch_size * point.workers)
-    return rows, point_clock(point, steps, samples)
+    steps = require_fit(folder)["samples"] // (point.batch_size * point.workers)
+    return rows, point_clock(point, steps, [int(row["samples"]) for row in rows])
 
 
 def _trained_records(runs: Path) -> dict[str, Path]:

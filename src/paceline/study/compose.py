@@ -17,7 +17,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob, Override, OverrideType
+from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, OverrideType
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
@@ -52,15 +52,12 @@ def _per(*keys_and_table: Any) -> Any:
     return table
 
 
-def _here(what: str) -> str | int:
+def _here(what: str) -> str | ChoiceSweep:
     """Return a fact of this machine, for a study that uses as much of it as there is.
 
-    `cores`: number of CPU cores. `accelerator`: gpu if there are several GPUs, else cpu. `workers`:
-    the powers of 2 up to the number of GPUs or cores, and up to 2 at least. `several_workers`: the
-    same without 1.
+    `accelerator`: gpu if there are several GPUs, else cpu. `workers`: the powers of 2 up to the
+    number of GPUs or cores, and up to 2 at least. `several_workers`: the same without 1.
     """
-    if what == "cores":
-        return num_cores()
     from paceline.cluster.cluster import num_gpus  # pydantic takes time
 
     gpus = num_gpus()
@@ -68,8 +65,7 @@ def _here(what: str) -> str | int:
         return "gpu" if gpus > 1 else "cpu"
     most = gpus if gpus > 1 else num_cores()
     powers = [2**power for power in range(max(2, most.bit_length()))]
-    chosen = {"workers": powers, "several_workers": powers[1:]}
-    return ",".join(map(str, chosen[what]))
+    return ChoiceSweep(list={"workers": powers, "several_workers": powers[1:]}[what])
 
 
 def _chosen(group: str) -> str | None:
@@ -83,7 +79,6 @@ def _chosen(group: str) -> str | None:
 OmegaConf.register_new_resolver("chosen", _chosen, replace=True)
 OmegaConf.register_new_resolver("divided", _divided, replace=True)
 OmegaConf.register_new_resolver("per", _per, replace=True)
-OmegaConf.register_new_resolver("here", _here, replace=True)
 OmegaConf.register_new_resolver("times", lambda number, by: number * by, replace=True)
 
 
@@ -137,7 +132,10 @@ def composed_each(
 
 
 def parsed(overrides: Sequence[str]) -> list[Override]:
-    return OverridesParser.create().parse_overrides(list(overrides))
+    """Parse overrides, whose values may also be facts of this machine, here(...)."""
+    parser = OverridesParser.create()
+    parser.functions.register("here", _here)
+    return parser.parse_overrides(list(overrides))
 
 
 def jobs_of(axes: Sequence[Override]) -> list[list[str]]:

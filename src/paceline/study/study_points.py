@@ -257,17 +257,11 @@ def _flat(grids: Any) -> Iterator[list[str]]:
 
 
 def _texts(settings: Mapping[Any, Any]) -> list[str]:
-    """Return settings as texts as on the command line, with interpolations in quotes.
-
-    Facts of this machine, ${here:...}, are put in, since they may be lists of values.
-    """
-    texts = list[str]()
-    for name, values in settings.items():
-        if str(values).startswith("${here:"):
-            values = OmegaConf.create([values])[0]
-        follows = str(values).startswith("${")
-        texts.append(f'{name}="{values}"' if follows else f"{name}={values}")
-    return texts
+    """Return settings as texts as on the command line, with interpolations in quotes."""
+    return [
+        f'{name}="{values}"' if str(values).startswith("${") else f"{name}={values}"
+        for name, values in settings.items()
+    ]
 
 
 def _swept(grids: Grids) -> list[str]:
