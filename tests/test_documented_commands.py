@@ -20,6 +20,10 @@ NOT_HERE = {
     "make test-slow": ".ci/run does",
     "pip install git+URL_OF_THIS_REPOSITORY": "downloads 5 GB; test_new_project.py has the wheel",
     "paceline calibrate && paceline predict cluster=this_machine workers=2,4,8": "measures alone",
+    "paceline plan model=resnet18 data=cifar10 batch_size=16,32,64 --memory 200MB": "times many "
+    "steps for minutes; prediction/test_plan.py does so with a small network",
+    "torchrun --nnodes=2 --nproc-per-node=1 --node-rank=0 --master-addr=10.0.0.1 "
+    "--master-port=29400 -m paceline sweep first cluster=torchrun": "several machines",
     "dvc repro report@meetings": "the reader writes its stage",
     "paceline agent &": "several machines",
     'ssh 10.0.0.2 "cd $PWD && .venv/bin/paceline agent $PACELINE_HEAD" &': "several machines",
@@ -30,7 +34,6 @@ CHEAPER = {  # the same, on less
     r"^paceline train (?!-).*": r"\g<0> measurement.evaluations=0",
     r"^paceline train (?!--|.*samples|.*workers=\d\d).*": r"\g<0> training.samples=512",
     r"^paceline train .*workers=\d\d.*": r"\g<0> training.samples=8192",  # of one round
-    r"^torchrun .* -m (paceline .*)": r"\1",
     r"^paceline sweep (STUDY|first) (?!--dry-run).*": r"\g<0> --dry-run",
     r"hydra/sweeper=optuna": r"\g<0> hydra.sweeper.n_trials=2",
     r"^python -m pytest .*": r"\g<0> --collect-only --quiet",
