@@ -59,17 +59,6 @@ def test_a_setting_of_the_project_replaces_that_of_paceline(project, monkeypatch
     assert ours.values["margin"] == 2
 
 
-def test_every_documented_sweep_with_settings_composes(project, monkeypatch):
-    monkeypatch.chdir(project)
-    texts = [path.read_text() for path in (ROOT / "README.md", *sorted((ROOT / "docs").iterdir()))]
-    sweeps = set(SWEEP.findall("\n".join(texts).replace("STUDY", "first")))
-    assert {name for name, _ in sweeps} > {"first"}
-    for name, settings in sweeps:
-        changes = [re.sub(",.*", "", setting) for setting in settings.split()]
-        root = project if name in studies(project) else ROOT
-        assert composed([f"experiments={name}", *changes], root).study == name
-
-
 def test_the_pipeline_runs_the_studies_that_there_are(project):
     pipeline = yaml.safe_load((project / "dvc.yaml").read_text())
     assert pipeline["vars"] == [{"studies": studies(project)}]
