@@ -22,18 +22,18 @@ NOT_HERE = {
     "paceline calibrate && paceline predict cluster=this_machine workers=2,4,8": "measures alone",
     "paceline plan model=resnet18 data=cifar10 batch_size=16,32,64 --memory 200MB": "times many "
     "steps for minutes; prediction/test_plan.py does so with a small network",
-    "torchrun --nnodes=2 --nproc-per-node=1 --node-rank=0 --master-addr=10.0.0.1 "
-    "--master-port=29400 -m paceline sweep first cluster=torchrun": "several machines",
     "dvc repro report@meetings": "the reader writes its stage",
     "paceline agent &": "several machines",
     'ssh 10.0.0.2 "cd $PWD && .venv/bin/paceline agent $PACELINE_HEAD" &': "several machines",
     "sbatch docs/slurm.sh sweep first": "Slurm",
     "kubectl apply -f docs/kubernetes.yaml": "Kubernetes",
 }
+BARE = "measurement.evaluations=0 measurement.mlflow.tracking_uri=null"
 CHEAPER = {  # the same, on less
-    r"^paceline train (?!-).*": r"\g<0> measurement.evaluations=0",
+    r"^paceline train (?!-).*": rf"\g<0> {BARE}",
     r"^paceline train (?!--|.*samples|.*workers=\d\d).*": r"\g<0> training.samples=512",
     r"^paceline train .*workers=\d\d.*": r"\g<0> training.samples=8192",  # of one round
+    r"^torchrun --nnodes=2(.*)10.0.0.1(.*)": r"torchrun --nnodes=1\g<1>127.0.0.1\2 --dry-run",
     r"^paceline sweep (STUDY|first) (?!--dry-run).*": r"\g<0> --dry-run",
     r"hydra/sweeper=optuna": r"\g<0> hydra.sweeper.n_trials=2",
     r"^python -m pytest .*": r"\g<0> --collect-only --quiet",
@@ -51,10 +51,11 @@ STANDS_FOR = {
     "STUDY": "kumar2017_placement",
 }
 SMALL = {  # in files of studies
+    r'batch_size: "32,128"': "batch_size: 128",
     r"seed: (range\(0,\d\)|0,1,2)": "seed: 0",
     r"training.samples: 10000": "training.samples: 1000",
     r'workers: "2,8,32"': "workers: 2",
-    r"epochs: \d": "epochs: 1",
+    r"(epochs|rounds|trials): \d": r"\1: 1",
 }
 
 
