@@ -184,10 +184,12 @@ def test_local_sgd_with_a_mean_after_each_step_is_all_reduce(
     runs += arm("gossip", 401, 0.90, **{"scheme.period": None})
     settings = {"scheme.period": period, "optimizer": optimizer}
     runs += arm(scheme, 201, 0.90, **settings)
+    runs[-1] = fail(runs[-1]) | {"optimizer": None}
     found = decided(tmp_path / "made", runs, axes=[*AXES, "scheme.period"])
     rows = found[found["workers"] == 4].set_index("scheme")
-    assert (scheme in rows.index) == listed
+    assert rows.loc[scheme, "tier"] == ("best" if listed else "")
     assert rows.loc["sync_allreduce", "tier"] == ("behind" if listed else "best")
+    assert rows.loc[scheme, "one_worker_top1_difference_n"] > 0
 
 
 def test_without_a_target_accuracies_are_judged_and_tiers_are_empty(tmp_path):

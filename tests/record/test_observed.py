@@ -378,9 +378,10 @@ def test_a_run_that_diverged_says_why_and_can_be_written(servers, first, reason)
         (0.1, 2.3027, 2.3026, "untrained"),  # a guess of ten classes has ln 10 = 2.30259
         (0.1, 2.3027, 2.1, "finished"),
         (0.1, 2.29, 2.35, "finished"),  # after few steps, whose mean loss has the first in it
-        (0.1, 2.3027, 23.1, "diverged"),
+        (0.1, 2.3027, 23.1, "untrained"),
         (0.1, 23.1, 2.3027, "diverged"),
-        (0.1, 2.3027, math.nan, "diverged"),
+        (0.1, 300.5, 2.2, "diverged"),  # its last steps, whose training loss is a mean over many
+        (0.1, 2.2, math.nan, "diverged"),
         (0.1, 9.0, 0.001, "finished"),
         (0.5, 23.1, 23.1, "finished"),  # the loss of a module may have any scale
     ],

@@ -60,8 +60,9 @@ def test_numbers_are_those_of_the_table(written):
     ("speedup", "use", "phrase"),
     [
         (FASTER, "gossip", "3.0 (2.0 to 4.0) times as fast"),
-        (UNSURE, "", "4 seeds are too few"),
-        ((0.9, 0.8, 1.1), ONE, "no significant speed-up"),
+        (UNSURE, "", "too few seeds or trials"),
+        ((0.9, 0.03, 30), "", "too few seeds or trials"),
+        ((1.01, 0.95, 1.05), ONE, "no significant speed-up"),
         (SLOWER, ONE, "only 0.50 (0.40 to 0.60) times as fast"),
     ],
 )

@@ -17,6 +17,7 @@ import pandas as pd
 
 from paceline.analysis.comparison import METRICS, is_reference, reference_scheme, variance_of_draw
 from paceline.analysis.configuration import (
+    OPTIMIZER,
     Configuration,
     counts,
     finished,
@@ -90,7 +91,7 @@ AT_BEST = "best_"  # prefix of columns on a scheme at its best, instead of at th
 def decision(tables: Tables) -> Frame:
     """Return one row per situation and scheme.
 
-    Beside all-reduce, local SGD with a mean after each step has no row: it is the same scheme.
+    Beside all-reduce, local SGD with a mean after each step has no tier: it is the same scheme.
 
     - `success`: share of runs that reached the target; a diverged run counts as one that did not;
     - `target_seconds`: restricted mean of the time to the target, in which a run that did not reach
@@ -125,21 +126,8 @@ def decision(tables: Tables) -> Frame:
     for situation, points in groups(with_processes(tables.runs), situation_columns(tables.axes)):
         settings = [name for name in tables.axes if name not in situation]
         members = [(situation | arm, own) for arm, own in groups(points, settings)]
-        if any(own["scheme"] == _ALL_REDUCE for own, _ in members):
-            members = [each for each in members if not _is_all_reduce(tables, *each)]
         rows += _rows(tables, situation, members)
     return pd.DataFrame(rows)
-
-
-_ALL_REDUCE = "sync_allreduce"
-
-
-def _is_all_reduce(tables: Tables, configuration: Configuration, points: Frame) -> bool:
-    """Return True for local SGD with a mean after each step, which is all-reduce by its law."""
-    if configuration["scheme"] != "local_sgd" or not set(points.get("optimizer", ())) <= {"SGD"}:
-        return False
-    is_set = set(points.get("scheme.period", ())) == {1}
-    return is_set or searched_setting(tables, configuration) == "scheme.period=1"
 
 
 def is_faster(best: Frame) -> bool:
@@ -169,7 +157,7 @@ def _rows(tables: Tables, situation: Configuration, members: Sequence[Member]) -
     horizon = horizon_of(tables, situation)
     goal = target_of(tables, situation)
     one = best_one_worker(tables, situation, horizon) if goal and horizon == horizon else None
-    times = family_times(tables, members, horizon, one, centre)
+    times = _times(tables, members, horizon, one, centre)
     lower = less_accurate_than(tables, members, [row["tier"] for row in times])
     columns = zip(
         members,
@@ -197,6 +185,42 @@ def _rows(tables: Tables, situation: Configuration, members: Sequence[Member]) -
         }
         for (configuration, own), time, accuracy, of_one, speed in columns
     ]
+
+
+def _times(
+    tables: Tables,
+    members: Sequence[Member],
+    horizon: float,
+    one: OneWorker | None,
+    reference: int | None,
+) -> list[Row]:
+    """Return the columns on time of all members; the tier of those that are all-reduce is empty."""
+    ranked = [place for place in range(len(members)) if not _is_all_reduce(tables, members, place)]
+    centre = ranked.index(reference) if reference in ranked else None
+    family = [members[place] for place in ranked]
+    rows = dict(zip(ranked, family_times(tables, family, horizon, one, centre), strict=True))
+    for place in {*range(len(members))} - {*ranked}:
+        rows[place] = family_times(tables, [members[place]], horizon, one, None)[0] | {"tier": ""}
+    return [rows[place] for place in range(len(members))]
+
+
+def _is_all_reduce(tables: Tables, members: Sequence[Member], place: int) -> bool:
+    """Return True for local SGD with a mean after each step, beside all-reduce.
+
+    It is the same scheme by its law, if the optimizer is SGD, and gradients are sent as they are.
+    """
+    configuration, points = members[place]
+    if configuration["scheme"] != "local_sgd" or {*finished(points).get("optimizer", ())} - {"SGD"}:
+        return False
+    periods = {*points.get("scheme.period", ())}
+    if periods != {1} and searched_setting(tables, configuration) != "scheme.period=1":
+        return False
+    return any(
+        own["scheme"] == "sync_allreduce"
+        and own.get(OPTIMIZER, "") == configuration.get(OPTIMIZER, "")
+        and own.get("scheme.compression", "none") in ("none", "", None)
+        for own, _ in members
+    )
 
 
 def _against_one_worker(

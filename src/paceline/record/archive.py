@@ -115,6 +115,10 @@ def write_records(records: Mapping[str, Record], runs: Path) -> None:
     """Write records to their folders in `runs`."""
     for key, (files, result) in records.items():
         partial = PartialRecord(runs / key)
+        older = read_result(runs / key)  # as of a process that ended while it moved its record
+        if older is not None and older["status"] != "failed":
+            partial.discard()
+            continue
         try:
             for name, content in files.items():
                 if name != "result.json":  # which makes a record complete

@@ -7,6 +7,7 @@ import this file, so it must not import torch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
@@ -227,8 +228,8 @@ _NEAR_ZERO = 0.1
 def ending(observed: Observed) -> Ending:
     """Return how a run ended, and why.
 
-    - diverged: weights or the validation loss are not finite, or the final loss is above _FAR
-      times that of a guess, in training or in validation;
+    - diverged: weights or a loss are not finite, or the final validation loss is above _FAR times
+      that of a guess;
     - untrained: the final loss is not below that of a guess, neither in training nor in validation;
     - failed: the certificate shows that the workers did not share updates as the scheme claims;
     - finished: all others. The reason names lost workers, and an accuracy that is not above chance.
@@ -245,11 +246,13 @@ def ending(observed: Observed) -> Ending:
     if last and last.at_chance:
         sides = {"validation": last.loss, "training": train_loss}
         losses = {side: loss for side, loss in sides.items() if loss is not None}
-        if not any(loss < _NOT_BELOW * last.guess_loss for loss in losses.values()):
-            is_far = not all(loss <= _FAR * last.guess_loss for loss in losses.values())
+        is_far = last.loss > _FAR * last.guess_loss or not all(map(math.isfinite, losses.values()))
+        if is_far or min(losses.values()) >= _NOT_BELOW * last.guess_loss:
             words = " and ".join(f"{loss:.4g} in {side}" for side, loss in losses.items())
-            reason = f"the final loss is {words}; a guess has {last.guess_loss:.4g}"
-            return Ending("diverged" if is_far else "untrained", reason)
+            guess = f"guessing among {last.num_classes} classes has {last.guess_loss:.4g}"
+            return Ending(
+                "diverged" if is_far else "untrained", f"the final loss is {words}; {guess}"
+            )
     if not (observed.certificate.earned or observed.lost):
         return Ending("failed", observed.certificate.words)
     reasons = [

@@ -233,21 +233,26 @@ class StudyState(TypedDict):
 
 
 def of_one_rate(rows: Sequence[Mapping[str, Any]], axes: Sequence[str], rate: object) -> list[str]:
-    """Return the schemes whose accuracy is compared with that of another scheme, although several
-    workers of both had one learning rate and momentum, which was thus searched for none of them.
+    """Return the schemes whose accuracy is compared with that of another scheme, or of other
+    settings of the scheme, although several workers of both had one learning rate and momentum.
 
-    `rows`: the runs of a study, as in runs.csv. `axes`: settings that differ between them. `rate`:
-    setting training.rate of those without a column for it.
+    These were thus searched for none of them. Rates that differ are trusted. `rows`: the runs of a
+    study, as in runs.csv. `axes`: settings that differ between them. `rate`: setting training.rate
+    of those without a column for it.
     """
-    given = [name for name in axes if name != "seed" and not name.startswith(("scheme", "model/"))]
-    schemes = dict[tuple[str, ...], set[str]]()
+    if "training.lr" in axes:  # which the study searches by itself
+        return []
+    own = [name for name in axes if name.startswith(("scheme", "model/"))]
+    given = [name for name in axes if name != "seed" and name not in own]
+    members = dict[tuple[str, ...], dict[tuple[str, ...], str]]()
     for row in rows:
         was_searched = row.get("training.rate", rate) == "tuned"
         if row["workers"] > 1 and row.get("top1") is not None and not was_searched:
             names = ("kind", "workers", "batch_size", *given, "lr", "momentum")
             place = tuple(str(row.get(name)) for name in names)
-            schemes.setdefault(place, set()).add(row["scheme"])
-    return sorted({name for names in schemes.values() if len(names) > 1 for name in names})
+            member = tuple(str(row.get(name)) for name in ("scheme", *own))
+            members.setdefault(place, {})[member] = row["scheme"]
+    return sorted({name for of in members.values() if len(of) > 1 for name in of.values()})
 
 
 def text_of(bits: bytes) -> str:

@@ -30,7 +30,8 @@ BUDGETS = ("training.samples", "training.epochs")
 ONE = "one worker"  # what to use where no scheme is faster
 NONE = "no run reaches the target"
 UNKNOWN = "unknown, because runs missed the target"
-FEW = "unknown, because seeds are too few"
+FEW = "unknown, because seeds or trials are too few"
+_NONE_FASTER = 1.1  # a speed-up below which by its whole interval one worker is recommended
 
 
 class Choice(NamedTuple):
@@ -72,7 +73,7 @@ def choice(rows: Frame) -> Choice:
     Of the schemes that are tied in time, those are passed over than which another is significantly
     more accurate. If some runs of the best scheme missed the target, its speed-up is unknown, and a
     scheme that is tied with it may be chosen. If some runs of one worker missed the target, no
-    speed-up is known. If a scheme was faster, but not significantly, seeds are too few to tell.
+    speed-up is known. If a wide interval contains 1, seeds or trials are too few to tell.
     """
     best, tied = rows[rows["tier"] == "best"], rows[rows["tier"] == "tied"]
     ranked: Frame = pd.concat([best, tied.sort_values("target_seconds_mean")])
@@ -80,7 +81,7 @@ def choice(rows: Frame) -> Choice:
         return Choice(NONE, None, ranked)
     able = [row for _, row in ranked.iterrows() if not row["less_accurate_than"]]
     row = next(filter(is_faster, able), able[0])  # there is one: the most accurate
-    others = FEW if row[f"{AT_BEST}speedup_mean"] > 1 else ONE
+    others = ONE if row[f"{AT_BEST}speedup_high"] < _NONE_FASTER else FEW
     others = UNKNOWN if pd.isna(row["speedup_mean"]) else others
     return Choice(scheme_words(row) if is_faster(row) else others, row, ranked.drop(row.name))
 

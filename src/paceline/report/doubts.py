@@ -95,7 +95,7 @@ def _ended_badly(findings: StudyFindings) -> Iterator[str]:
     """Say which runs did not finish, and which finished with a reason to doubt them."""
     runs = findings.tables.runs
     for status in (*NOT_TRAINED, "failed", "finished"):
-        rows = runs[(runs["status"] == status) & (runs["reason"] != "")]
+        rows = runs[(runs["status"] == status) & ((runs["reason"] != "") | (status != "finished"))]
         for group, points in groups(rows, ["scheme", "kind"]):
             yield say(
                 "ended",

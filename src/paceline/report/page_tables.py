@@ -23,11 +23,9 @@ from paceline.report.findings import StudyFindings
 from paceline.report.how_it_was_run import target_origin
 from paceline.report.number_format import (
     FORMS,
-    MISSING,
     Form,
     form_of,
     general,
-    interval,
     setting,
     shown,
     with_interval,
@@ -74,8 +72,6 @@ def _column(facts: Row, heading: str, form: str = "setting", **shown: str) -> Co
     ((kind, what),) = shown.items()
     if kind == "text":
         return Column(heading, lambda row: phrase(what).render(facts | dict(row), row=row))
-    if kind == "interval":
-        return Column(heading, lambda row: interval(row, what, FORMS[form]) or MISSING)
     return {"value": of_value, "mean": of_mean}[kind](heading, what, FORMS[form])
 
 

@@ -44,8 +44,8 @@ def collect(study: Study) -> Path:
     _print(state, folder)
     rate = points[0].config.values["training"]["rate"]
     if schemes := of_one_rate(runs, state["axes"], rate):
-        words = f"{', '.join(schemes)} had the same learning rate and momentum"
-        tell(f"accuracies say little of the schemes: {words}, not searched for each of them")
+        words = "they had one learning rate and momentum, which were searched for none of them"
+        tell(f"do not compare accuracies of {', '.join(schemes)}: {words}")
     return folder
 
 

@@ -173,9 +173,10 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
                 is_whole = all(point.status for point in study.in_order)
                 status = "FINISHED" if is_whole else "FAILED"
                 ended = {"points": counts(study.in_order)}
-            is_complete = done or not runner.is_awaited
-            lost = runner.has_failed or all(each.status == "failed" for each in study.in_order)
-            return is_complete and not lost
+            if not runner.is_awaited:
+                return True
+            all_failed = all(each.status == "failed" for each in study.in_order)
+            return done and not (runner.has_failed or all_failed)
         except BaseException:
             status = "KILLED"
             raise
@@ -231,11 +232,12 @@ class _Runner:
                     left = [point for point in left if point not in batch]
                     self._write_untrained(left)
                 for point in local:  # the cause of a failure may have passed
-                    if point.result and point.is_unsettled:
+                    if point.result and failed_by_environment(point.result):
                         self._run([point])
         results = [point.result for point in needed if point.result]
         failed = [each for each in results if each["status"] == "failed"]
-        self.has_failed |= any(each.get("fault_samples") is None for each in failed)
+        if self.is_awaited:
+            self.has_failed |= any(each.get("fault_samples") is None for each in failed)
         _log_missing(points)
         print(f"{name}: {counts(points)}", flush=True)
         left = [point for point in points if point.is_unsettled]
