@@ -23,7 +23,7 @@ from tests.small_study import write_small_study
 @pytest.fixture
 def own(root, monkeypatch):
     """A repository with one study of four points, which has no records."""
-    for path in (root / "experiments").iterdir():
+    for path in (root / "experiments").glob("*.yaml"):
         path.unlink()
     write_small_study(root, "made", {"scheme": "gossip,sync_allreduce", "seed": "0,1"})
     monkeypatch.chdir(root)
