@@ -87,9 +87,9 @@ def wiggle(*point):
 
 
 def fail(run, status="failed", reason="worker 1 ended with exit code 1"):
-    """The row as of a point that failed or diverged."""
+    """The row as of a point that failed or did not train."""
     lost = ("images_per_second", "seconds", "top1", "test_top1", "validation_loss")
-    kept = {} if status == "diverged" else dict.fromkeys((*lost, "staleness_mean"))
+    kept = dict.fromkeys((*lost, "staleness_mean")) if status == "failed" else {}
     return run | kept | {"status": status, "reason": reason}
 
 

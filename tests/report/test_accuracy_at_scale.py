@@ -54,7 +54,8 @@ def test_a_number_of_workers_without_a_finished_run_is_not_within_the_margin(tmp
         runs += arm("sync_allreduce", 301, 0.9, workers=workers)
         own = arm("gossip", None, 0.9, workers=workers)
         lost = own if workers == 8 else own[:1]
-        runs += [fail(run, "diverged", "chance") | {"top1": 0.1} for run in lost] + own[len(lost) :]
+        status = "untrained" if workers == 8 else "diverged"
+        runs += [fail(run, status, "chance") | {"top1": 0.1} for run in lost] + own[len(lost) :]
     findings = as_needed(write_decided(tmp_path / "made", runs))
     verdicts = rows_at_scale(findings).set_index(["scheme", "workers"])["verdict"]
     assert dict(verdicts) == {
