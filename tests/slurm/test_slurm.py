@@ -159,7 +159,7 @@ def test_a_killed_agent_ends_its_point_and_comes_back_for_the_next(project, slur
         agent_on(conf, job_of(project, first), "n2").kill()
         at_gate(outcome, project, second, "worker_1")
         GATE.touch()
-        assert outcome.result(LIMIT)
+        assert outcome.result(LIMIT) is False
     found = results(project)
     assert (found[first]["status"], found[second]["status"]) == ("failed", "finished")
     assert found[first]["reason"] == "worker 1: its node n2 is gone"
