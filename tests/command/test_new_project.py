@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -25,7 +24,6 @@ QUICK = [
     "measurement.mlflow.tracking_uri=null",
     "training.rate=by_rule",
 ]
-SWEEP = re.compile(r"paceline sweep (\w+)((?: [\w./]+=[\w./,]+)+)")
 ANYBODY = {
     f"GIT_{role}_{what}": value
     for role in ("AUTHOR", "COMMITTER")
