@@ -1,4 +1,4 @@
-"""Waits for what other processes do, above all for their ends."""
+"""Waits for what other processes do, above all for their ends; pytest's timeout ends a wait."""
 
 import time
 
@@ -13,16 +13,13 @@ def is_alive(process):
         return False
 
 
-def wait_until(condition, seconds):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
+def wait_until(condition):
+    """Wait for a condition, and return what it found."""
+    while not (found := condition()):
         time.sleep(0.05)
+    return found
 
 
-def all_end(processes, seconds):
-    """Wait until all of `processes` have ended; those that live on are named."""
-    deadline = time.monotonic() + seconds
-    while alive := [process for process in processes if is_alive(process)]:
-        assert time.monotonic() < deadline, [process.cmdline() for process in alive]
-        time.sleep(0.05)
+def all_end(processes):
+    """Wait until all of `processes` have ended."""
+    wait_until(lambda: not any(is_alive(process) for process in processes))

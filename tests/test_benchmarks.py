@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.__main__ import MODULES
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 
 SETTINGS = ["model=small_cnn", "data=fashion_mnist_subset"]
 CNN = ("small CNN", *SETTINGS)

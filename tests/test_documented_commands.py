@@ -115,7 +115,7 @@ def add_files(page, clone):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", [page for page in PAGES if [*script(page)]], ids=lambda p: p.stem)
 def test_every_command_of_a_page_works(page, clone):
     add_files(page, clone)

@@ -133,7 +133,7 @@ def test_a_worker_that_stood_still_is_on_its_record(root):
     """SIGSTOP for six seconds of one of two workers."""
     write_small_study(root, "still", {"seed": "0"}, training={"epochs": 60})
     with start(root, "sweep", "still", stdout=subprocess.DEVNULL) as sweep:
-        wait_until(lambda: list((root / "runs/still").glob(".*/progress.csv")), seconds=100)
+        wait_until(lambda: list((root / "runs/still").glob(".*/progress.csv")))
         family = psutil.Process(sweep.pid).children(recursive=True)
         workers = [process for process in family if process.ppid() != sweep.pid]
         worker = max(workers, key=lambda process: sum(process.cpu_times()[:2]))

@@ -34,13 +34,13 @@ def kill_in_the_second_point(root, study, arguments):
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with start(root, *arguments, **silent, start_new_session=True) as launcher:
         try:
-            wait_until(lambda: list(folder.glob("[!.]*/result.json")), seconds=60)
-            wait_until(lambda: list(folder.glob(".*/progress.csv")), seconds=100)
+            wait_until(lambda: list(folder.glob("[!.]*/result.json")))
+            wait_until(lambda: list(folder.glob(".*/progress.csv")))
             family = psutil.Process(launcher.pid).children(recursive=True)
         finally:
             launcher.kill()
     assert len(family) >= 3  # the forkserver and two workers
     finished = {p: p.stat().st_mtime_ns for p in folder.glob("[!.]*/result.json")}
-    all_end(family, seconds=20)
+    all_end(family)
     assert 1 <= len(list(folder.glob("[!.]*/result.json"))) < 3
     return finished

@@ -230,12 +230,12 @@ def test_a_launcher_that_ends_leaves_no_process(sent, tmp_path):
     live = tmp_path / "progress.csv"
     family = []
     try:
-        wait_until(lambda: live.exists() and len(live.read_text().splitlines()) > 1, seconds=60)
+        wait_until(lambda: live.exists() and len(live.read_text().splitlines()) > 1)
         family = psutil.Process(launcher.pid).children(recursive=True)
         assert len([process for process in family if is_alive(process)]) >= 3
         launcher.send_signal(sent)
         launcher.wait(timeout=60)
-        all_end(family, seconds=60)
+        all_end(family)
     finally:
         for process in [launcher, *filter(is_alive, family)]:
             process.kill()

@@ -102,7 +102,6 @@ def installed(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_the_wheel_alone_trains_a_module_of_the_user_and_reports(installed, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(installed)}
 
@@ -121,7 +120,6 @@ def test_the_wheel_alone_trains_a_module_of_the_user_and_reports(installed, tmp_
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_dvc_tries_a_setting_and_tells_what_it_changed(project):
     """`dvc exp run -S` is an experiment with another setting of the study's file."""
 

@@ -68,14 +68,12 @@ def of_own_weights(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ASKED)
 def test_with_parameter_servers(name, of_servers):
     assert of_servers[name] == TABLE[name][SERVERS]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ASKED)
 def test_with_weights_of_each_worker(name, of_own_weights):
     assert of_own_weights[name] == TABLE[name][OWN]

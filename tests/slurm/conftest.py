@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.slurm.faults import in_jobs, until
+from tests.ends import wait_until
+from tests.slurm.faults import in_jobs
 from tests.slurm.real_slurm import real_slurm, why_not
 from tests.tiny import CONF, REPOSITORY
 
@@ -46,8 +47,8 @@ def project(slurm, tmp_path, monkeypatch):
     (tmp_path / "tests").symlink_to(REPOSITORY / "tests")
     (tmp_path / "experiments").mkdir()
     yield tmp_path
-    until(lambda: not slurm.ask("squeue", "--noheader"), "empty queue")
-    until(lambda: not in_jobs(slurm.environment["SLURM_CONF"]), "end of all processes")
+    wait_until(lambda: not slurm.ask("squeue", "--noheader"))
+    wait_until(lambda: not in_jobs(slurm.environment["SLURM_CONF"]))
 
 
 @pytest.fixture

@@ -1,21 +1,8 @@
 """Processes of jobs on this machine, found by what they inherited or by where they write."""
 
-import time
 from pathlib import Path
 
 import psutil
-
-LIMIT = 100  # s, after which a condition that does not come is a failure
-
-
-def until(condition, what):
-    """Wait for a condition, and return what it found."""
-    end = time.monotonic() + LIMIT
-    while not (found := condition()):
-        if time.monotonic() > end:
-            raise TimeoutError(f"no {what} in {LIMIT} s")
-        time.sleep(0.1)
-    return found
 
 
 def writes_to(log):

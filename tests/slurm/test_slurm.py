@@ -16,13 +16,13 @@ from paceline.errors import SettingError
 from paceline.study.slurm_jobs import cancel_study, living_jobs, read_jobs
 from paceline.study.study_points import study_points
 from paceline.study.sweep import checked_study, sweep
-from tests.slurm.faults import LIMIT, agent_on, head_of, until, writes_to
+from tests.ends import wait_until
+from tests.slurm.faults import agent_on, head_of, writes_to
 from tests.slurm.gated import AT_GATE, GATE
 from tests.tiny import REPOSITORY
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 OFTEN = 1e-6  # s between checkpoints: after each step
-SOON = 30  # s, in which a fault must be told
 
 
 def run(project, *overrides):
@@ -57,7 +57,7 @@ def keys(project):
 
 
 def job_of(project, key):
-    return until(lambda: read_jobs(project / "runs/study").get(key), "job")
+    return wait_until(lambda: read_jobs(project / "runs/study").get(key))
 
 
 def at_gate(outcome, project, key, name="worker_0"):
@@ -70,7 +70,7 @@ def at_gate(outcome, project, key, name="worker_0"):
         says_so = log.exists() and AT_GATE in log.read_text()
         return (says_so or name.startswith("server")) and writes_to(log)
 
-    return until(found, f"{name} at the gate")
+    return wait_until(found)
 
 
 def test_points_of_every_shape_in_one_sweep(project, write, capfd):
@@ -111,7 +111,7 @@ def test_a_cancelled_point_is_told_and_runs_in_the_next_sweep(project, write, ca
         with running(project, *overrides) as outcome:
             at_gate(outcome, project, key)
             assert cancel_study("study") == 1
-            assert outcome.result(SOON) is False
+            assert outcome.result() is False
         told = capfd.readouterr()
         assert f"{key}: job {job_of(project, key)} left the queue without a new record" in told.err
         assert [result["status"] for result in results(project).values()] == statuses
@@ -136,7 +136,7 @@ def test_killed_processes_end_their_points_and_the_next_of_the_job_runs(project,
         at_gate(outcome, project, second, "server_0").kill()
         at_gate(outcome, project, third)
         GATE.touch()
-        assert not outcome.result(LIMIT)  # what the machine made fail is left to the next sweep
+        assert not outcome.result()  # what the machine made fail is left to the next sweep
     found = results(project)
     assert [(found[key]["status"], found[key]["reason"]) for key in (first, second, third)] == [
         ("failed", "worker 1: killed by SIGKILL"),
@@ -159,7 +159,7 @@ def test_a_killed_agent_ends_its_point_and_comes_back_for_the_next(project, slur
         agent_on(conf, job_of(project, first), "n2").kill()
         at_gate(outcome, project, second, "worker_1")
         GATE.touch()
-        assert outcome.result(LIMIT) is False
+        assert outcome.result() is False
     found = results(project)
     assert (found[first]["status"], found[second]["status"]) == ("failed", "finished")
     assert found[first]["reason"] == "worker 1: its node n2 is gone"
@@ -172,7 +172,7 @@ def test_a_killed_head_ends_its_job_and_the_point_runs_in_the_next_sweep(project
     with running(project) as outcome:
         at_gate(outcome, project, key, "worker_1")
         head_of(slurm.environment["SLURM_CONF"], job_of(project, key)).kill()
-        assert outcome.result(SOON) is False
+        assert outcome.result() is False
     GATE.touch()
     assert run(project)
     assert times_run(project) == {key: 1}
@@ -186,9 +186,9 @@ def test_a_point_waits_for_a_drained_node(project, slurm, write):
     with running(project) as outcome:
         job = job_of(project, key)
         waiting = ("squeue", "--noheader", f"--jobs={job}", "--format=%T %r")
-        until(lambda: "PENDING" in slurm.ask(*waiting), "point that waits")
+        wait_until(lambda: "PENDING" in slurm.ask(*waiting))
         slurm.ask("scontrol", "update", "nodename=n[1-2]", "state=resume")
-        assert outcome.result(LIMIT)
+        assert outcome.result()
     assert times_run(project) == {key: 1}
 
 
@@ -206,9 +206,9 @@ def test_a_point_whose_allocation_is_taken_is_queued_again(project, slurm, write
         else:
             whole = ["--exclusive", "--nodes=2", "--partition=main", "--output=/dev/null"]
             slurm.ask("sbatch", *whole, "--wrap=true")
-        until(lambda: "Restarts=1" in slurm.ask("scontrol", "show", "job", job), "requeue")
+        wait_until(lambda: "Restarts=1" in slurm.ask("scontrol", "show", "job", job))
         GATE.touch()
-        assert outcome.result(LIMIT)
+        assert outcome.result()
     found = results(project)[key]
     assert (found["job"], found["resumes"], found["samples"]) == (job, 1, 192)
     assert times_run(project) == {key: 1}
@@ -225,9 +225,9 @@ def test_another_sweep_goes_on_for_one_that_was_killed(project, write, capfd):
         killed.kill()
     capfd.readouterr()
     with running(project) as outcome:
-        until(lambda: "0 points queued, 1 were already" in capfd.readouterr().out, "word")
+        wait_until(lambda: "0 points queued, 1 were already" in capfd.readouterr().out)
         GATE.touch()
-        assert outcome.result(LIMIT)
+        assert outcome.result()
     assert times_run(project) == {key: 1}
 
 
@@ -237,7 +237,7 @@ def test_nobody_waits_without_wait_and_the_next_sweep_logs(project, write, capfd
     assert run(project)
     assert "2 points: 2 to do" in capfd.readouterr().out
     GATE.touch()
-    until(lambda: not living_jobs("study"), "end of the job")
+    wait_until(lambda: not living_jobs("study"))
     found = results(project)
     assert {(each["status"], each["kind"]) for each in found.values()} == {("finished", "virtual")}
     assert run(project)

@@ -68,7 +68,7 @@ def test_processes_are_kept_for_the_next_points():
         assert len(set(first)) == 1
         assert len({*first, *again}) <= 2
         assert run_points(job, jobs("killed", "ends"), 2) == [KILLED, 1]
-    all_end([psutil.Process(pid) for pid in {*first, *again} if psutil.pid_exists(pid)], seconds=20)
+    all_end([psutil.Process(pid) for pid in {*first, *again} if psutil.pid_exists(pid)])
     assert set(run_points(whoami, jobs("ends"), 1)).isdisjoint({*first, *again})
 
 
@@ -82,7 +82,7 @@ def test_a_process_that_starts_does_not_outlive_its_sweep():
         time.sleep(0.01)
     time.sleep(0.5)  # so that its point has been sent; sooner, it would end without one
     sweep.kill()
-    all_end(started, seconds=20)
+    all_end(started)
 
 
 def _is_point(process, sweep):

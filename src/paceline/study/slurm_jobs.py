@@ -75,9 +75,16 @@ def write_jobs(folder: Path, jobs: Mapping[str, str]) -> None:
 
 
 def read_jobs(folder: Path) -> dict[str, str]:
-    """Return the job in which each point was last queued, by key."""
-    paths = folder.glob(_MARKER.format(key="*"))
-    return {path.name.split(".")[1]: path.read_text().strip() for path in paths}
+    """Return the job of each point that has no record since it was queued, by key.
+
+    A job that has written a record runs the point no more, though Slurm may still list it.
+    """
+    paths = {path.name.split(".")[1]: path for path in folder.glob(_MARKER.format(key="*"))}
+    return {
+        key: path.read_text().strip()
+        for key, path in paths.items()
+        if (record_version(folder / key) or 0) < path.stat().st_mtime_ns
+    }
 
 
 def log_folder(folder: Path) -> Path:

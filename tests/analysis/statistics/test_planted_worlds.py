@@ -83,7 +83,6 @@ def test_a_share_holds_within_what_chance_allows(aim, share, holds):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_both_estimands_are_covered_where_schemes_are_searched():
     found = [*estimands(300), *where_few_train(60)]
     assert [row for row in found if not row.holds] == []

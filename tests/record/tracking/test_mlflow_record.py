@@ -104,7 +104,7 @@ def test_live_rows_and_the_record_are_one_run(mlflow_uri, tmp_path):
     progress = partial / "progress.csv"
     progress.write_text(LIVE + "64,0.5,2.0,128\n128,1.")
     with ProgressFollower(partial, config):
-        wait_until(lambda: live_steps(mlflow_uri, partial) == [64], seconds=100)
+        wait_until(lambda: live_steps(mlflow_uri, partial) == [64])
     assert only_run(mlflow_uri).data.tags["status"] == "running"
     progress.write_text(LIVE + "64,0.5,2.0,128\n128,1.0,1.0,128\n")
 
@@ -125,7 +125,7 @@ def test_an_interrupted_run_ends_as_killed(mlflow_uri, tmp_path):
 
     def interrupted():
         with ProgressFollower(tmp_path, config):
-            wait_until(lambda: live_steps(mlflow_uri, tmp_path) == [64], seconds=100)
+            wait_until(lambda: live_steps(mlflow_uri, tmp_path) == [64])
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -99,7 +99,7 @@ def test_a_point_is_linked_to_its_study_while_it_runs(mlflow_uri, tmp_path):
     partial = tmp_path / ".key.1"
     partial.mkdir()
     with ProgressFollower(partial, made_config(measurement=settings)):
-        wait_until((partial / "mlflow.json").exists, seconds=100)
+        wait_until((partial / "mlflow.json").exists)
     run = run_of(mlflow_uri, partial)
     assert run.data.tags["study_run"] == study_run(tmp_path, mlflow_uri).run_id
     assert run.info.run_name == "sync_allreduce 1 worker seed 0"

@@ -40,6 +40,16 @@ def test_the_last_job_of_a_point_is_kept(tmp_path):
     assert read_jobs(tmp_path) == {"a" * 12: "9", "b" * 12: "8_0"}
 
 
+def test_a_job_that_has_written_a_points_record_has_it_no_more(tmp_path):
+    write_jobs(tmp_path, {"a" * 12: "7"})
+    record = tmp_path / ("a" * 12) / "result.json"
+    record.parent.mkdir()
+    record.touch()
+    assert read_jobs(tmp_path) == {}
+    os.utime(record, ns=(0, 1))  # from before
+    assert read_jobs(tmp_path) == {"a" * 12: "7"}
+
+
 def test_a_point_ends_with_its_record_or_when_its_job_is_gone(says, monkeypatch, capsys):
     monkeypatch.setattr("paceline.study.slurm_jobs._GRACE_SECONDS", 0)
     says([f"7|PartitionTimeLimit|{Path.cwd()}"])
