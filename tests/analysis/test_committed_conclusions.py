@@ -1,0 +1,56 @@
+"""Means, intervals and tiers of four committed studies stay as they were: committed_conclusions.csv.
+
+The file is renewed by `python -m tests.analysis.test_committed_conclusions`, and every change of it
+is to be explained.
+"""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from paceline.analysis.configuration_table import configuration_table
+from paceline.analysis.decision import decision
+from paceline.analysis.tables import read_tables
+from tests.tiny import REPOSITORY
+
+FILE = Path(__file__).with_name("committed_conclusions.csv")
+STUDIES = ("scale", "when_asynchronous", "schemes", "twin")
+INTERVALS = ("speedup", "reference_speedup", "top1_difference", "one_worker_top1_difference")
+
+
+def conclusions(study):
+    """Rows of a study: its settings in one text, the tier, and numbers as they ran."""
+    tables = read_tables(REPOSITORY / "reports" / study)
+    decided, configurations = decision(tables), configuration_table(tables)
+    made = [
+        _numbers(study, decided, ["target", *_ends(*INTERVALS)], ["tier", "less_accurate_than"]),
+        _numbers(study, configurations, _ends("test_top1", "images_per_second"), []),
+    ]
+    return made[0].merge(made[1], on=["study", "settings"], how="outer", sort=True)
+
+
+def _ends(*names):
+    return [f"{name}_{end}" for name in names for end in ("mean", "low", "high")]
+
+
+def _numbers(study, rows, numbers, texts):
+    own = list(rows)[: list(rows).index("n")]
+    settings = [
+        "; ".join(f"{name}={row[name]}" for name in sorted(own) if not pd.isna(row[name]))
+        for _, row in rows.iterrows()
+    ]
+    return rows[[*texts, *numbers]].assign(study=study, settings=settings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", STUDIES)
+def test_conclusions_are_those_of_before(study):
+    known = pd.read_csv(FILE).query("study == @study").reset_index(drop=True)
+    found = conclusions(study)[list(known)].reset_index(drop=True)
+    found = found.replace("", None).astype(known.dtypes)
+    pd.testing.assert_frame_equal(found, known, rtol=1e-6, atol=1e-9)
+
+
+if __name__ == "__main__":
+    pd.concat(map(conclusions, STUDIES)).to_csv(FILE, index=False, float_format="%.9g")
