@@ -7,11 +7,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 
-from paceline.analysis.analyse import CONCLUSIONS, read_conclusion, table_path, tie_tables
-from paceline.analysis.configuration_table import NAME, known
-from paceline.analysis.frames import write_table
-from paceline.analysis.tables import read_tables
-from paceline.report.findings import StudyFindings, naming_of, of_size
+from paceline.analysis.configuration_table import known
 
 NUMBER = re.compile(r"[-+±]?\d[\d,]*(?:\.\d+)?")
 NOTHING = pd.DataFrame()
@@ -67,31 +63,3 @@ def made_findings(decision=(), axes=("scheme", "workers"), settings=(), target=N
     found = SimpleNamespace(tables=study, concluded=tables, known=of, varying=[], of_size=[])
     found.compares_all = False
     return found
-
-
-def as_needed(folder):
-    """Findings of the tables in `folder`, each conclusion made, written and read when it is asked
-    for: most sentences need few of them, and all take a second.
-    """
-    tables = read_tables(folder)
-    blank = of_size(tables)
-    return StudyFindings(tables, AsNeeded(folder, tables, blank), blank)
-
-
-class AsNeeded(dict):
-    def __init__(self, folder, tables, blank):
-        super().__init__()
-        self._folder, self._tables, self._named = folder, tables, naming_of(tables, blank)
-        self._makers = {each.name: each for each in CONCLUSIONS}
-        table_path(folder, NAME).parent.mkdir(exist_ok=True)
-
-    def __contains__(self, name):
-        return name in self._makers
-
-    def __missing__(self, name):
-        maker = self._makers[name]
-        path = table_path(self._folder, name)
-        write_table(path, maker.make(self._tables), exact=maker.exact)
-        tie_tables(self._folder, self._folder)
-        self[name] = self._named(read_conclusion(self._folder, name))
-        return self[name]

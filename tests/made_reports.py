@@ -9,7 +9,8 @@ import json
 from paceline.analysis.configuration_table import configuration_table, known
 from paceline.record.archive import ARCHIVE, read_archive, write_files
 from paceline.record.rows import POINT_TABLES, TUNING
-from paceline.record.tied_files import SUMS, sums_of_predictions, write_sums
+from paceline.report.findings import read_findings
+from paceline.report.page import report
 
 EVALUATED = {
     "sync_allreduce": "weights shared by all workers; BatchNorm statistics: mean over workers",
@@ -196,8 +197,6 @@ def write_reports(folder, runs=None, **about):
         "question": "Does a second worker help, and what does asynchrony cost in accuracy?",
         "num_points": len(runs),
         "missing": [],
-        "other_records": [],
-        "stale_code": 0,
         "unfit": {},
         "margin": 1.0,
         "target": None,
@@ -205,15 +204,6 @@ def write_reports(folder, runs=None, **about):
         "tuned_at": {},
     } | about
     (folder / "study.json").write_text(json.dumps(about, indent=1) + "\n")
-    return tie(folder)
-
-
-def tie(folder):
-    """Leave digests of the files as a sweep would, also after a test has changed them."""
-    names = ("runs.csv", "tuning.csv", "study.json", "exchanges.csv", ARCHIVE)
-    write_sums(folder / SUMS, {n: folder / n for n in names if (folder / n).is_file()})
-    if (predictions := folder / "predictions.csv").is_file():
-        write_sums(sums_of_predictions(predictions), {predictions.name: predictions})
     return folder
 
 
@@ -227,7 +217,6 @@ def write_points(folder, tables):
             by_key.setdefault(row["key"], []).append({n: v for n, v in row.items() if n != "key"})
         files[f"{name}.csv"] = {key: as_csv(of) for key, of in by_key.items()}
     write_files(archive, files)
-    tie(folder)
 
 
 def as_csv(rows):
@@ -250,3 +239,8 @@ def write_csv(file, columns, rows):
     writer = csv.DictWriter(file, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
+
+
+def write_page(folder):
+    """Write the report of a study; return the path of its page."""
+    return report(read_findings(folder), folder)

@@ -1,4 +1,4 @@
-"""Means, intervals and tiers of four committed studies stay as they were: committed_conclusions.csv.
+"""Means, intervals and tiers of four committed studies stay: committed_conclusions.csv.
 
 The file is renewed by `python -m tests.analysis.test_committed_conclusions`, and every change of it
 is to be explained.

@@ -1,10 +1,8 @@
 """Decisions on planted tables: schemes at 4 workers, with one worker beside them."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from paceline.analysis.analyse import analyse, table_path
 from paceline.analysis.decision import Timed, decision, is_faster, tiers
 from paceline.analysis.statistics.times import NEVER, Crossing, restricted_mean
 from paceline.analysis.tables import read_tables
@@ -227,14 +225,6 @@ def test_ties_need_a_test_and_the_clear_are_told():
     assert tiers([Timed(late), Timed(best)]) == ["behind", "best"]
     assert tiers([Timed(late, error=1.0), Timed(best)]) == ["tied", "best"]  # of an unsure target
     assert tiers([Timed(late, error=1.0), Timed(best, error=1.0)]) == ["behind", "best"]
-
-
-def test_the_table_is_written_with_the_others(tmp_path):
-    decided(tmp_path / "made", made_family())
-    analyse(tmp_path / "made")
-    table = pd.read_csv(table_path(tmp_path / "made", "decision"))
-    assert len(table) == 7
-    assert {"tier", "speedup_low", "worker_seconds", "kind"} <= set(table)
 
 
 def test_of_schemes_tied_in_time_the_less_accurate_name_a_more_accurate_one(tmp_path):

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from paceline.analysis.evidence_table import find_evidence, write_evidence
 from paceline.prediction.evidence import FILE, read_evidence
-from paceline.record.tied_files import digest_of
 
 ROOT = Path(__file__).parents[2]
 PATH = ROOT / "src/paceline/prediction" / FILE
@@ -20,19 +19,12 @@ def test_the_evidence_of_the_package_is_that_of_the_committed_tables(tmp_path):
     assert copy.read_text() == PATH.read_text()
 
 
-def test_each_row_names_the_table_that_it_comes_from():
-    rows = read_evidence()
-    for study in {row.study for row in rows}:
-        digest = digest_of(ROOT / f"reports/{study}/tables/decision.csv")
-        assert {row.table for row in rows if row.study == study} == {digest}
-
-
 def test_only_tables_that_are_not_known_are_read_again(tmp_path):
     """Of committed studies, since those that were run on this machine have tables, too."""
     rows = read_evidence()
     for study in {row.study for row in rows}:
         (tmp_path / study).symlink_to(ROOT / "reports" / study)
-    others = [row for row in rows if row.study != "rates"]
+    others = [row for row in rows if row.study != "quick"]
     names = ("small_cnn", "fashion_mnist_subset")
     found = find_evidence(tmp_path, others, names)
     assert {row.study for row in found} == {"rates"}

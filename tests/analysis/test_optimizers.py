@@ -4,9 +4,8 @@ import pytest
 
 from paceline.analysis.decision import decision
 from paceline.analysis.tables import read_tables
-from paceline.report.findings import situations
+from paceline.report.findings import read_findings, situations
 from tests.made_decisions import AXES, arm, write_decided
-from tests.made_findings import as_needed
 from tests.made_reports import concluded
 
 OPTIMIZER = "model/optimizer"
@@ -32,7 +31,7 @@ def tables(folder):
 
 
 def test_they_share_situations_and_one_worker(folder, tables):
-    assert [each.words for each in situations(as_needed(folder))] == [
+    assert [each.words for each in situations(read_findings(folder))] == [
         "8 workers",
         "4 workers",
         "1 worker",

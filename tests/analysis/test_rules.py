@@ -5,7 +5,7 @@ import pytest
 from paceline.analysis.rules import rules
 from paceline.analysis.tables import read_tables
 from tests.made_decisions import made_tuning
-from tests.made_reports import concluded, fail, make_run, tie, write_reports, write_rows
+from tests.made_reports import concluded, fail, make_run, write_reports, write_rows
 
 
 def sides(*, speed=1500, top1=0.9, seeds=(0, 1, 2), **changes):
@@ -151,7 +151,6 @@ def test_no_reported_run_has_tuned_a_rate(tmp_path, tuned, verdict):
     folder = write_reports(tmp_path / "made", runs)
     trials = [row | {"key": tuned or runs[0]["key"]} for row in made_tuning(runs[:1], {})]
     write_rows(folder / "tuning.csv", [*trials[0]], trials)
-    tie(folder)
     assert rule(read_tables(folder), 4)["verdict"] == verdict
 
 

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from paceline.analysis.frames import DIGITS, write_table
+from paceline.analysis.frames import DIGITS, as_csv
 from paceline.analysis.tables import implied_by_scheme
 from tests.made_reports import make_run
 
@@ -11,10 +11,9 @@ TABLE = pd.DataFrame({"name": ["one"], "value": [1 / 3], "count": [12_345_678]})
 
 
 @pytest.mark.parametrize(("exact", "value"), [(False, 0.333333333), (True, 1 / 3)])
-def test_a_table_has_nine_digits_or_all(exact, value, tmp_path):
+def test_a_table_has_nine_digits_or_all(exact, value):
     assert DIGITS == 9
-    write_table(tmp_path / "made.csv", TABLE, exact=exact)
-    assert (tmp_path / "made.csv").read_text() == f"name,value,count\none,{value!r},12345678\n"
+    assert as_csv(TABLE, exact=exact) == f"name,value,count\none,{value!r},12345678\n"
 
 
 def test_a_setting_that_follows_from_the_scheme_is_told_per_scheme(made):

@@ -15,7 +15,7 @@ from paceline.analysis.searches import (
 )
 from paceline.analysis.tables import read_tables
 from paceline.record.rows import TUNING
-from tests.made_reports import make_run, tie, write_reports, write_rows
+from tests.made_reports import make_run, write_reports, write_rows
 
 SEARCHES = {100: [0.5, 0.9, 0.7], 101: [0.8, 0.6, None]}  # None: diverged
 
@@ -29,7 +29,6 @@ def tuned(tmp_path):
         runs = [make_run(**{"training.rate": rate}, key=rate) for rate in ("by_rule", "tuned")]
         folder = write_reports(tmp_path / "made", runs, axes=axes)
         write_rows(folder / "tuning.csv", ["key", "scheme", "workers", *TUNING], rows)
-        tie(folder)
         return read_tables(folder)
 
     return write

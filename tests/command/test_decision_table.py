@@ -5,10 +5,9 @@ import io
 import pytest
 from rich.console import Console
 
-from paceline.analysis.analyse import analyse, table_path
 from paceline.command.studies_view import decision_table
 from tests.made_decisions import AXES, arm, made_family, made_tuning, write_decided
-from tests.made_reports import tie, write_rows
+from tests.made_reports import write_page, write_rows
 
 
 @pytest.fixture
@@ -19,10 +18,9 @@ def printed(tmp_path):
         folder = write_decided(tmp_path / "made", runs, **about)
         if tuning:
             write_rows(folder / "tuning.csv", list(tuning[0]), tuning)
-            tie(folder)
-        analyse(folder)
+        write_page(folder)
         console = Console(width=200, record=True, file=io.StringIO())
-        console.print(decision_table(table_path(folder, "decision")))
+        console.print(decision_table(folder / "tables/decision.csv"))
         return [line.split() for line in console.export_text().splitlines() if line.strip()]
 
     return lines

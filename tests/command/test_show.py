@@ -9,14 +9,12 @@ from datetime import UTC, datetime
 import pytest
 
 from paceline import cli
-from paceline.analysis.analyse import analyse
 from paceline.record.provenance import source_digest
 from paceline.record.record import PartialRecord
-from paceline.report.page import report
 from paceline.study.compose import composed
 from paceline.study.study_points import study_points
 from tests.made_records import make_record
-from tests.made_reports import make_run, tie, write_reports
+from tests.made_reports import make_run, write_page, write_reports
 from tests.small_study import write_small_study
 
 
@@ -123,30 +121,13 @@ def test_a_study_whose_records_are_elsewhere_is_shown_by_its_tables(own, said):
         {"scheme": "async_parameter_server,sync_allreduce", "workers": "1,2", "seed": "0,1,2"},
     )
     write_reports(own / "reports/made", runs)
-    analyse(own / "reports/made")
     _, lines, _ = said("show", "made")
     assert "async_parameter_server 2 3 of 3 80.00 %" in lines
-    assert [line for line in lines if " best " in line]
     assert lines[-1] == "next: paceline report made"
-    report(own / "reports/made")
+    write_page(own / "reports/made")
+    assert [line for line in said("show", "made")[1] if " best " in line]
     (line,) = [line for line in said("show")[1] if line.startswith("made")]
-    assert line.endswith(" all-reduce 1 (of 1)")
-
-
-def test_a_study_of_exchanges_has_a_command_of_its_own(own, said):
-    exchange = {"exchange": {"megabytes": 1, "turns": 2}}
-    write_small_study(own, "made", {"scheme.collective": "native,ring"}, **exchange)
-    assert said("show", "made")[1][-1] == "next: paceline sweep made"
-    keys = [point.key for point in study_points("made", own)]
-    table = own / "reports/made/exchanges.csv"
-    table.parent.mkdir(parents=True)
-    rows = [f"finished,,{key},{turn}\n" for key in keys for turn in (0, 1)]
-    table.write_text("".join(["status,reason,key,turn\n", *rows]))
-    tie(table.parent)
-    lines = said("show", "made")[1]
-    assert "made: 2 points: 2 finished" in lines
-    assert lines[-1] == "next: paceline report made"
-    assert "made 2 of 2 run" in said("show")[1]
+    assert line.endswith(" all-reduce 1")
 
 
 def test_a_record_shows_its_settings_and_is_repeated_by_its_command(own, said):

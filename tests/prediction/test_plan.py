@@ -3,22 +3,19 @@
 import math
 import re
 
-import pandas as pd
 import pytest
 import torch
 
 from paceline import cli
-from paceline.analysis.analyse import tie_tables
 from paceline.cluster.launcher import call_in_processes
 from paceline.errors import SettingError
 from paceline.prediction import race
 from paceline.prediction.blocks import PLAIN
 from paceline.prediction.measure_blocks import measure_blocks
-from paceline.prediction.plan import best, bytes_of, check, updates_to_target
+from paceline.prediction.plan import best, bytes_of, check
 from paceline.prediction.race import choice_of, feasible_plans
 from paceline.record.point import Point
 from paceline.study.compose import composed
-from tests.made_reports import tie
 from tests.prediction.counted_bytes import PROCESSORS, of_plans, on, plan_peak
 from tests.prediction.test_whole_steps import planned
 from tests.tiny import CONF, point_of, tiny_point
@@ -165,8 +162,9 @@ def test_what_cannot_be_planned_is_named(capsys, monkeypatch, arguments, setting
 
 def test_a_study_without_runs_of_these_batch_sizes_is_named(capsys, monkeypatch):
     """It would not be heeded; and data of anybody declare no shape to plan for."""
-    name = "paceline.prediction.plan.updates_to_target"
+    name = "paceline.analysis.configuration_table.updates_to_target"
     monkeypatch.setattr(name, lambda *_: {32: 100.0})
+    monkeypatch.setattr("paceline.analysis.tables.read_tables", lambda _: None)
     code, _, errors = command(capsys, monkeypatch, "batch_size=8", "--study", "made")
     assert code == 2
     assert errors.startswith(
@@ -195,22 +193,3 @@ def test_the_best_batch_size_reaches_the_target_first():
     assert best([large, small]) is small  # 6 s against 5 s, though fewer images/s
     assert best([planned(64, plain=0.02), planned(16, plain=0.01)]).batch_size == 64
     assert best([planned(64, plain=0.02), small]) is small  # what is known
-
-
-def test_updates_are_those_of_one_worker_that_always_got_there(tmp_path):
-    study = tmp_path / "study"
-    (study / "tables").mkdir(parents=True)
-    pd.DataFrame({"model": ["small_cnn"], "data": ["synthetic"]}).to_csv(study / "runs.csv")
-    rows = [
-        ("measured", 32, 1, 0, 0, 6400.0),
-        ("measured", 32, 1, 0, 0, 9600.0),  # of another scheme: the same with one worker
-        ("virtual", 32, 1, 0, 0, 1.0),
-        ("measured", 32, 2, 0, 0, 2.0),
-        ("measured", 64, 1, 1, 0, float("nan")),
-    ]
-    names = ["kind", "batch_size", "workers", "target_n_censored", "n_failed"]
-    names += ["target_samples_mean"]
-    pd.DataFrame(rows, columns=names).to_csv(study / "tables/configurations.csv", index=False)
-    tie(study)
-    tie_tables(study, study)
-    assert updates_to_target(study, "small_cnn", "synthetic") == {32: 250.0}

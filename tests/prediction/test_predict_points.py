@@ -11,7 +11,6 @@ from paceline.study.compose import composed
 from paceline.study.study_points import study_points
 from tests.command_line import run
 from tests.made_records import rows_of
-from tests.made_reports import tie
 
 STUDY = """\
 # @package _global_
@@ -45,7 +44,6 @@ def write_runs(root, servers=0):
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "runs.csv").open("w", newline="") as file:
         csv.writer(file).writerows([COLUMNS, *rows])
-    tie(folder)
     return points
 
 
@@ -78,7 +76,6 @@ def test_a_split_worker_is_predicted_and_does_not_compute_alone(root):
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "runs.csv").open("w", newline="") as file:
         csv.writer(file).writerows([COLUMNS, (*rows[0], 2000), (*rows[1], 1)])
-    tie(folder)
     whole, split = rows_of(predict_points("held", root))
     assert (whole["kind"], split["kind"]) == ("calibrated", "predicted")
     assert float(whole["images_per_second"]) == pytest.approx(2000, rel=0.05)

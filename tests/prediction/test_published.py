@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from paceline.analysis.predicted import validation_errors
+from paceline.analysis.tables import read_tables
 from paceline.errors import SettingError
 from paceline.prediction.cluster_plan import IMAGENET
 from paceline.prediction.predict import predict
@@ -15,7 +17,6 @@ from paceline.prediction.published import (
     Judged,
     entries,
     judge,
-    own_errors,
     published_rows,
     summary,
 )
@@ -141,7 +142,7 @@ def test_numbers_are_held_against_other_platforms_only():
 
 def test_the_factor_is_that_of_the_judged_numbers():
     known = {row["id"]: row for row in KNOWN.values()}
-    errors = own_errors(ROOT)
+    errors = validation_errors(read_tables(ROOT / "reports/own_pace"))
     for each in committed():
         if each["verdict"] == "judged":
             of = each["settings"].split()[0], known[each["row"]]["experiment"]

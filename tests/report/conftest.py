@@ -1,17 +1,14 @@
 import pytest
 
-from paceline.analysis.analyse import analyse
-from paceline.report.page import report
-from tests.made_findings import as_needed
-from tests.made_reports import write_reports
+from paceline.report.findings import read_findings
+from tests.made_reports import write_page, write_reports
 
 
 @pytest.fixture(scope="session")
 def reported(tmp_path_factory):
     """A folder with the page of the whole made study; to be read only."""
     folder = write_reports(tmp_path_factory.mktemp("reports") / "made")
-    analyse(folder)
-    report(folder)
+    write_page(folder)
     return folder
 
 
@@ -21,8 +18,7 @@ def reports(tmp_path):
 
     def write(runs, **about):
         folder = write_reports(tmp_path / "made", runs, **about)
-        analyse(folder)
-        return report(folder).read_text()
+        return write_page(folder).read_text()
 
     return write
 
@@ -30,4 +26,4 @@ def reports(tmp_path):
 @pytest.fixture
 def findings(tmp_path):
     """Findings of these runs: `findings(runs, axes=[...])`; see `as_needed`."""
-    return lambda runs, **about: as_needed(write_reports(tmp_path / "made", runs, **about))
+    return lambda runs, **about: read_findings(write_reports(tmp_path / "made", runs, **about))

@@ -5,10 +5,10 @@ import math
 from paceline.analysis.searches import tuning_axes
 from paceline.report.accuracy_at_scale import accuracy_at_scale, rows_at_scale, verdict_of
 from paceline.report.answer import answers
+from paceline.report.findings import read_findings
 from paceline.report.page_tables import scale_table
 from tests.made_decisions import AXES, arm, made_tuning, write_decided
-from tests.made_findings import as_needed
-from tests.made_reports import fail, tie, write_rows
+from tests.made_reports import fail, write_rows
 
 SCHEMES = ("sync_allreduce", "gossip")
 
@@ -25,8 +25,7 @@ def study(folder, edges=(), worst=0.85, tuned=""):
     if tuned:
         rows = [row | {"own": f"scheme.{tuned}", "own_place": 0.5} for row in rows]
     write_rows(folder / "tuning.csv", list(rows[0]), rows)
-    tie(folder)
-    return as_needed(folder)
+    return read_findings(folder)
 
 
 def test_schemes_are_listed_by_their_verdict_with_their_numbers_of_workers(tmp_path):
@@ -44,7 +43,7 @@ def test_schemes_with_another_budget_than_one_worker_are_left_out(tmp_path):
         for scheme in SCHEMES:
             own = arm(scheme, 301, 0.85, workers=workers, **{epochs: budget})
             runs += [run | {"key": f"{run['key']}{budget}"} for run in own]
-    findings = as_needed(write_decided(tmp_path / "made", runs, axes=[*AXES, epochs]))
+    findings = read_findings(write_decided(tmp_path / "made", runs, axes=[*AXES, epochs]))
     assert list(rows_at_scale(findings)[epochs]) == [5, 5, 5, 5]
 
 
@@ -56,7 +55,7 @@ def test_a_number_of_workers_without_a_finished_run_is_not_within_the_margin(tmp
         lost = own if workers == 8 else own[:1]
         status = "untrained" if workers == 8 else "diverged"
         runs += [fail(run, status, "chance") | {"top1": 0.1} for run in lost] + own[len(lost) :]
-    findings = as_needed(write_decided(tmp_path / "made", runs))
+    findings = read_findings(write_decided(tmp_path / "made", runs))
     verdicts = rows_at_scale(findings).set_index(["scheme", "workers"])["verdict"]
     assert dict(verdicts) == {
         ("sync_allreduce", 2): "within",
@@ -101,7 +100,7 @@ def test_without_a_search_best_settings_have_no_columns(tmp_path):
     runs = arm("sync_allreduce", 801, 0.9, workers=1)
     for workers in (2, 8):
         runs += [run for scheme in SCHEMES for run in arm(scheme, 301, 0.9, workers=workers)]
-    made = as_needed(write_decided(tmp_path / "made", runs))
+    made = read_findings(write_decided(tmp_path / "made", runs))
     assert len(accuracy_at_scale(made)) == 1
     assert not any("best" in name for name in scale_table(made).columns)
     assert any("best" in name for name in scale_table(study(tmp_path / "searched")).columns)

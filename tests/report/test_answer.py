@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from paceline.report.answer import ONE, UNKNOWN, answers, choice
+from paceline.report.findings import read_findings
 from paceline.report.summary import summary_sentences, use_counts
 from tests.made_decisions import AXES, arm, made_family, two_arms, write_decided
-from tests.made_findings import as_needed, decided, made_findings, numbers, spread
+from tests.made_findings import decided, made_findings, numbers, spread
 from tests.made_reports import fail, make_run
 
 FASTER, SLOWER, UNSURE = (3.0, 2.0, 4.0), (0.5, 0.4, 0.6), (1.2, 0.9, 1.5)
@@ -30,7 +31,7 @@ def detail(answer, *names):
 def written(tmp_path):
     """Findings of these runs with their times to the target: `written(runs)`."""
 
-    return lambda runs, **about: as_needed(write_decided(tmp_path / "made", runs, **about))
+    return lambda runs, **about: read_findings(write_decided(tmp_path / "made", runs, **about))
 
 
 def test_numbers_are_those_of_the_table(written):

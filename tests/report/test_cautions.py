@@ -2,17 +2,15 @@
 
 import pytest
 
-from paceline.analysis.analyse import analyse
 from paceline.record.rows import of_one_rate
 from paceline.report.doubts import broken_rules, cautions, unsearched
 from paceline.report.findings import read_findings
 from paceline.report.how_it_was_run import subtitle
 from paceline.report.number_format import MISSING
-from paceline.report.page import report
 from paceline.report.page_tables import page_tables
 from tests.made_decisions import arm, made_family, write_decided
-from tests.made_findings import as_needed, numbers
-from tests.made_reports import fail, made_runs, make_run, write_reports
+from tests.made_findings import numbers
+from tests.made_reports import fail, made_runs, make_run, write_page, write_reports
 
 
 def seeds(**changes):
@@ -280,13 +278,12 @@ def counted_as(findings):
 
 def test_a_broken_rule_is_a_red_line_with_its_numbers(tmp_path):
     folder = write_reports(tmp_path / "made", one_and_two(-0.03))
-    analyse(folder)
     findings = read_findings(folder)
     ((headline, text, affects),) = broken_rules(findings)
     assert affects
     assert numbers(headline) == ["1", "1", "1"]
     assert "workers 2, -3.00 points (-3.00 to -3.00, n = 3)" in text
-    page = report(folder).read_text()
+    page = write_page(folder).read_text()
     assert f"<summary>✗ {headline}</summary>" in page
     assert f"<p>✗ {text}</p>" in page.split('<section class="broken">')[1]
     assert ".broken { border-color: var(--bad); background: var(--warn); color: var(--bad)" in page
@@ -298,15 +295,16 @@ def test_a_broken_rule_is_a_red_line_with_its_numbers(tmp_path):
 def test_only_the_first_at_the_target_breaks_the_rule_on_accuracy(tmp_path, top1, broken):
     runs = [run for run in made_family() if run["scheme"] != "gossip" or run["workers"] == 1]
     folder = write_decided(tmp_path / "made", [*runs, *arm("gossip", 101, top1)])
-    assert [rule.text.count("gossip") for rule in broken_rules(as_needed(folder))] == [1] * broken
+    assert [rule.text.count("gossip") for rule in broken_rules(read_findings(folder))] == [
+        1
+    ] * broken
 
 
 def test_what_touches_no_recommendation_is_a_caution_and_no_red_line(tmp_path):
     runs = [run | {"commit": ""} for run in one_and_two(0)]
     folder = write_reports(tmp_path / "made", runs)
-    analyse(folder)
     (rule,) = broken_rules(read_findings(folder))
-    page = report(folder).read_text()
+    page = write_page(folder).read_text()
     assert not rule.affects
     assert 'class="broken"' not in page
     assert f"<li>{rule.text.split(chr(39))[0]}" in page  # up to an apostrophe

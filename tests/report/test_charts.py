@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from paceline.analysis.analyse import analyse
 from paceline.report.chart.accuracy_charts import target_chart
 from paceline.report.chart.chart_style import COLOURS, scheme_colours, static_svg
 from paceline.report.chart.decision_charts import decision_chart, map_chart
@@ -16,14 +15,12 @@ from paceline.report.findings import read_findings
 from paceline.report.page import charts
 from paceline.report.words import scheme_name, scheme_words
 from tests.made_decisions import AXES, arm, made_family, two_arms, write_decided
-from tests.made_findings import as_needed
 from tests.tiny import CONF
 
 
 @pytest.fixture(scope="module")
 def family(tmp_path_factory):
     folder = write_decided(tmp_path_factory.mktemp("family") / "made", made_family())
-    analyse(folder)
     return read_findings(folder)
 
 
@@ -120,7 +117,7 @@ def test_what_workers_cost_and_bring_is_drawn_as_it_is_in_the_table(tmp_path):
     for workers, top1 in ((2, 0.895), (4, 0.88)):
         runs += [*arm("sync_allreduce", 301, top1, workers=workers)]
         runs += [*arm("gossip", None if workers == 4 else 201, 0.85, workers=workers)]
-    found = as_needed(write_decided(tmp_path / "made", runs))
+    found = read_findings(write_decided(tmp_path / "made", runs))
     drawn = target_chart(found)
     rows = {(row["scheme"], row["workers"]): row for row in drawn.of("s0")}
     one = rows["gossip", 1]
@@ -153,7 +150,7 @@ def test_what_is_lost_or_far_is_drawn_as_well(tmp_path):
     lars = arm("sync_allreduce", None, 0.89, workers=4, **{optimizer: "lars"})
     runs += [run | {"key": run["key"] + "lars"} for run in lars]
     axes = ["scheme", "workers", "batch_size", "seed", optimizer]
-    drawn = target_chart(as_needed(write_decided(tmp_path / "made", runs, axes=axes)))
+    drawn = target_chart(read_findings(write_decided(tmp_path / "made", runs, axes=axes)))
     rows = {(row["scheme"], row["workers"]): row for row in drawn.of("s0")}
     assert (rows["gossip", 4]["points"], rows["gossip", 4]["diverged"]) == (None, 4)
     assert ("all-reduce, LARS", 1) not in rows
@@ -173,7 +170,7 @@ def test_the_panel_of_speed_ups_is_left_out_where_it_follows_from_the_images(tmp
             own = arm("gossip", 201, 0.9, workers=workers)
             runs += [run | {"images_per_second": 100.0 * share * workers} for run in own]
         folder = write_decided(tmp_path / str(share), runs)
-        panels[share] = len(target_chart(as_needed(folder)).spec["concat"])
+        panels[share] = len(target_chart(read_findings(folder)).spec["concat"])
     assert panels == {0.5: 3, 0.9: 2}
 
 
@@ -189,7 +186,7 @@ def test_images_to_the_target_are_the_fewest_of_all_budgets(tmp_path):
     for epochs, crossing in ((10, 401), (20, 501)):
         more = arm("sync_allreduce", crossing, 0.9, **known | {"training.epochs": epochs})
         runs += [run | {"key": f"{run['key']}{epochs}"} for run in more]
-    found = as_needed(write_decided(tmp_path / "made", runs, axes=axes))
+    found = read_findings(write_decided(tmp_path / "made", runs, axes=axes))
     drawn = target_chart(found)
     assert "with that budget of 5, 10, 20 epochs which needs the fewest" in drawn.caption
     table = found.concluded["configurations"].set_index(["workers", "training.epochs"])
@@ -206,7 +203,7 @@ def test_images_to_the_target_are_the_fewest_of_all_budgets(tmp_path):
 
 def test_without_a_target_nothing_is_drawn_of_it(tmp_path):
     runs = [*arm("sync_allreduce", None, 0.7, workers=1), *arm("gossip", None, 0.7, workers=2)]
-    assert target_chart(as_needed(write_decided(tmp_path / "made", runs))) is None
+    assert target_chart(read_findings(write_decided(tmp_path / "made", runs))) is None
 
 
 def test_a_file_shows_one_situation_alone(tmp_path):
@@ -215,7 +212,7 @@ def test_a_file_shows_one_situation_alone(tmp_path):
         runs += [*arm("sync_allreduce", 301, 0.9, workers=workers)]
         runs += [*arm("gossip", 201, 0.9, workers=workers)]
     folder = write_decided(tmp_path / "made", runs)
-    chart = decision_chart(as_needed(folder))
+    chart = decision_chart(read_findings(folder))
     assert {row["situation"] for row in chart.rows} == {"s0", "s1"}
     rates = [re.findall(r">(\d+)</text>", static_svg(chart, name)) for name in ("s0", "s1")]
     assert "400" in rates[0]
@@ -265,7 +262,7 @@ def test_a_map_of_two_settings_names_the_best_and_counts_who_is_tied(tmp_path):
             first = 201 if late else 401
             runs += two_arms((301, first), workers, **{slow: late})
     folder = write_decided(tmp_path / "made", runs, axes=[*AXES, slow])
-    chart = map_chart(as_needed(folder))
+    chart = map_chart(read_findings(folder))
     coloured = chart.spec["spec"]["layer"][1]["encoding"]["color"]["legend"]["values"]
     assert set(coloured) == {row["scheme"] for row in chart.rows}
     assert len(chart.rows) == 6
@@ -284,7 +281,7 @@ def map_of_links(folder, lost=0, **about):
     for workers in (2, 4):
         for bandwidth, crossing in ((None, 201), (1e9, 301), (1e8, 901)):
             runs += two_arms((crossing + 50, crossing), workers, **{link: bandwidth})
-    return map_chart(as_needed(write_decided(folder, runs, axes=[*AXES, link], **about)))
+    return map_chart(read_findings(write_decided(folder, runs, axes=[*AXES, link], **about)))
 
 
 def test_a_map_names_nothing_to_use_where_runs_of_one_worker_are_lost(tmp_path):

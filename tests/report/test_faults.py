@@ -1,6 +1,7 @@
 from paceline.analysis.comparison import FAULT
+from paceline.report.findings import read_findings
 from paceline.report.page_tables import page_tables
-from tests.made_findings import as_needed, numbers
+from tests.made_findings import numbers
 from tests.made_reports import fail, make_run, write_reports
 
 AXES = ["scheme", "workers", "batch_size", "seed", FAULT]
@@ -36,7 +37,7 @@ def runs():
 
 def test_what_goes_on_what_ends_and_what_is_lost(tmp_path):
     folder = write_reports(tmp_path / "made", list(runs()), axes=AXES)
-    (table,) = (each for each in page_tables(as_needed(folder)) if each.name == "Faults")
+    (table,) = (each for each in page_tables(read_findings(folder)) if each.name == "Faults")
     rows = {(row[0], row[2]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
     assert len(rows) == 4
     ended, slow = rows[SYNC, "worker_killed"], rows[ASYNC, "slow_worker"]
@@ -55,4 +56,4 @@ def test_what_goes_on_what_ends_and_what_is_lost(tmp_path):
 
 def test_a_study_without_faults_has_no_such_table(tmp_path):
     folder = write_reports(tmp_path / "made")
-    assert "Faults" not in [each.name for each in page_tables(as_needed(folder))]
+    assert "Faults" not in [each.name for each in page_tables(read_findings(folder))]

@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 import vl_convert
 
-from paceline.analysis.analyse import analyse
 from paceline.command.terminal import plain_table, show
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE
 from paceline.report.findings import read_findings
-from paceline.report.page import charts, markdown, report, single_page
+from paceline.report.page import charts, single_page
 from paceline.report.page_tables import page_tables
-from tests.made_reports import made_runs, made_two_schemes, make_run, write_reports
+from paceline.report.render import markdown
+from tests.made_reports import made_runs, made_two_schemes, make_run, write_page, write_reports
 
 REPORTS = Path(__file__).parents[2] / "reports"
 FIGURES = {"decision", "time", "scale", "phases", "staleness"}
@@ -31,8 +31,7 @@ def test_the_same_tables_give_the_same_bytes(reported, tmp_path):
     again = write_reports(tmp_path / "made")
     (again / "figures").mkdir(exist_ok=True)
     (again / "figures" / "old.svg").write_text("")
-    analyse(again)
-    assert report(again) == again / "index.html"
+    assert write_page(again) == again / "index.html"
     assert digests(again) == digests(reported)
 
 
@@ -76,10 +75,10 @@ def test_the_library_of_charts_is_made_once_by_each_version_of_its_package(repor
     library = reported.parent / "vega.js"
     monkeypatch.setattr("vl_convert.javascript_bundle", lambda: "made anew")
     before = library.read_text()
-    report(reported)
+    write_page(reported)
     assert library.read_text() == before
     library.write_text(before[1:])
-    report(reported)
+    write_page(reported)
     assert library.read_text().endswith("\nmade anew")
     library.write_text(before)
 
@@ -219,8 +218,7 @@ def test_no_text_of_a_record_becomes_markup_of_a_page_or_commands_of_a_terminal(
     texts = {"reason": BAD, "hardware.cpu": BAD, "evaluated": BAD}
     runs = [run | texts for run in made_two_schemes(spread=30)]
     folder = write_reports(tmp_path / "made", runs, question=BAD, study=BAD)
-    analyse(folder)
-    page = report(folder).read_text()
+    page = write_page(folder).read_text()
     readme = (folder / "README.md").read_text()
     assert "<script>alert" not in page
     assert "<script>alert" not in readme

@@ -2,14 +2,12 @@ import csv
 
 import pytest
 
-from paceline.analysis.analyse import analyse
 from paceline.analysis.predicted import predicted_comparisons
 from paceline.analysis.tables import read_tables
 from paceline.report.findings import read_findings
-from paceline.report.page import report
 from paceline.report.summary import predictions
 from tests.made_findings import numbers
-from tests.made_reports import concluded, fail, make_run, tie, write_reports
+from tests.made_reports import concluded, fail, make_run, write_page, write_reports
 
 MEASURED = {  # images/s by scheme and workers, for each seed; then what is predicted
     ("sync_allreduce", 1): ((1000, 1000), 1100),
@@ -32,7 +30,7 @@ def write_predicted(folder, predicted_by=MEASURED, calibrated=()):
         csv.writer(file, lineterminator="\n").writerows(
             [("key", "kind", "half", "cluster", "images_per_second"), *rows]
         )
-    return tie(folder)
+    return folder
 
 
 def test_errors_are_of_the_means_of_seconds(tmp_path):
@@ -78,7 +76,6 @@ def test_what_went_into_a_prediction_is_not_judged(tmp_path):
         ("async_parameter_server", 2, "sync_allreduce"),
         ("async_parameter_server", 2, "1 worker"),
     ]
-    analyse(folder)
     near, _ = predictions(read_findings(folder))
     assert numbers(near)[1:3] == ["2", "3"]
 
@@ -91,11 +88,10 @@ def test_a_study_without_predictions_has_none(tmp_path):
 
 def test_the_page_says_how_near(tmp_path):
     folder = write_predicted(tmp_path / "made")
-    analyse(folder)
     near, compared = predictions(read_findings(folder))
     assert numbers(near) == ["15", "3", "4", "7", "-25", "2"]
     assert numbers(compared) == ["4", "2", "0", "2", "10"]
-    page = report(folder).read_text()
+    page = write_page(folder).read_text()
     assert near in page
     assert "Predicted against observed throughput" in page
     assert (folder / "figures/predicted.svg").is_file()

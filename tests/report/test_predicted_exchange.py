@@ -4,13 +4,11 @@ import csv
 
 import pytest
 
-from paceline.analysis.analyse import analyse
 from paceline.analysis.tables import read_tables
 from paceline.report.findings import read_findings
-from paceline.report.page import report
 from paceline.report.summary import predictions
 from tests.made_findings import numbers
-from tests.made_reports import concluded, make_run, tie, write_reports
+from tests.made_reports import concluded, make_run, write_page, write_reports
 
 COLUMNS = ("key", "kind", "half", "cluster", "images_per_second", "free_images_per_second")
 COLUMNS += ("staleness_distance", "staleness_p")
@@ -34,7 +32,7 @@ def write_paced(folder):
     write_reports(folder, runs)
     with (folder / "predictions.csv").open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
-    return tie(folder)
+    return folder
 
 
 def by_configuration(folder):
@@ -75,11 +73,10 @@ def test_a_study_of_measured_points_has_no_row(tmp_path):
 
 def test_the_page_says_so(tmp_path):
     folder = write_paced(tmp_path / "made")
-    analyse(folder)
     *_, ratios, exchanged, stale = predictions(read_findings(folder))
     assert numbers(ratios) == ["10", "0", "1", "22", "-22"]
     assert numbers(exchanged) == ["20", "2", "3", "13", "-53"]
     assert numbers(stale) == ["1", "2", "5", "20.0", "20"]
-    page = report(folder).read_text()
+    page = write_page(folder).read_text()
     assert (folder / "figures/predicted_exchange.svg").is_file()
     assert all(text in page for text in (ratios, exchanged, stale))

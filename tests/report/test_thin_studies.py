@@ -5,22 +5,21 @@ import re
 
 import pytest
 
-from paceline.analysis.analyse import analyse
 from paceline.errors import SettingError
 from paceline.report.findings import read_findings, situations
-from paceline.report.page import charts, report
+from paceline.report.page import charts
 from tests.made_decisions import arm, write_decided
-from tests.made_reports import fail, make_run, write_points, write_reports
+from tests.made_reports import fail, make_run, write_page, write_points, write_reports
 
 
 def test_before_collect(tmp_path):
     with pytest.raises(SettingError, match=r"study: .*paceline sweep made"):
-        report(tmp_path / "made")
+        write_page(tmp_path / "made")
 
 
 def test_before_analyse(tmp_path):
     with pytest.raises(SettingError, match=r"study: .*paceline report made"):
-        report(write_reports(tmp_path / "made"))
+        write_page(write_reports(tmp_path / "made"))
 
 
 def test_no_point_finished(reports):
@@ -84,10 +83,9 @@ def test_a_page_opens_where_every_chart_has_something_to_draw(nothing, tmp_path)
         first = [fail(run, status, "it did") for run in two]
     four = [run for scheme in both for run in arm(scheme, None, 0.7)]
     folder = write_decided(tmp_path / "made", [*first, *four])
-    analyse(folder)
     findings = read_findings(folder)
     first, *_ = situations(findings)
-    opened = re.search(r'<option value="(s\d)">', report(folder).read_text())[1]
+    opened = re.search(r'<option value="(s\d)">', write_page(folder).read_text())[1]
     assert (opened == first.name) == (first.size == 4)
     for chart in charts(findings):
         if chart.by_situation:
@@ -100,8 +98,7 @@ def test_a_study_without_evaluations_compares_throughput(tmp_path):
     runs = [make_run(*kind, seed=seed, **scores) for kind in kinds for seed in (0, 1, 2)]
     folder = write_reports(tmp_path / "made", runs)
     write_points(folder, {"curves": []})
-    analyse(folder)
     drawn = {chart.name: chart for chart in charts(read_findings(folder))}
     assert len(drawn["configurations"].rows) == len(kinds)
     assert len(drawn["scale"].spec["concat"]) == 1  # without the panel of accuracies
-    assert "times the first" in report(folder).read_text()
+    assert "times the first" in write_page(folder).read_text()

@@ -4,15 +4,13 @@ import json
 
 import pytest
 
-from paceline.analysis.analyse import analyse
 from paceline.record.rows import TUNING
 from paceline.report.chart.accuracy_charts import tuning_chart
 from paceline.report.findings import read_findings
 from paceline.report.how_it_was_run import how_it_was_run
-from paceline.report.page import report
 from paceline.report.page_tables import tuning
 from paceline.report.words import scheme_name
-from tests.made_reports import make_run, tie, write_reports, write_rows
+from tests.made_reports import make_run, write_page, write_reports, write_rows
 
 COLUMNS = "key scheme workers lr top1 status chosen"
 BESIDE = {"seed": 100, "momentum": 0.9, "chance": 0.1, "test_top1": 0.8, "at_edge": ""}
@@ -33,8 +31,6 @@ def tuned(tmp_path):
         folder = write_reports(tmp_path / "made", [make_run(seed=seed) for seed in (0, 1)])
         rows = [BESIDE | dict(zip(names, row, strict=True)) for row in tried]
         write_rows(folder / "tuning.csv", list(dict.fromkeys([*names, *TUNING])), rows)
-        tie(folder)
-        analyse(folder)
         return folder
 
     return write
@@ -61,7 +57,7 @@ def test_a_study_of_one_scheme_names_it_in_its_curve_of_trials(tuned):
 
 
 def test_the_page_shows_it_behind_the_results(tuned):
-    page = report(tuned(TRIED)).read_text()
+    page = write_page(tuned(TRIED)).read_text()
     order = (">Summary<", "All points", ">Tuning<", "87.65 %", ">Made with<")
     places = [page.index(part) for part in order]
     assert places == sorted(places)
@@ -92,7 +88,7 @@ def test_momentum_and_an_edge_are_shown_and_cautioned_of(tuned):
         "finished",
         f"yes, at the edge: {edge}",
     ]
-    assert ": sync_allreduce, workers 1, lowest effective_rate." in report(folder).read_text()
+    assert ": sync_allreduce, workers 1, lowest effective_rate." in write_page(folder).read_text()
 
 
 def test_the_search_says_what_it_was_done_with(tuned):
@@ -101,11 +97,10 @@ def test_the_search_says_what_it_was_done_with(tuned):
     about = json.loads((folder / "study.json").read_text())
     about["tuned_at"] = {"batch_size": 32}
     (folder / "study.json").write_text(json.dumps(about))
-    analyse(tie(folder))
     search = dict(how_it_was_run(read_findings(folder)))["Search"]
     assert "32 images per worker and step" in search
 
 
 def test_without_tuning_there_is_no_table(tuned, reported):
-    assert ">Tuning<" not in report(tuned([])).read_text()
+    assert ">Tuning<" not in write_page(tuned([])).read_text()
     assert ">Tuning<" not in (reported / "index.html").read_text()

@@ -1,9 +1,7 @@
-"""Derives the tables of conclusions of a study from the tables of its points (single runs)."""
+"""Tables of conclusions of a study, and the functions that derive them from its points."""
 
-import json
 from collections.abc import Callable
 from operator import attrgetter
-from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
@@ -13,14 +11,12 @@ from paceline.analysis.clocks import clock_agreement, clocks
 from paceline.analysis.configuration import counts, groups, situation_columns, size_of
 from paceline.analysis.configuration_table import NAME, configuration_table
 from paceline.analysis.decision import best_and_faster, decision
-from paceline.analysis.frames import Frame, Row, read_tied, write_table
+from paceline.analysis.frames import Frame, Row
 from paceline.analysis.points import points
 from paceline.analysis.predicted import predicted_comparisons
 from paceline.analysis.rules import RULES, rules
 from paceline.analysis.searches import tuning_curve
-from paceline.analysis.tables import Tables, read_tables
-from paceline.errors import SettingError
-from paceline.record.tied_files import SUMS, replaced, require_sources, write_sums
+from paceline.analysis.tables import Tables
 
 
 class Conclusion(NamedTuple):
@@ -29,19 +25,17 @@ class Conclusion(NamedTuple):
     A table with a `caption` is shown on the page of the study with all its columns. For a table
     without one, the page has its own layout, or only a link to the file. If `exact` is True,
     numbers are written with all digits, because charts are drawn from them; else they are rounded.
-    `needs`: a column that tables of earlier versions lack.
     """
 
     name: str
     make: Callable[[Tables], Frame]
     caption: str = ""
     exact: bool = False
-    needs: str = ""
 
 
 CONCLUSIONS = [
     Conclusion(NAME, configuration_table),
-    Conclusion("decision", decision, needs="less_accurate_than"),
+    Conclusion("decision", decision),
     Conclusion("points", points, exact=True),
     Conclusion("blocks", attrgetter("blocks")),
     Conclusion("clocks", clocks),
@@ -51,53 +45,7 @@ CONCLUSIONS = [
     Conclusion("cautions", cautions),
     Conclusion("rules", rules, caption=RULES),
 ]
-FOLDER = "tables"  # name of the folder in the report of a study
-
-
-def analyse(folder: Path) -> None:
-    """Write a CSV for each of CONCLUSIONS, and metrics.json, into `folder`, reports/<study>.
-
-    Equal input tables result in files of equal bytes. Raises SettingError("study") if a table of
-    the study is missing, damaged or changed, or if the files cannot be written.
-    """
-    tables = read_tables(folder)
-    made = {each.name: each.make(tables) for each in CONCLUSIONS}
-    numbers = metrics(tables, made[NAME], made["decision"])
-    with replaced(folder) as new:
-        for each in CONCLUSIONS:
-            write_table(table_path(new, each.name), made[each.name], exact=each.exact)
-        tie_tables(new, folder)
-        (new / "metrics.json").write_text(json.dumps(numbers, indent=1, allow_nan=False) + "\n")
-
-
-def tie_tables(new: Path, folder: Path) -> None:
-    """Write the digests of all tables in `new`/tables, and of their sources in `folder`."""
-    files = {path.name: path for path in (new / FOLDER).glob("*.csv")}
-    sources = folder / SUMS, folder / "predictions.csv"
-    files |= {f"../{path.name}": path for path in sources if path.exists()}
-    write_sums(new / FOLDER / SUMS, files)
-
-
-def read_conclusion(folder: Path, name: str) -> Frame:
-    """Read the table of conclusions `name` in `folder`, reports/<study>.
-
-    Raises SettingError("study"), which names the command to run first, if it is missing, if it was
-    changed, if the tables of the study are others than those that it follows from, or if an earlier
-    version of Paceline made it.
-    """
-    path, command = table_path(folder, name), f"paceline report {folder.name}"
-    table = read_tied(path, command)
-    require_sources(path.with_name(SUMS), command)
-    needed = [each.needs for each in CONCLUSIONS if each.name == name and each.needs]
-    if len(table) and not set(needed) <= set(table):
-        message = f"an earlier version of Paceline made {path}; first: {command}"
-        raise SettingError("study", message)
-    return table
-
-
-def table_path(folder: Path, name: str) -> Path:
-    """Return the path of the conclusion `name` in the report `folder` of a study."""
-    return folder / FOLDER / f"{name}.csv"
+FOLDER = "tables"  # name of their folder in the report of a study
 
 
 def metrics(tables: Tables, configurations: Frame, decided: Frame) -> Row:

@@ -1,5 +1,6 @@
 """Collects what studies found on accuracy into a table, from which plans of clusters are made."""
 
+import hashlib
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import asdict
@@ -10,10 +11,9 @@ import pandas as pd
 
 from paceline.analysis.comparison import reference_arm
 from paceline.analysis.configuration import OPTIMIZER
-from paceline.analysis.frames import Frame, write_table
+from paceline.analysis.frames import Frame, as_csv
 from paceline.errors import SettingError
 from paceline.prediction.evidence import FILE, TUNED, Observed
-from paceline.record.tied_files import digest_of
 
 if TYPE_CHECKING:
     from paceline.analysis.tables import Tables
@@ -29,7 +29,7 @@ def write_evidence(root: Path) -> None:
     """Renew the evidence in the package's source below `root`, if it is there."""
     path = root / "src/paceline/prediction" / FILE
     if path.is_file():
-        write_table(path, pd.DataFrame(map(asdict, find_evidence(root / "reports"))))
+        path.write_text(as_csv(pd.DataFrame(map(asdict, find_evidence(root / "reports")))))
 
 
 def find_evidence(
@@ -37,17 +37,17 @@ def find_evidence(
 ) -> list[Observed]:
     """Return what the studies in the folder of all reports found; see Observed.
 
-    `known`: observations whose tables need not be read again. `names`: model and data of the
+    `known`: observations of studies that need not be read again. `names`: model and data of the
     studies to read; None for all.
 
     These are configurations of at least three seeds that were compared with one worker. Where
     several have the same training, scheme, rate and number of workers, the one with the most seeds
-    counts, and the first of these. Studies whose tables are missing or were changed are left out.
+    counts, and the first of these. Studies whose tables are missing or damaged are left out.
     """
-    found, tables = dict[tuple[object, ...], Observed](), {row.table for row in known}
-    folders = sorted(path.parent for path in reports.glob("*/study.json"))
+    found, read = dict[tuple[object, ...], Observed](), {row.runs_digest for row in known}
+    folders = sorted(path.parent for path in reports.glob("*/runs.csv"))
     for folder in (each for each in folders if names is None or _names(each) == names):
-        for row in _of_study(folder, tables):
+        for row in _of_study(folder, read):
             key = (row.training, row.scheme, row.rate, row.workers)
             if key not in found or row.seeds > found[key].seeds:
                 found[key] = row
@@ -60,23 +60,23 @@ def _names(folder: Path) -> tuple[object, object]:
 
 
 def _of_study(folder: Path, known: Collection[str]) -> Iterator[Observed]:
-    """Yield what a study found, unless its table has one of these digests."""
-    from paceline.analysis.analyse import read_conclusion, table_path  # scipy takes a second
+    """Yield what a study found, unless its runs.csv has one of these digests."""
+    from paceline.analysis.decision import decision as decide  # scipy takes a second
     from paceline.analysis.tables import read_tables
 
-    path = table_path(folder, "decision")
-    if not path.is_file() or digest_of(path) in known:
+    digest = hashlib.sha256((folder / "runs.csv").read_bytes()).hexdigest()
+    if digest in known:
         return
     try:
-        decision, tables = read_conclusion(folder, "decision"), read_tables(folder)
-    except SettingError:  # a study of exchanges, or one without a report
-        return
-    if not len(decision) or not {"workers", "batch_size"} <= set(decision):
+        tables = read_tables(folder)
+    except SettingError:
         return
     budget = tables.about["settings"].get("training.samples")  # may be a part of an epoch
-    if budget is not None or any(name in decision for name in _OF_TRAINING):
+    if budget is not None or any(name in tables.axes for name in _OF_TRAINING):
         return
-    digest = digest_of(path)
+    decision = decide(tables)
+    if not len(decision) or not {"workers", "batch_size"} <= set(decision):
+        return
     even = decision.get("cluster.slow_workers", 0) == 0
     several = (decision["workers"] > 1) & (decision["n"] >= _LEAST_SEEDS)
     compared = decision["one_worker_top1_difference_mean"].notna() | (decision["n_diverged"] > 0)
@@ -113,7 +113,7 @@ def _observed(study: str, digest: str, tables: "Tables", row: Frame) -> Observed
     difference = [row[f"one_worker_top1_difference_{end}"] for end in ("mean", "low", "high")]
     return Observed(
         study=study,
-        table=digest,
+        runs_digest=digest,
         data=row["data"],
         model=own["model"].iloc[0],
         num_weights=int(own["num_parameters"].dropna().iloc[0]),

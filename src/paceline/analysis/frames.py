@@ -3,15 +3,15 @@
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pandas as pd
 
 from paceline.record.numbers import NUMBERS
+from paceline.record.report_files import damaged, read_file
 from paceline.record.schema import Columns
-from paceline.record.tied_files import ChangedFileError, changed, read_file, require_tied
 
 # A DataFrame. pandas annotates each selection as DataFrame or Series, so Any it is.
 Frame: TypeAlias = Any
@@ -26,31 +26,15 @@ _TEXT |= {"fault_reason", *(number.name for number in NUMBERS if number.unit == 
 DIGITS = 9  # significant digits of numbers in the tables of conclusions
 
 
-def read_tied(
-    path: Path,
-    command: str,
-    columns: Columns | None = None,
-    sums: Path | None = None,
-    why: Callable[[Frame], str] = lambda table: "",
-) -> Frame:
-    """Read a CSV that `command` wrote; see `typed_table` and `require_tied`.
+def read_table(path: Path, command: str, columns: Columns | None = None) -> Frame:
+    """Read a CSV that `command` wrote; see `typed_table`.
 
-    `why(table)`: says what is wrong with a table that was changed after it was written, or "".
-    Raises SettingError("study"), which names the command, if the file is missing, damaged, or was
-    changed.
+    Raises SettingError("study"), which names the command, if the file is missing or damaged.
     """
-    content = read_file(path, command)
     try:
-        table = typed_table(content, columns)
+        return typed_table(read_file(path, command), columns)
     except ValueError as error:
-        raise changed(path, f"is damaged: {error}", command) from error
-    try:
-        require_tied(path, content, command, sums)
-    except ChangedFileError as error:
-        if found := why(table):
-            raise changed(path, f"was changed: {found}", command) from error
-        raise
-    return table
+        raise damaged(path, f"is damaged: {error}", command) from error
 
 
 def typed_table(content: bytes, columns: Columns | None) -> Frame:
@@ -82,11 +66,10 @@ def typed_table(content: bytes, columns: Columns | None) -> Frame:
     return table
 
 
-def write_table(path: Path, table: Frame, *, exact: bool = False) -> None:
-    """Write a CSV with DIGITS significant digits, or with all digits if `exact`."""
-    path.parent.mkdir(exist_ok=True)
+def as_csv(table: Frame, *, exact: bool = False) -> str:
+    """Return a CSV with DIGITS significant digits, or with all digits if `exact`."""
     form = None if exact else f"%.{DIGITS}g"
-    table.to_csv(path, index=False, float_format=form, lineterminator="\n")
+    return table.to_csv(index=False, float_format=form, lineterminator="\n")
 
 
 def as_written(table: Frame) -> Frame:

@@ -3,6 +3,7 @@
 A prediction counts as near if its relative error is within a limit, else as far.
 """
 
+import math
 from functools import lru_cache
 
 import pandas as pd
@@ -45,6 +46,20 @@ def predicted(tables: Tables, _: Configuration, points: Frame) -> Row:
     if (own["predicted_kind"] == "calibrated").any():
         found["verdict"] = "calibrated"
     return {f"rate_{name}": found[name] for name in _RATE}
+
+
+def validation_errors(tables: Tables) -> dict[tuple[str, str], list[float]]:
+    """Return, by model, the logarithms of observed / predicted images/s of each configuration to
+    which no model was fitted and whose study sets it aside for validation.
+    """
+    errors = dict[tuple[str, str], list[float]]()
+    names = dict.fromkeys(["data", *tables.axes])
+    for configuration, points in configurations(tables.runs, list(names)):
+        found = predicted(tables, configuration, points)
+        if found.get("rate_half") == "validation" and found["rate_verdict"] != "calibrated":
+            of = ("two_cores", str(points["model"].iloc[0]))
+            errors.setdefault(of, []).append(-math.log1p(found["rate_error"]))
+    return errors
 
 
 def predicted_exchange(tables: Tables, _: Configuration, points: Frame) -> Row:

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -14,9 +13,10 @@ import pandas as pd
 
 from paceline.analysis.block_drift import judged, without_dropped
 from paceline.analysis.configuration import finished
-from paceline.analysis.frames import Frame, Row, read_tied, typed_table
+from paceline.analysis.frames import Frame, Row, read_table, typed_table
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, read_archive
+from paceline.record.report_files import damaged, read_file
 from paceline.record.rows import POINT_TABLES, PointTable, StudyState, bits_of
 from paceline.record.schema import (
     columns_of_predictions,
@@ -24,13 +24,6 @@ from paceline.record.schema import (
     columns_of_runs,
     columns_of_tuning,
     state_of,
-)
-from paceline.record.tied_files import (
-    ChangedFileError,
-    changed,
-    read_file,
-    require_tied,
-    sums_of_predictions,
 )
 
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
@@ -152,11 +145,9 @@ def read_tables(folder: Path) -> Tables:
     missing, or if there is no point.
     """
     first = f"paceline sweep {folder.name}"
-    require_tied(folder / ARCHIVE, read_file(folder / ARCHIVE, first), first)
-    why = partial(_first_difference, folder / ARCHIVE)
-    runs = read_tied(folder / "runs.csv", first, columns_of_runs(), why=why)
+    runs = read_table(folder / "runs.csv", first, columns_of_runs())
     repeated = runs["repeat"] > 0 if "repeat" in runs else pd.Series(False, runs.index)
-    tuning = read_tied(folder / "tuning.csv", first, columns_of_tuning())
+    tuning = read_table(folder / "tuning.csv", first, columns_of_tuning())
     tables = Tables(
         about=read_about(folder, first),
         runs=runs[~repeated],
@@ -176,42 +167,17 @@ def read_tables(folder: Path) -> Tables:
     return replace(tables, blocks=blocks, runs=kept)
 
 
-def read_about(folder: Path, command: str, *, exchanges: bool = False) -> Any:
+def read_about(folder: Path, command: str) -> Any:
     """Return the content of study.json in `folder`, which `command` made.
 
-    `exchanges`: True for a study of exchanges. Raises SettingError("study") if the file is missing,
-    damaged, or was changed after it was written.
+    Raises SettingError("study") if the file is missing or damaged.
     """
     path = folder / "study.json"
     content = read_file(path, command)
     try:
-        about = state_of(content, exchanges=exchanges)
+        return state_of(content)
     except ValueError as error:
-        raise changed(path, f"is damaged: {error}", command) from error
-    require_tied(path, content, command)
-    return about
-
-
-def require_records(folder: Path) -> None:
-    """Raise ChangedFileError if runs.csv in `folder` has a number that its records do not have."""
-    path, first = folder / "runs.csv", f"paceline sweep {folder.name}"
-    if path.is_file() and (why := _first_difference(folder / ARCHIVE, read_tied(path, first))):
-        raise changed(path, f"was changed: {why}", first)
-
-
-def _first_difference(archive: Path, runs: Frame) -> str:
-    """Say which cell of `runs` differs from its record in the archive; "" if none does."""
-    if "key" not in runs:
-        return "it has no column key"
-    results = read_archive(archive)["result.json"]
-    for number, (_, row) in enumerate(runs.iterrows(), 1):
-        if row["key"] not in results:
-            return f"row {number}: {ARCHIVE} has no record {row['key']}"
-        for name, value in json.loads(results[row["key"]]).items():
-            plain = isinstance(value, str | int | float) and not isinstance(value, bool)
-            if plain and name in row and row[name] != value:
-                return f"row {number}, {name} is {row[name]!r}, and {value!r} in its record"
-    return ""
+        raise damaged(path, f"is damaged: {error}", command) from error
 
 
 def _on_equal_images(curves: Frame, tables: Tables) -> Frame:
@@ -253,14 +219,14 @@ def _joined(table: PointTable, archive: Mapping[str, Mapping[str, bytes]], keys:
         return typed_table(text.getvalue().encode(), columns_of_rows(table))
     except ValueError as error:
         message = f"all {table.name}.csv of {ARCHIVE} together are damaged: {error}"
-        raise ChangedFileError("study", message) from error
+        raise SettingError("study", message) from error
 
 
 def _read_predictions(path: Path) -> Frame:
     if not path.exists():
         return pd.DataFrame(columns=["key"])
     first = f"paceline predict --study {path.parent.name}"
-    table = read_tied(path, first, columns_of_predictions(), sums_of_predictions(path))
+    table = read_table(path, first, columns_of_predictions())
     if "half" not in table:
         raise SettingError("study", f"{path} has no column half; first: {first}")
     return table

@@ -212,16 +212,19 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
+    from paceline.analysis.configuration_table import updates_to_target
+    from paceline.analysis.tables import read_tables
     from paceline.command.plan_view import plan_view
     from paceline.command.terminal import show
-    from paceline.prediction.plan import bytes_of, plan_batches, updates_to_target
+    from paceline.prediction.plan import bytes_of, plan_batches
     from paceline.prediction.race import compare
 
     names = points[0].config.names
     memory = bytes_of(options.memory, points[0].device)
     updates = {}
     if options.study:
-        updates = updates_to_target(root / "reports" / options.study, names["model"], names["data"])
+        tables = read_tables(root / "reports" / options.study)
+        updates = updates_to_target(tables, names["model"], names["data"])
         if not updates.keys() & {point.batch_size for point in points}:
             known = ", ".join(map(str, sorted(updates))) or "none"
             message = f"{options.study} tells updates to its target only for batch_size={known}"

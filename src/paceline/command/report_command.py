@@ -1,14 +1,16 @@
 """Command `paceline report`: conclusions, page and figures of a study, and the front page."""
 
 import argparse
-import csv
-import json
 import tempfile
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from paceline.command import Command
 from paceline.errors import SettingError, tell
+
+if TYPE_CHECKING:
+    from paceline.analysis.frames import Frame
+    from paceline.analysis.tables import Tables
 
 PAPERS = "papers"  # instead of a study
 
@@ -17,7 +19,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     text = (
         "a file in experiments/, or papers for the ledger of their claims; without it: the front "
     )
-    text += "page, the papers, and the answers in README.md"
+    text += "page of all studies"
     parser.add_argument("study", metavar="STUDY", nargs="?", help=text)
     check = "print five rules of comparison; exit code 1 if the study breaks one"
     parser.add_argument("--check", action="store_true", help=check)
@@ -30,11 +32,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
-    from paceline.analysis.evidence_table import write_evidence
     from paceline.command.terminal import require_folder
-    from paceline.report.front_page import write_front_page
-    from paceline.report.papers_page import verify_papers, write_papers
-    from paceline.report.readme_answer import write_readme_answer
 
     single: Path | None = options.single
     for name in ("check", "single"):
@@ -48,45 +46,49 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     if options.records and not (options.records / "reports").is_dir():
         raise SettingError("records", f"there is no folder {options.records / 'reports'}")
     require_folder("single", single)
-    code = 0
     if options.verify:
+        from paceline.report.papers_page import verify_papers
+
         print(f"{verify_papers(root)} claims have the verdicts that their tables result in")
-        return code
-    if options.study is None:
-        write_readme_answer(root)
-        write_evidence(root)
-    if options.study == PAPERS or (options.study is None and (root / "claims").is_dir()):
+    elif options.study is None:
+        print(_all_studies(root))
+    elif options.study == PAPERS:
+        from paceline.report.papers_page import write_papers
+
         print(write_papers(root, judged=options.records))
-    elif options.study is not None:
-        page = _report(options.study, root)
-        if single:
-            _write_single(page, single)
-        if options.check:
-            code = _check(page.parent)
-        print(page)
-    print(write_front_page(root / "reports"))
-    return code
+    else:
+        return _one_study(options, root)
+    return 0
 
 
-def _report(study: str, root: Path) -> Path:
-    """Write tables, figures and the page of a study's report; return the path of the page."""
-    from paceline.analysis.analyse import analyse
-    from paceline.analysis.exchanges import analyse_exchanges
-    from paceline.report.exchange_page import report_exchanges
-    from paceline.report.front_page import is_of_exchanges
+def _all_studies(root: Path) -> Path:
+    """Write the front page of all studies; return its path. Also renews the package's evidence."""
+    from paceline.analysis.evidence_table import write_evidence
+    from paceline.report.front_page import write_front_page
+
+    write_evidence(root)
+    return write_front_page(root / "reports")
+
+
+def _one_study(options: argparse.Namespace, root: Path) -> int:
+    """Write tables, figures and the page of a study, and print the path of the page.
+
+    Returns 1 if the rules of comparison are asked for and the study breaks one, else 0.
+    """
+    from paceline.report.findings import read_findings
     from paceline.report.page import report
 
-    folder = root / "reports" / study
-    _require_study(study, root)
-    if is_of_exchanges(folder):
-        analyse_exchanges(folder)
-        page = report_exchanges(folder)
-    else:
-        analyse(folder)
-        page = report(folder)
-        _tell_of_other_data(folder)
-    _log(page, root / "runs" / study)
-    return page
+    folder = root / "reports" / options.study
+    _require_study(options.study, root)
+    findings = read_findings(folder)
+    page = report(findings, folder)
+    _tell_of_other_data(findings.tables)
+    _log(page, root / "runs" / options.study)
+    if options.single:
+        _write_single(page, options.single)
+    code = _check(findings.concluded["rules"], folder.name) if options.check else 0
+    print(page)
+    return code
 
 
 def _require_study(study: str, root: Path) -> None:
@@ -103,14 +105,15 @@ def _require_study(study: str, root: Path) -> None:
     require_study(study, root)
 
 
-def _tell_of_other_data(folder: Path) -> None:
+def _tell_of_other_data(tables: "Tables") -> None:
     """Print how many points of a study are of data that have changed since, if this is known.
 
     It is known for a study whose points all have the same settings of the data.
     """
-    with (folder / "runs.csv").open(newline="") as file:
-        digests = [row.get("data_digest") or None for row in csv.DictReader(file)]
-    about = json.loads((folder / "study.json").read_text())
+    if "data_digest" not in tables.runs:
+        return
+    digests = [digest or None for digest in tables.runs["data_digest"]]
+    about = tables.about
     if not any(digests) or any(name.partition(".")[0] == "data" for name in about["axes"]):
         return
     from omegaconf import OmegaConf
@@ -149,15 +152,12 @@ def _write_single(page: Path, file: Path) -> None:
     file.write_text(single_page(page))
 
 
-def _check(folder: Path) -> int:
+def _check(rules: "Frame", study: str) -> int:
     """Print two lines for each rule of comparison; return 1 if the study breaks a rule, else 0."""
-    from paceline.analysis.analyse import read_conclusion
-
-    found = read_conclusion(folder, "rules")
-    for _, row in found.iterrows():
+    for _, row in rules.iterrows():
         print(f"{row['rule']} {row['verdict']}: {row['asks']}")
-        print(f"  {row['evidence']} ({folder.name}/{row['place']})")
-    return int((found["verdict"] == "broken").any())
+        print(f"  {row['evidence']} ({study}/{row['place']})")
+    return int((rules["verdict"] == "broken").any())
 
 
 COMMAND = Command(

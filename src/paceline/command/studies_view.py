@@ -1,7 +1,6 @@
 """Views in the terminal: a table of all studies, and the state of one study."""
 
 import csv
-import io
 import json
 import time
 from collections import Counter
@@ -19,7 +18,6 @@ from paceline.command.terminal import plain_table
 from paceline.grouped import grouped
 from paceline.record.record import is_under_way, partial_records
 from paceline.record.schema import fault_of_result
-from paceline.record.tied_files import SUMS, ChangedFileError, require_sources, tied_content
 from paceline.record.tracking.log import run_label
 from paceline.report.tiers import MEANINGS, tier_of
 from paceline.study.collect import num_of_other_code
@@ -28,8 +26,9 @@ from paceline.study.progress import read_progress
 from paceline.study.study_point import Points, counts
 from paceline.study.study_points import axes_of_grids, studies, study_points
 
+METRICS = "metrics.json"  # of a report
 _DAY = 86400
-_HEADINGS = ["study", ">points", "state", ">other code", ">newest", "use (of its situations)"]
+_HEADINGS = ["study", ">points", "state", ">other code", ">newest", "use (in how many situations)"]
 
 
 def studies_view(root: Path) -> Iterator[RenderableType]:
@@ -38,53 +37,46 @@ def studies_view(root: Path) -> Iterator[RenderableType]:
     It does not compose the configuration of each point, which would be slow. If a study has no
     records in runs/, the rows in its tables in reports/ count as its records.
     """
-    changed: list[str] = []
     with hydra_errors("study"), composer(root) as compose:
-        rows = [_row(study, root, compose, changed) for study in studies(root)]
+        rows = [_row(study, root, compose) for study in studies(root)]
     yield plain_table(_HEADINGS, rows)
-    yield from dict.fromkeys(changed)
     yield "paceline show STUDY tells more of one"
 
 
-def _row(study: str, root: Path, compose: Composer, changed: list[str]) -> list[str]:
-    """Return the row of a study; appends messages on its files that were changed to `changed`."""
+def _row(study: str, root: Path, compose: Composer) -> list[str]:
     base, report = compose.with_hydra([f"experiments={study}"]), root / "reports" / study
     jobs = [job for axes in axes_of_grids(base) for job in jobs_of(axes)]
     seeds = {word[5:] for job in jobs for word in job if word.startswith("seed=")} or {base.seed}
-    try:
-        records, uses = _records(root, study, set(map(int, seeds))), _uses(report)
-    except ChangedFileError as error:
-        changed.append(error.message)
-        records, uses = list[Mapping[str, Any]](), ""
+    records = _records(root, study, set(map(int, seeds)))
     began = [datetime.fromisoformat(each["started"]) for each in records if each.get("started")]
     if running(root, study):
         state = "running"
     elif len(records) < len(jobs):
         state = "not complete" if records else "not run"
     else:
-        state = "reported" if (report / "index.html").is_file() else "run"
+        state = "reported" if (report / METRICS).is_file() else "run"
     return [
         study,
         f"{min(len(records), len(jobs))} of {len(jobs)}",
         state,
         str(num_of_other_code(records) or ""),
         age_of(time.time() - max(began).timestamp()) if began else "",
-        uses,
+        _uses(report / METRICS),
     ]
 
 
-def _uses(report: Path) -> str:
+def _uses(metrics: Path) -> str:
     """Count the situations for which a report says to use a scheme.
 
-    For example, `all-reduce 3, one worker 1 (of 5)`. A situation is the combination of workers,
-    links and so on under which schemes are compared. Raises ChangedFileError if a table was
-    changed.
+    For example, `all-reduce 3, one worker 1`. A situation is the combination of workers,
+    links and so on under which schemes are compared. `metrics`: metrics.json of the report.
     """
-    command = f"paceline report {report.name}"
-    rows = read_rows(report / "tables/answers.csv", command, concluded=True)
-    uses = [row["use"] for row in rows]
-    named = [f"{use} {count}" for use, count in Counter(filter(None, uses)).most_common(3)]
-    return f"{', '.join(named)} (of {len(uses)})" if named else ""
+    try:
+        uses = json.loads(metrics.read_bytes())["use"].values()
+    except (OSError, ValueError, LookupError, AttributeError):
+        return ""
+    named = [f"{use} {count}" for use, count in Counter(uses).most_common(3)]
+    return ", ".join(named)
 
 
 def age_of(seconds: float) -> str:
@@ -114,30 +106,17 @@ def _records(root: Path, study: str, seeds: set[int]) -> Sequence[Mapping[str, A
 
 
 def collected_rows(root: Path, study: str) -> list[Mapping[str, str]]:
-    """Return a row for each point in reports/<study>/, from runs.csv or exchanges.csv.
-
-    Raises ChangedFileError if the table was changed after it was written.
-    """
-    for name in ("runs.csv", "exchanges.csv"):
-        path = root / "reports" / study / name
-        if rows := {row["key"]: row for row in read_rows(path, f"paceline sweep {study}")}:
-            return list(rows.values())
-    return []
+    """Return a row for each point in reports/<study>/runs.csv; [] without this file."""
+    rows = {row["key"]: row for row in read_rows(root / "reports" / study / "runs.csv")}
+    return list(rows.values())
 
 
-def read_rows(path: Path, command: str, *, concluded: bool = False) -> list[dict[str, str]]:
-    """Return the rows of a table of a report, as texts; [] if there is no such file.
-
-    `command`: the one that writes the table. `concluded`: True for a table in tables/, which
-    follows from other tables of the report. Raises ChangedFileError if it was changed since, or if
-    the tables are others than those that it followed from.
-    """
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV, as texts; [] if there is no such file."""
     if not path.exists():
         return []
-    rows = list(csv.DictReader(io.StringIO(tied_content(path, command).decode())))
-    if rows and concluded:
-        require_sources(path.with_name(SUMS), command)
-    return rows
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def running(root: Path, study: str) -> dict[str, Path]:
@@ -164,10 +143,7 @@ def study_view(study: str, root: Path) -> Iterator[RenderableType]:
     yield f"{study}: {counts(points)}"
     if num := num_of_other_code(point.result for point in points if point.result):
         yield f"made by a different version of the code: {num}; sweep.rerun=stale runs them again"
-    try:
-        decided = decision_table(root / "reports" / study / "tables/decision.csv")
-    except ChangedFileError as error:
-        decided = error.message
+    decided = decision_table(root / "reports" / study / "tables/decision.csv")
     if decided is not None:
         yield decided
     bad = [point for point in points if point.status not in ("finished", None)]
@@ -235,9 +211,8 @@ def decision_table(path: Path) -> Table | None:
 
     A situation is the combination of workers, links and so on under which schemes are compared.
     `path`: tables/decision.csv of a report. Returns None if this file is missing or has no rows.
-    Raises ChangedFileError if it was changed, or does not follow from the tables of the study.
     """
-    rows = read_rows(path, f"paceline report {path.parent.parent.name}", concluded=True)
+    rows = read_rows(path)
     if not rows:
         return None
     columns, tiers = list(rows[0]), [*MEANINGS, ""]

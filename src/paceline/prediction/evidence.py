@@ -25,7 +25,7 @@ import numpy as np
 
 from paceline.grouped import grouped
 
-FILE = "evidence.csv"  # beside this module; `paceline report` writes it from the committed tables
+FILE = "evidence.csv"  # beside this module; `paceline report` writes it from the committed studies
 _EDGE = 0.05  # relative; so far beyond what was studied is alike
 BY_RULE, TUNED = "by_rule", "tuned"  # values of training.rate
 # Longest exchange that was studied [steps of computing]: that of the slowest links of
@@ -45,13 +45,13 @@ class Change(NamedTuple):
 class Observed:
     """Change of top-1 that a study found for a scheme and a number of workers, as shares.
 
-    `table`: SHA-256 digest of the study's tables/decision.csv. `images`: training images of an
+    `runs_digest`: SHA-256 digest of the study's runs.csv. `images`: training images of an
     epoch. `settings`: those of the scheme that the study chose, as on the command line. `rate`: as
     training.rate. `staleness`: mean over pushes [updates]. `one_worker`: top-1 of one worker.
     """
 
     study: str
-    table: str
+    runs_digest: str
     data: str
     model: str
     num_weights: int

@@ -8,14 +8,11 @@ the target takes; without records the choice is the batch size with the most ima
 module `race` then measures the plans whose predictions are nearly equal.
 """
 
-import io
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-import pandas as pd
 import psutil
 import torch
 
@@ -24,11 +21,9 @@ from paceline.errors import SettingError
 from paceline.prediction.measure_blocks import MeasuredBlocks, measure_blocks
 from paceline.prediction.programme import Plan
 from paceline.record.point import Point
-from paceline.record.tied_files import tied_content
 
 _UNITS = {"": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) *(|kB|MB|GB)")
-_KINDS = ("measured", "paced", "virtual")  # the first of them that a study has
 
 
 @dataclass(frozen=True)
@@ -77,34 +72,6 @@ def bytes_of(memory: str | None, device: str) -> float:
     if not found or not float(found[1]):
         raise SettingError("memory", f"a size is needed, as 40MB or 2GB, not {memory!r}")
     return float(found[1]) * _UNITS[found[2]]
-
-
-def updates_to_target(folder: Path, model: str, data: str) -> dict[int, float]:
-    """Return, by batch size, the mean number of updates after which a study's one-worker runs
-    reached the target accuracy.
-
-    `folder`: the study's folder in reports/. Batch sizes at which a run missed the target are left
-    out. Raises SettingError("study") if the tables are missing or were changed after they were
-    written, or if they are of another model or data.
-    """
-    table, runs = folder / "tables/configurations.csv", folder / "runs.csv"
-    trained = _table(runs, f"paceline sweep {folder.name}")
-    for name, asked in (("model", model), ("data", data)):
-        if set(trained[name]) != {asked}:
-            message = f"{folder.name} has {name}={','.join(sorted(set(trained[name])))}"
-            raise SettingError("study", f"{message}, not {asked}")
-    rows = _table(table, f"paceline report {folder.name}")
-    if "target_n_censored" not in rows:  # without a target
-        return {}
-    reached = rows.query("workers == 1 and target_n_censored == 0 and n_failed == 0")
-    kinds = [kind for kind in _KINDS if kind in set(reached["kind"])]
-    of_kind = reached.loc[reached["kind"].isin(kinds[:1])]
-    means = of_kind.groupby("batch_size")["target_samples_mean"].mean()
-    return {int(size): samples / int(size) for size, samples in means.items()}  # type: ignore[call-overload]
-
-
-def _table(path: Path, command: str) -> pd.DataFrame:
-    return pd.read_csv(io.BytesIO(tied_content(path, command)))
 
 
 def plan_batches(

@@ -24,8 +24,8 @@ from paceline.prediction.predict import TimedRun, timed_run
 from paceline.record.archive import ARCHIVE, read_archive
 from paceline.record.point import ExchangePoint, Point
 from paceline.record.point_config import PointConfig
+from paceline.record.report_files import read_file, replaced
 from paceline.record.target import Target
-from paceline.record.tied_files import replaced, sums_of_predictions, tied_content, write_sums
 from paceline.study.compose import composed
 from paceline.study.study_point import StudyPoint
 from paceline.study.study_points import study_points
@@ -75,11 +75,11 @@ def predict_points(study: str, root: Path) -> Path:
     others. If the study has `validated_on`, the column `half` says "validation" for points with the
     values named there, and "development" for others.
 
-    Raises SettingError if runs.csv is missing or was changed after it was written, or if no
+    Raises SettingError if runs.csv is missing or damaged, or if no
     cluster is named for a model.
     """
     folder = root / "reports" / study
-    text = io.StringIO(tied_content(folder / "runs.csv", f"paceline sweep {study}").decode())
+    text = io.StringIO(read_file(folder / "runs.csv", f"paceline sweep {study}").decode())
     runs = {
         row["key"]: row
         for row in csv.DictReader(text)
@@ -107,10 +107,8 @@ def predict_points(study: str, root: Path) -> Path:
             found = (f"{run_of(point.config, cluster, samples).images_per_second:.6g}", "", "", "")
         rows.append((point.key, kind, halves[point.key], name, *found))
     path = folder / "predictions.csv"
-    with replaced(folder) as new:
-        with (new / path.name).open("w", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
-        write_sums(sums_of_predictions(new / path.name), {path.name: new / path.name})
+    with replaced(folder) as new, (new / path.name).open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
     return path
 
 
@@ -217,7 +215,6 @@ def _of_paced(
 def _staleness_of(folder: Path, study: str) -> dict[str, Counter[int]]:
     """Return, by key of each point with servers, the pushes to the first server by staleness."""
     found: dict[str, Counter[int]] = {}
-    tied_content(folder / ARCHIVE, f"paceline sweep {study}")
     for key, table in read_archive(folder / ARCHIVE)["staleness.csv"].items():
         for row in csv.DictReader(io.StringIO(table.decode())):
             if row["server"] == "0":

@@ -18,7 +18,7 @@ from paceline.prediction.predict import Prediction, predict
 from paceline.prediction.prediction_interval import FACTOR, Errors, inside
 from paceline.record.point import Point
 from paceline.record.record import write_rows
-from paceline.record.tied_files import replaced, sums_of_predictions, write_sums
+from paceline.record.report_files import replaced
 from paceline.settings import Positive, settings
 from paceline.study.compose import composed
 
@@ -107,22 +107,23 @@ class Judged:
         return None if self.naive is None else self.naive / self.target - 1
 
 
-def write_published(root: Path) -> Path:
-    """Predict every entry, write reports/predictions and return the path of its page."""
+def write_published(root: Path, own: Errors) -> Path:
+    """Predict every entry, write reports/predictions and return the path of its page.
+
+    `own`: errors of the predictions of own runs, among which the interval is judged.
+    """
     folder = root / "reports/predictions"
     known = published_rows(root)
     found = [judge(entry, known, root) for entry in entries(root)]
     text = _TEXT.format(
-        summary=f"{summary(found)} {coverage(found, own_errors(root))}",
+        summary=f"{summary(found)} {coverage(found, own)}",
         lines="\n".join(map(_line, found)),
         factor=FACTOR,
         far=_percent(FAR),
         explanations="\n".join(_explanations(found)),
     )
     with replaced(folder) as new:
-        path = new / "predictions.csv"
-        write_rows(path, _row(found[0]), map(_row, found))
-        write_sums(sums_of_predictions(path), {path.name: path})
+        write_rows(new / "predictions.csv", _row(found[0]), map(_row, found))
         (new / "README.md").write_text(text)
     return folder / "README.md"
 
@@ -182,20 +183,6 @@ def _verdict(
     if entry.assumed or from_memory:
         return "settings assumed"
     return "not modelled" if lacks else "judged"
-
-
-def own_errors(root: Path) -> Errors:
-    """Return the errors of the validating points of own_pace; none without its tables."""
-    path = root / "reports/own_pace/tables/configurations.csv"
-    if not path.is_file():
-        return {}
-    with path.open() as file:
-        own = [row for row in csv.DictReader(file) if row["rate_half"] == "validation"]
-    judged = (row for row in own if row["rate_verdict"] in ("near", "far"))
-    return {
-        ("two_cores", model): [-math.log1p(float(row["rate_error"])) for row in rows]
-        for model, rows in grouped(judged, lambda row: row["model"]).items()
-    }
 
 
 def errors_of(found: Iterable[Judged]) -> Errors:

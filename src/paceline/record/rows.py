@@ -207,14 +207,11 @@ class StudyState(TypedDict):
     """Content of study.json: which points of a study have records.
 
     `axes`: dotted names of the settings that differ between points. `missing`: keys of points
-    without a record. `other_records`: keys of records in the study's folder of runs/ that are
-    neither of a point nor of a trial of the study. `stale_data`: number of records of data that
-    have changed since. `stale_code`: number of records made by a different version of the code.
-    `unfit`: for each invalid record, which counts as missing, the reason, by key. `margin`: largest
-    difference of two accuracies [percentage points] that counts as none. `target`: the accuracy or
-    loss to which the study asks for the time, or None. `settings`: settings that have the same
-    value in all points, by dotted name. `tuned_at`: settings that trials of the hyperparameter
-    search had in place of the points' values.
+    without a record. `unfit`: for each invalid record, which counts as missing, the reason, by key.
+    `margin`: largest difference of two accuracies [percentage points] that counts as none.
+    `target`: the accuracy or loss to which the study asks for the time, or None. `settings`:
+    settings that have the same value in all points, by dotted name. `tuned_at`: settings that
+    trials of the hyperparameter search had in place of the points' values.
     """
 
     study: str
@@ -222,9 +219,6 @@ class StudyState(TypedDict):
     question: str | None
     num_points: int
     missing: list[str]
-    other_records: list[str]
-    stale_data: int
-    stale_code: int
     unfit: Mapping[str, str]
     margin: float
     target: dict[str, Any] | None

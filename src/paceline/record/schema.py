@@ -288,10 +288,9 @@ def state_of(text: bytes, *, exchanges: bool = False) -> Any:
 
 @cache
 def _study_state() -> type[BaseModel]:
-    ranges = {"num_points": _Count, "stale_code": _Count, "margin": _NotNegative}
+    ranges = {"num_points": _Count, "margin": _NotNegative}
     hints = get_type_hints(StudyState) | ranges | {"target": _Target | None}
     fields: dict[str, Any] = {name: (kind, ...) for name, kind in hints.items()}
-    fields["stale_data"] = (_Count, 0)  # earlier code did not write it
     return create_model("_StudyState", __config__=ConfigDict(allow_inf_nan=False), **fields)
 
 

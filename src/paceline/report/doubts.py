@@ -19,7 +19,7 @@ from paceline.report.words import say, scheme_name, values_words
 # Rows of cautions.csv, before and after other sentences.
 _ON_TIME = ("crowded", "shared_gpu", "late", "unlike")
 _ON_CHANCE = ("uncertified", "one_machine", "dropped", "super_linear", "few_seeds", "at_edge")
-_OF_RECORDS = ("missing", "unfit", "other_records", "stale_data", "stale_code")
+_OF_RECORDS = ("missing", "unfit")
 _OF_FIRST, _OF_REPORTING = 1, 5  # numbers of rules: on schemes that are first, on records
 
 

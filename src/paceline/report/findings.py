@@ -4,14 +4,14 @@ Schemes are compared within a situation, which has the number of workers and all
 do not belong to the scheme.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
 
-from paceline.analysis.analyse import CONCLUSIONS, read_conclusion
+from paceline.analysis.analyse import CONCLUSIONS
 from paceline.analysis.comparison import against_first
 from paceline.analysis.configuration import (
     PROCESSES,
@@ -22,7 +22,7 @@ from paceline.analysis.configuration import (
     with_processes,
 )
 from paceline.analysis.configuration_table import NAME, known
-from paceline.analysis.frames import Frame, Row, as_written
+from paceline.analysis.frames import Frame, Row, as_csv, as_written, typed_table
 from paceline.analysis.points import mean_curves
 from paceline.analysis.tables import (
     Tables,
@@ -44,7 +44,7 @@ class StudyFindings:
     """
 
     tables: Tables
-    concluded: Mapping[str, Frame]
+    concluded: "Concluded"
     of_size: Sequence[str]
 
     def known(self, column: str) -> Frame:
@@ -81,7 +81,7 @@ class StudyFindings:
 
 
 def read_findings(folder: Path) -> StudyFindings:
-    """Read the tables of the study in `folder`, reports/<study>.
+    """Read the tables of the study in `folder`, reports/<study>, and draw its conclusions.
 
     Rows that name a scheme get its settings that never vary in the study. Settings that depend only
     on the number of workers are left empty, because no reader chooses them. Raises
@@ -90,8 +90,33 @@ def read_findings(folder: Path) -> StudyFindings:
     tables = read_tables(folder)
     blank = of_size(tables)
     named = naming_of(tables, blank)
-    concluded = {each.name: named(read_conclusion(folder, each.name)) for each in CONCLUSIONS}
-    return StudyFindings(tables, concluded, blank)
+    return StudyFindings(tables, Concluded(tables, named), blank)
+
+
+class Concluded(dict[str, Frame]):
+    """Tables of conclusions by name, each made when it is first asked for.
+
+    They are as their files say them, with what `named(table)` adds.
+    """
+
+    def __init__(self, tables: Tables, named: Callable[[Frame], Frame]) -> None:
+        super().__init__()
+        self._tables, self._named, self._texts = tables, named, dict[str, str]()
+        self._makers = {each.name: each for each in CONCLUSIONS}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers
+
+    def __missing__(self, name: str) -> Frame:
+        maker = self._makers[name]
+        self._texts[name] = text = as_csv(maker.make(self._tables), exact=maker.exact)
+        self[name] = self._named(typed_table(text.encode(), None))
+        return self[name]
+
+    def csv(self, name: str) -> str:
+        """Return the content of tables/`name`.csv."""
+        self[name]  # makes it
+        return self._texts[name]
 
 
 def naming_of(tables: Tables, blank: Sequence[str]) -> Callable[[Frame], Frame]:

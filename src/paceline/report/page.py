@@ -1,26 +1,21 @@
 """Writes the figures, the page (index.html) and the README.md of a study from its tables."""
 
 import json
-import re
 import shlex
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import vl_convert
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from paceline.analysis.analyse import CONCLUSIONS, FOLDER, table_path, tie_tables
+from paceline.analysis.analyse import CONCLUSIONS, FOLDER
 from paceline.analysis.comparison import compared_by
-from paceline.analysis.frames import Row, write_table
-from paceline.errors import printable
+from paceline.analysis.frames import Row
 from paceline.record.archive import ARCHIVE
-from paceline.record.tied_files import digest_of, replaced
-from paceline.report.answer import Answer, answers
+from paceline.record.report_files import replaced
+from paceline.report.answer import answers
 from paceline.report.chart.accuracy_charts import (
     configuration_chart,
     scale_chart,
@@ -33,10 +28,12 @@ from paceline.report.chart.decision_charts import decision_chart, map_chart
 from paceline.report.chart.model_charts import prediction_charts
 from paceline.report.chart.worker_charts import phase_chart, staleness_chart, timeline_chart
 from paceline.report.doubts import broken_rules, cautions, unsearched
-from paceline.report.findings import Situation, StudyFindings, read_findings, situations
+from paceline.report.findings import Situation, StudyFindings, situations
+from paceline.report.front_page import METRICS, study_metrics
 from paceline.report.how_it_was_run import how_it_was_run, subtitle, target_origin
 from paceline.report.number_format import setting
 from paceline.report.page_tables import Table, all_points, origin_tables, page_tables, scale_table
+from paceline.report.render import render, safe_json
 from paceline.report.summary import MOST, asks_of_time, summary_sentences, use_counts
 from paceline.report.words import say
 
@@ -53,27 +50,40 @@ CHARTS = (  # in the reader's order, after those of predictions
     tuning_chart,
 )
 _BESIDE_PREDICTIONS = (decision_chart, phase_chart, staleness_chart)
+PAGE = "index.html"
 LIBRARY = "vega.js"  # Vega, Vega-Lite and Vega-Embed, beside the folders of all pages
 _LOADED = f'<script src="../{LIBRARY}"></script>'
-_MARKUP = re.compile(r"[\\`\[\]|]")  # of code, links and tables; emphasis is harmless
 _MOST_ROWS = 60  # longer tables are built only when the reader opens them
 
 
-def report(folder: Path) -> Path:
-    """Write figures/*.svg, README.md and index.html into `folder`; return the path of index.html.
+def report(findings: StudyFindings, folder: Path) -> Path:
+    """Write tables/*.csv, figures/*.svg and index.html into `folder`, which are not in git, and
+    metrics.json, README.md and its figure.svg.
 
-    The page loads vega.js, which is written into the parent folder, and needs no network. Equal
-    tables result in files of equal bytes. Raises SettingError("study") if a table is missing or
-    was changed after it was written, or if a file cannot be written.
+    Returns the path of index.html. The page loads vega.js, which is written into the parent folder,
+    and needs no network. Equal findings result in files of equal bytes. Raises
+    SettingError("study") if a file cannot be written.
     """
-    findings = read_findings(folder)
-    paths = [folder / "runs.csv", folder / "tuning.csv"]
-    paths += [table_path(folder, conclusion.name) for conclusion in CONCLUSIONS]
-    csvs = [str(path.relative_to(folder)) for path in paths if path.is_file()]
-    content = _content(findings)
-    archive = say("archive", archive=ARCHIVE, digest=digest_of(folder / ARCHIVE))
-    content["how"] = [*content["how"], ("Records", archive)]
-    return write_page(folder, charts(findings), content | {"csvs": csvs})
+    texts = {f"{FOLDER}/{each.name}.csv": findings.concluded.csv(each.name) for each in CONCLUSIONS}
+    csvs = [name for name in ("runs.csv", "tuning.csv") if (folder / name).is_file()]
+    content = _content(findings) | {"csvs": [*csvs, *texts]}
+    content["how"] = [*content["how"], ("Records", ARCHIVE)]
+    content |= _charts(charts(findings), content)
+    texts |= {METRICS: json.dumps(study_metrics(findings), indent=1, allow_nan=False) + "\n"}
+    texts |= {"README.md": render("readme.md.j2", content)}
+    texts |= {PAGE: render("page.html.j2", content)}
+    shown = content["situations"][0].name if content["situations"] else None
+    for chart in content["charts"]:  # each for the situation that the page shows first
+        situation = shown if chart.by_situation else None
+        svg = static_svg(chart, situation, _shown_first(chart, content["situations"]))
+        texts[f"figures/{chart.name}.svg"] = svg
+        texts.setdefault("figure.svg", svg)  # of README.md
+    with replaced(folder) as new:
+        for name, text in texts.items():
+            (new / name).parent.mkdir(exist_ok=True)
+            (new / name).write_text(text)
+    _write_library(folder.parent)
+    return folder / PAGE
 
 
 def charts(findings: StudyFindings) -> list[Chart]:
@@ -83,39 +93,23 @@ def charts(findings: StudyFindings) -> list[Chart]:
     return [*predicted, *(chart for chart in made if chart is not None)]
 
 
-def write_page(folder: Path, drawn: Sequence[Chart], content: Mapping[str, Any]) -> Path:
-    """Write figures, answers, README.md and index.html of a study; return the page's path."""
+def _charts(drawn: Sequence[Chart], content: Row) -> Row:
+    """Return what the page shows of its charts, and the situations that any of them shows."""
     rows = [row for chart in drawn for row in chart.rows]
     drawn_of = [{row.get("situation") for row in each.rows} for each in drawn if each.by_situation]
     shown = [each for each in content["situations"] if any(each.name in of for of in drawn_of)]
     if not content["compares_all"]:  # fullest first
         shown.sort(key=lambda each: sum(each.name not in of for of in drawn_of))
-    content = {
-        "at_scale": None,
-        **content,
+    return {
         "situations": shown,
         "charts": drawn,
         "here": _shown_first(drawn[0], shown) if drawn else "",
-        "charts_json": _json([_chart(chart) for chart in drawn]),
-        "records": ARCHIVE if (folder / ARCHIVE).is_file() else "",
+        "charts_json": safe_json([_chart(chart) for chart in drawn]),
+        "records": ARCHIVE,
         "scheme_names": list(dict.fromkeys(str(row["scheme"]) for row in rows)),
         "most_rows": _MOST_ROWS,
         "library": Markup(_LOADED),
     }
-    with replaced(folder) as new:
-        (new / "figures").mkdir()
-        for chart in drawn:  # each for the situation that the page shows first
-            shown = content["situations"][0].name if chart.by_situation else None
-            svg = static_svg(chart, shown, _shown_first(chart, content["situations"]))
-            (new / "figures" / f"{chart.name}.svg").write_text(svg)
-        shutil.copytree(folder / FOLDER, new / FOLDER)
-        table = pd.DataFrame(content["answers"], columns=Answer._fields)
-        write_table(table_path(new, "answers"), table.drop(columns="details"))
-        tie_tables(new, folder)
-        (new / "README.md").write_text(render("readme.md.j2", content))
-        (new / "index.html").write_text(render("page.html.j2", content))
-    _write_library(folder.parent)
-    return folder / "index.html"
 
 
 def _shown_first(chart: Chart, situations: Sequence[Situation]) -> str:
@@ -145,38 +139,6 @@ def single_page(page: Path) -> str:
     """Return the HTML of a page that contains the library of its charts, to be sent as one file."""
     library = (page.parent.parent / LIBRARY).read_text()
     return page.read_text().replace(_LOADED, f"<script>{library}</script>")
-
-
-def render(template: str, content: Mapping[str, Any]) -> str:
-    """Return the file `template` of templates/, filled with `content`."""
-    environment = Environment(
-        loader=PackageLoader("paceline.report"),
-        autoescape=lambda name: bool(name and ".html" in name),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {
-        "cell": markdown,
-        "folded": folded,
-        "json_table": lambda table: _json({"columns": table.columns, "rows": table.rows}),
-    }
-    return environment.get_template(template).render(content)
-
-
-def folded(text: str) -> Markup:
-    """Return the text of a cell as HTML, with the interval and n on a second line."""
-    mean, mark, spread = str(text).partition(" (")
-    if not (mark and ", n = " in spread):
-        return Markup.escape(text)
-    return Markup('{}<br><small class="spread">({}</small>').format(mean, spread)
-
-
-def markdown(text: str) -> str:
-    """Return a text as one line of Markdown in which no markup and no control character is left."""
-    line = printable(" ".join(str(text).split()))
-    return _MARKUP.sub(r"\\\g<0>", line.replace("&", "&amp;").replace("<", "&lt;"))
 
 
 def _content(findings: StudyFindings) -> Row:
@@ -217,12 +179,6 @@ def _content(findings: StudyFindings) -> Row:
     }
 
 
-def _json(value: object) -> Markup:
-    """Return JSON that is safe inside a script element."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    return Markup(text.replace("<", "\\u003c"))
-
-
 def _chart(chart: Chart) -> Row:
     """Return a chart for the page's script, with its rows as lists of cells.
 
@@ -259,7 +215,7 @@ def _points(findings: StudyFindings, table: Table) -> Markup:
         (shlex.quote(f"{name}={setting(row[name])}") for name in axes if pd.notna(row[name]))
         for _, row in runs.iterrows()
     )
-    return _json(
+    return safe_json(
         {
             "columns": list(table.columns),
             "rows": [list(row) for row in table.rows],

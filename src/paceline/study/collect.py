@@ -10,8 +10,8 @@ from paceline.record.point_config import flat_settings
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of
 from paceline.record.record import Row, write_rows
+from paceline.record.report_files import replaced
 from paceline.record.rows import OWN, TUNING, StudyState, of_one_rate
-from paceline.record.tied_files import SUMS, replaced, write_sums
 from paceline.study.study_point import REPEAT, Points, StudyPoint, is_repeat
 from paceline.study.study_points import STRONG, Study
 
@@ -19,11 +19,11 @@ from paceline.study.study_points import STRONG, Study
 def collect(study: Study) -> Path:
     """Write runs.csv, tuning.csv, study.json and the archive of the records; return their folder.
 
-    They are written whole or not at all, with the digests of all. runs.csv has a row for each point
+    They are written whole or not at all. runs.csv has a row for each point
     with a record, in the order in which the study's file now names the points. Trials of its
     hyperparameter search are only in tuning.csv and in the archive. Records in the study's folder
-    of runs/ that belong to no point and no trial are only listed in study.json. At least one point
-    must have a record.
+    of runs/ that belong to no point and no trial are only printed. At least one point must have a
+    record.
     Raises SettingError("study") if the files cannot be written.
     """
     name, points = study.points[0].config.study, study.with_repeats()
@@ -32,15 +32,14 @@ def collect(study: Study) -> Path:
     tuning, tuned, trials = study.tuning, study.configurations, study.trials
     axes = tuned[0].axes if tuned else ()
     tried = [row for each in tuned for row in each.rows()]
-    state = _state(points, trials, study.root / "runs" / name, dict(tuning.at) if tuning else {})
+    state = _state(points, trials, dict(tuning.at) if tuning else {})
     with replaced(folder) as new:
         write_rows(new / "runs.csv", dict.fromkeys(name for row in runs for name in row), runs)
         own = OWN if any(name in row for row in tried for name in OWN) else ()
         write_rows(new / "tuning.csv", ("key", *axes, *TUNING, *own), tried)
         write_archive(new / ARCHIVE, [each.folder for each in (*points, *trials) if each.result])
         (new / "study.json").write_text(json.dumps(state, indent=1) + "\n")
-        write_sums(new / SUMS, {path.name: path for path in new.iterdir()})
-    _print(state, folder)
+    _print(study, state, folder)
     rate = points[0].config.values["training"]["rate"]
     if schemes := of_one_rate(runs, state["axes"], rate):
         words = "they had one learning rate and momentum, which were searched for none of them"
@@ -66,11 +65,8 @@ def _row(point: StudyPoint) -> Row:
     return {k: json.dumps(v) if isinstance(v, nested_types) else v for k, v in row.items()}
 
 
-def _state(points: Points, trials: Points, records: Path, tuned_at: Row) -> StudyState:
-    """Return the state of the study; `records`: folder of its records."""
-    look_again()  # data may have changed during the sweep
-    config, keys = points[0].config, {point.key for point in (*points, *trials)}
-    found = sorted(path.parent.name for path in records.glob("*/result.json"))
+def _state(points: Points, trials: Points, tuned_at: Row) -> StudyState:
+    config = points[0].config
     own = [point for point in points if not is_repeat(point)]
     return {
         "study": config.study,
@@ -78,10 +74,7 @@ def _state(points: Points, trials: Points, records: Path, tuned_at: Row) -> Stud
         "question": config.question,
         "num_points": len(own),
         "missing": [point.key for point in own if not point.result],
-        "other_records": [key for key in found if key not in keys and not key.startswith(".")],
         "unfit": {p.key: fault for p in (*points, *trials) if (fault := fault_of(p.folder))},
-        "stale_data": sum(point.is_of_other_data for point in (*points, *trials)),
-        "stale_code": num_of_other_code(p.result for p in points if p.result),
         "margin": config.margin,
         "target": dict(config.asked_target or {}) or None,
         "settings": _common([flat_settings(point.config.values) for point in points]),
@@ -95,18 +88,28 @@ def _common(settings: Sequence[Row]) -> Row:
     return {k: v for k, v in first.items() if all(each.get(k, absent) == v for each in others)}
 
 
-def _print(state: StudyState, folder: Path) -> None:
-    missing, stale = state["missing"], state["stale_code"]
+def _print(study: Study, state: StudyState, folder: Path) -> None:
+    """Print what the study lacks, and which records here are not, or no longer, of its points."""
+    points, trials = study.with_repeats(), study.trials
+    missing = state["missing"]
     print(f"{folder / 'runs.csv'}: {state['num_points'] - len(missing)} points")
     if missing:
         print(f"no record yet: {', '.join(missing)}")
     for key, fault in state["unfit"].items():
         print(f"{key} is invalid and is ignored: {fault}")
-    if state["other_records"]:
-        print(f"records of other settings, left out: {', '.join(state['other_records'])}")
-    if state["stale_data"]:
-        message = f"{state['stale_data']} records are of data that have changed since"
-        print(f"{message}; sweep.rerun=stale renews them")
-    if stale:
-        message = f"{stale} records were made by a different version of the code"
-        print(f"{message}; sweep.rerun=stale renews them")
+    records = (study.root / "runs" / state["study"]).glob("[!.]*/result.json")
+    keys = {point.key for point in (*points, *trials)}
+    if others := sorted({path.parent.name for path in records} - keys):
+        print(f"records of other settings, left out: {', '.join(others)}")
+    look_again()  # data may have changed during the sweep
+    stale = {
+        "are of data that have changed since": sum(
+            point.is_of_other_data for point in (*points, *trials)
+        ),
+        "were made by a different version of the code": num_of_other_code(
+            point.result for point in points if point.result
+        ),
+    }
+    for what, number in stale.items():
+        if number:
+            print(f"{number} records {what}; sweep.rerun=stale renews them")

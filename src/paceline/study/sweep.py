@@ -35,7 +35,6 @@ from paceline.record.record import (
 )
 from paceline.record.rerun import failed_by_environment
 from paceline.record.schema import Result
-from paceline.record.tied_files import SUMS, tied_content
 from paceline.record.tracking.log import (
     MARKER,
     NOTE,
@@ -74,8 +73,6 @@ def checked_study(
     """
     archived: Mapping[str, Result] = {}
     if name is not None and (archive := root / "reports" / name / ARCHIVE).exists():
-        if (archive.parent / SUMS).exists():
-            tied_content(archive, f"paceline sweep {name}, without this archive")
         missing = missing_records(archive, runs := root / "runs" / name)
         if unpack:
             write_records(missing, runs)

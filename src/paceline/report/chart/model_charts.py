@@ -1,9 +1,6 @@
-"""Draws what a model predicts beside what was measured: images/s, exchanges, and collectives."""
+"""Draws what a model predicts beside what was measured: images/s, and seconds of exchange."""
 
-import pandas as pd
 
-from paceline.analysis.configuration import groups
-from paceline.analysis.exchanges import Exchanges
 from paceline.analysis.frames import Frame, Row
 from paceline.report.chart.chart_style import Chart, chart, short
 from paceline.report.findings import StudyFindings
@@ -37,22 +34,6 @@ def _chart(findings: StudyFindings, name: str, prefix: str) -> Chart | None:
     ]
     ends = [row[name] for row in rows for name in ("observed", "predicted")] or [1]
     return chart(name, rows, low=min(ends) / 1.15, high=max(ends) * 1.15)
-
-
-def collective_chart(exchanges: Exchanges, seconds: Frame) -> Chart | None:
-    """Return the chart, with a panel per cluster and size of message; None if nothing finished."""
-    finished = seconds[seconds["status"] == "finished"]
-    names = ["cluster", *exchanges.facets, "num_bytes"]
-    varying = [name for name in names if finished[name].nunique(dropna=False) > 1] or ["cluster"]
-    rows: list[Row] = []
-    for values, own in groups(finished, varying):
-        panel = ", ".join(_words(name, value) for name, value in values.items() if pd.notna(value))
-        rows += [_collective_row(panel, row) for _, row in own.iterrows()]
-    collectives = list(dict.fromkeys(row["scheme"] for row in rows))
-    kinds = " or ".join(dict.fromkeys(finished["kind"]))
-    return chart("exchanges", rows, collectives=collectives, kinds=kinds)
-
-
 def _words(name: str, value: object) -> str:
     if name == "num_bytes":
         return size(float(str(value)))

@@ -1,0 +1,65 @@
+"""Reads files of a report, and writes them whole or not at all."""
+
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from paceline.errors import SettingError
+
+_MOST_BYTES = 2**28  # of a file of a report; the largest committed one has 3 MB
+
+
+def read_file(path: Path, command: str) -> bytes:
+    """Return the content of a file of a report, which `command` makes.
+
+    Raises SettingError("study") if it is missing, cannot be read, is no regular file, or is larger
+    than any file of a report.
+    """
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise damaged(path, "is not a regular file", command)
+        if found.st_size > _MOST_BYTES:
+            raise damaged(path, f"has {found.st_size} bytes, which are too many", command)
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise SettingError("study", f"there is no {path}; first: {command}") from None
+    except OSError as error:
+        raise damaged(path, f"cannot be read: {error.strerror}", command) from error
+
+
+def damaged(path: Path, what: str, command: str) -> SettingError:
+    """Return the error of a file that `command` made, and that something has damaged since."""
+    return SettingError("study", f"{path} {what}; restore it, or run: {command}")
+
+
+@contextmanager
+def replaced(folder: Path) -> Generator[Path]:
+    """Yield an empty folder; when all files are written there, they replace those of `folder`.
+
+    In a folder inside it, such as tables/, files that were
+    not written again are removed. If a file cannot be written (no permission, disk full), all files
+    of `folder` stay as they are, and SettingError("study") is raised.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=".", dir=folder, ignore_cleanup_errors=True) as name:
+            yield Path(name)
+            _put(Path(name), folder)
+    except OSError as error:
+        raise SettingError("study", f"cannot write {folder}: {error.strerror or error}") from error
+
+
+def _put(made: Path, folder: Path) -> None:
+    for path in sorted(made.iterdir()):
+        if path.is_file():
+            path.replace(folder / path.name)
+            continue
+        inner = folder / path.name
+        inner.mkdir(exist_ok=True)
+        for old in inner.iterdir():
+            if not (path / old.name).exists():
+                old.unlink()
+        _put(path, inner)
