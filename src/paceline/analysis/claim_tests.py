@@ -1,8 +1,8 @@
 """Computes the statistics that test claims of papers, each with its 95 % interval.
 
-Runs of the same seed are paired: a statistic is computed for each seed, and its interval is that of
-the mean over seeds by Student's t. Where the rates of runs were searched, it is computed at the best
-settings of each side, and its interval contains what the searches may have missed.
+Runs of the same seed are paired: a statistic is computed for each seed, and its interval is that
+of the mean over seeds by Student's t. Where rates were searched, it is that of the best settings of
+each side, and its interval contains what the searches may have missed.
 """
 
 import math
@@ -31,7 +31,6 @@ from paceline.record.numbers import NUMBERS
 FEWEST = 3  # seeds
 ACCURACIES = {each.name for each in NUMBERS if each.unit == "share" and "top" in each.name}
 _RATE_FREE = ("images_per_second", "updates_per_second", "seconds")  # rates do not change them
-_PREDICTIONS = "reports/predictions/predictions.csv"
 _COUNTS: dict[str, Callable[[NetworkSize, int], float]] = {
     "weight_size": lambda size, batch: size.weight_bytes / 1e6,
     "fwd_bwd_flop_per_batch": lambda size, batch: size.flops(batch) / 1e12,
@@ -39,22 +38,17 @@ _COUNTS: dict[str, Callable[[NetworkSize, int], float]] = {
 
 
 class Tested(NamedTuple):
-    """Result of a test: the interval of its statistic, and why it decides nothing, "" if it may.
-
-    `kind`: how its numbers were made: measured, paced, virtual, counted or predicted.
-    """
+    """Interval of a statistic, why it decides nothing ("" if it may), and how numbers were made."""
 
     found: Interval
     doubt: str = ""
-    kind: str = ""
+    kind: str = ""  # measured, paced, virtual, counted or predicted
 
 
 class Observed(NamedTuple):
-    """Numbers [groups, seeds] of runs, and for each group its place on the axis, and what a search
-    of its rate may have missed; none where no rate was searched.
-    """
+    """Numbers of runs, and for each group its place on the axis, and the luck of its search."""
 
-    values: Array
+    values: Array  # [groups, seeds]
     along: Array
     luck: Sequence[Luck] = ()
 
@@ -97,15 +91,14 @@ def tested(claim: Claim, root: Path, study: Callable[[str], Study | None]) -> Te
     groups, along = _groups(claim, of)
     kind = " and ".join(sorted({kind for group in groups for kind in group["kind"]}))
     values = pd.concat([_numbers(claim, group) for group in groups], axis=1).to_numpy().T
-    luck, unknown = _luck(claim, of, groups)
-    doubt = f"A search found no best trial inside of its range ({unknown})." if unknown else ""
+    luck, doubt = _luck(claim, of, groups)
     if claim.statistic != "spread" and values.shape[1] < FEWEST:
         doubt = f"It has runs of {values.shape[1]} seeds, and a test needs {FEWEST}."
     if lost := int(np.isnan(values).sum()):
         doubt = (
-            f"Of {values.size} runs, {lost} failed, are missing, missed the target, or had more "
+            f"Of {values.size} runs, {lost} failed, are missing, missed the target, or had over "
         )
-        doubt += f"than {100 * LATE:g} % of their steps take longer than was set."
+        doubt += f"{100 * LATE:g} % of their steps take longer than was set."
     if doubt:
         return Tested(_NOTHING, doubt, kind)
     with np.errstate(divide="ignore", invalid="ignore"):  # logarithms of 0 tell nothing
@@ -141,14 +134,14 @@ def _groups(claim: Claim, study: Study) -> tuple[list[Frame], Array]:
         groups = [left[left[claim.along] == place] for place in places]
     else:
         groups = [left, select(claim, study, claim.right)]
-    if len(groups) < (3 if claim.statistic == "knee" else 2):
-        raise SettingError(f"claims.{claim.id}", f"of {claim.runs} it selects too few groups")
+    fault = "too few groups" if len(groups) < (3 if claim.statistic == "knee" else 2) else ""
     for number, group in enumerate(groups, 1):
-        fault = "no run" if group.empty or claim.of not in group else ""
-        fault = fault or ("several runs of a seed" if group["seed"].duplicated().any() else "")
-        if fault:
-            message = f"of {claim.runs} it selects {fault} (group {number})"
-            raise SettingError(f"claims.{claim.id}", message)
+        if group.empty or claim.of not in group:
+            fault = f"no run (group {number})"
+        elif group["seed"].duplicated().any():
+            fault = f"several runs of a seed (group {number})"
+    if fault:
+        raise SettingError(f"claims.{claim.id}", f"of {claim.runs} it selects {fault}")
     return groups, np.array(places, float)
 
 
@@ -164,7 +157,7 @@ def _numbers(claim: Claim, group: Frame) -> Frame:
 
 
 def _luck(claim: Claim, study: Study, groups: Sequence[Frame]) -> tuple[Sequence[Luck], str]:
-    """Return what the search of each group may have missed, or why that is not known of one."""
+    """Return what the search of each group may have missed, or why that is not known."""
     if study.tables is None or claim.of in _RATE_FREE:
         return (), ""
     everywhere = study.tables.about["settings"].get(RATE)
@@ -172,13 +165,12 @@ def _luck(claim: Claim, study: Study, groups: Sequence[Frame]) -> tuple[Sequence
     if not any(first[RATE] == "tuned" for first in firsts):
         return (), ""
     if claim.statistic not in ("difference", "distance", "slope"):
-        message = f"rates of {claim.runs} were searched, and {claim.statistic} has no best settings"
-        raise SettingError(f"claims.{claim.id}", message)
+        return (), f"Rates were searched, and a {claim.statistic} does not tell what they missed."
     luck = lucks(study.tables, firsts)
     for first, missed in zip(firsts, luck, strict=True):
         untrained = "no trial trained" if missed is NO_LUCK else ""
         if first[RATE] == "tuned" and (why := edge_of(study.tables, first) or untrained):
-            return (), why
+            return (), f"A search found no best trial inside of its range ({why})."
     return luck, ""
 
 
@@ -205,29 +197,30 @@ def _slope(claim: Claim, seen: Observed) -> Interval:
     if not seen.luck:
         return interval(slopes)
     drawn = slopes.mean() + (weights * [each.faster for each in seen.luck]).sum(axis=0)
-    ends = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(float(drawn.mean()), *map(float, ends), len(slopes))
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(drawn.mean()), float(low), float(high), len(slopes))
 
 
 def _knee(claim: Claim, seen: Observed) -> Interval:
     """Return the smallest place on the axis that is as good as the best one, up to `allowed`.
 
     The interval is the whole axis unless both ends are worse than some place between them, by a
-    paired t test for each of these places (Bonferroni). With `allowed`, numbers may stay level after
-    the knee: then only the first end must be worse, by more than `allowed`.
+    paired t test for each of these places (Bonferroni). With `allowed`, numbers may stay level
+    after the knee: then only the first end must be worse, by more than `allowed`.
     """
     worse = np.log(seen.values) * (1 if claim.least else -1)
-    allowed, last = math.log1p(claim.allowed), len(worse) - 1
+    allowed = math.log1p(claim.allowed)
     near = worse <= worse.min(axis=0) + allowed
     found = interval(seen.along[near.argmax(axis=0)], POSITIVE)
-    if not (found.low > seen.along[0] * (1 + 1e-9) and found.high < seen.along[-1] * (1 - 1e-9)):
+    start, *inner, end = seen.along
+    if found.low <= start * (1 + 1e-9) or found.high >= end * (1 - 1e-9):
         return found
-    rises = [
-        worse[[0] if allowed else [0, last]] - worse[place] - allowed for place in range(1, last)
-    ]
-    p = [ttest_1samp(rise, 0, axis=1, alternative="greater").pvalue.max() for rise in rises]
-    shown = np.nanmin([*p, 1.0]) * len(p) <= 1 - LEVEL
-    return found if shown else Interval(found.mean, seen.along[0], seen.along[-1], found.n)
+    p = [1.0]
+    for place in worse[1:-1]:
+        rise = worse[[0] if allowed else [0, -1]] - place - allowed
+        p.append(np.max(ttest_1samp(rise, 0, axis=1, alternative="greater")[1]))
+    is_shown = np.nanmin(p) * len(inner) <= 1 - LEVEL
+    return found if is_shown else Interval(found.mean, start, end, found.n)
 
 
 def _spread(claim: Claim, seen: Observed) -> Interval:
@@ -237,7 +230,8 @@ def _spread(claim: Claim, seen: Observed) -> Interval:
 
 def _exact(numbers: Array | list[float]) -> Interval:
     """Return the largest of numbers that have no error."""
-    return Interval(*[float(max(numbers))] * 3, 0)
+    largest = float(max(numbers))
+    return Interval(largest, largest, largest, 0)
 
 
 def _counted(claim: Claim, root: Path) -> list[float]:
@@ -256,19 +250,17 @@ def _counted(claim: Claim, root: Path) -> list[float]:
 
 def _predicted(claim: Claim, root: Path) -> Tested:
     """Return the prediction of a published number that was no input of it."""
-    command = "paceline predict --published"
-    if not (root / _PREDICTIONS).is_file():
+    path, command = root / "reports/predictions/predictions.csv", "paceline predict --published"
+    if not path.is_file():
         return Tested(_NOTHING, f"It was not predicted yet: {command}.")
-    rows = read_table(root / _PREDICTIONS, command)
-    row = rows[rows["row"] == claim.published[0]]
-    if row.empty:
+    rows = read_table(path, command).set_index("row")
+    if claim.published[0] not in rows.index:
         raise SettingError(f"claims.{claim.id}", f"{claim.published[0]} is not predicted")
-    predicted, low, high = (float(row[name].iloc[0]) for name in ("predicted", "low", "high"))
-    verdict = row["verdict"].iloc[0]
-    doubt = (
-        "" if verdict in ("judged", "same runs") else f"Its prediction tests nothing: {verdict}."
-    )
-    return Tested(Interval(predicted, low, high, 0), doubt, "predicted")
+    row = rows.loc[claim.published[0]]
+    is_test = row["verdict"] in ("judged", "same runs")
+    doubt = "" if is_test else f"Its prediction tests nothing: {row['verdict']}."
+    found = Interval(float(row["predicted"]), float(row["low"]), float(row["high"]), 0)
+    return Tested(found, doubt, "predicted")
 
 
 STATISTICS: dict[str, Callable[[Claim, Observed], Interval]] = {

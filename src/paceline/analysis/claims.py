@@ -13,12 +13,9 @@ from paceline.errors import SettingError
 from paceline.settings import NotNegative, settings
 
 CLAIMS = "papers/claims.yaml"
-_PUBLISHED = "papers/published.csv"
 Statistic = Literal[
     "ratio", "difference", "distance", "slope", "knee", "spread", "count", "predicted"
 ]
-_ALONG: tuple[Statistic, ...] = ("slope", "knee")
-_OF_TWO: tuple[Statistic, ...] = ("ratio", "difference", "distance")
 Cell = str | float | int | bool | None
 Selection = dict[str, Cell | list[Cell]]
 Text = Annotated[str, Field(min_length=1)]
@@ -57,12 +54,13 @@ class Claim:
     caveat: str = ""
 
     def __post_init__(self) -> None:
-        needed = {"published": True}
-        if self.statistic not in ("count", "predicted"):
-            needed = dict.fromkeys(("runs", "of", "left"), True)
-            needed |= {"right": self.statistic in _OF_TWO, "along": self.statistic in _ALONG}
-        for name, is_needed in needed.items():
-            if is_needed and not getattr(self, name):
+        needed = ["runs", "of", "left"]
+        if self.statistic in ("count", "predicted"):
+            needed = ["published"]
+        elif self.statistic != "spread":
+            needed += ["along" if self.statistic in ("slope", "knee") else "right"]
+        for name in needed:
+            if not getattr(self, name):
                 raise SettingError(f"claims.{self.id}", f"{self.statistic} needs {name}")
 
 
@@ -71,20 +69,16 @@ def read_claims(root: Path) -> list[Claim]:
     try:
         listed = yaml.safe_load((root / CLAIMS).read_text())
         claims = [Claim(**each) for each in listed]
-    except FileNotFoundError:
-        raise SettingError("papers", f"there is no {root / CLAIMS}") from None
-    except (yaml.YAMLError, TypeError) as error:
+    except (OSError, yaml.YAMLError, TypeError) as error:
         raise SettingError("claims", f"{CLAIMS}: {' '.join(str(error).split())}") from error
     names = [claim.id for claim in claims]
     for claim in claims:
         if names.count(claim.id) > 1:
             raise SettingError(f"claims.{claim.id}", "two claims have this id")
-        if not (root / f"papers/{claim.paper}.md").is_file():
-            raise SettingError(f"claims.{claim.id}", f"there is no papers/{claim.paper}.md")
     return claims
 
 
 def read_published(root: Path) -> Mapping[str, Mapping[str, str]]:
     """Return the rows of papers/published.csv by their id."""
-    with (root / _PUBLISHED).open(newline="") as file:
+    with (root / "papers/published.csv").open(newline="") as file:
         return {row["id"]: row for row in csv.DictReader(file)}

@@ -48,11 +48,10 @@ def verify_papers(root: Path) -> int:
         raise SettingError("papers", f"there is no {path}; first: {COMMAND}")
     with path.open(newline="") as file:
         committed = {row["claim"]: row for row in csv.DictReader(file)}
-    found = {row["claim"]: row for row in ledger(root)}
-    for claim in dict.fromkeys([*found, *committed]):
+    found = {row["claim"]: {name: str(each) for name, each in row.items()} for row in ledger(root)}
+    for claim in {**found, **committed}:
         own, other = found.get(claim, {}), committed.get(claim, {})
-        for name in {**own, **other}:
-            if str(own.get(name)) != other.get(name):
-                what = f"{name} is {other.get(name)!r}, and {own.get(name)!r} by its runs"
-                raise SettingError(f"claims.{claim}", f"{path}: {what}; run: {COMMAND}")
+        for name in (name for name in {**own, **other} if own.get(name) != other.get(name)):
+            what = f"{name} is {other.get(name)!r}, and {own.get(name)!r} by its runs"
+            raise SettingError(f"claims.{claim}", f"{path}: {what}; run: {COMMAND}")
     return len(found)
