@@ -48,8 +48,6 @@ class StudySweeper(Sweeper):
 
         name = self._config.hydra.runtime.choices.get("experiments")
         settings = [each for each in arguments if each != f"experiments={name}"]
-        if self._config.exchange is not None:
-            return _exchange(name, settings)
         with hydra_errors("study"):
             study = checked_study(name, Path.cwd(), settings, self._params)
             with processes_kept():
@@ -95,31 +93,6 @@ class ComposedPoints:
             job.hydra = deepcopy(master_config.hydra)
         job.hydra.overrides.task = list(sweep_overrides)
         return job
-
-
-def _exchange(study: str | None, settings: Sequence[str]) -> bool:
-    """Run a study of exchanges, and print which collective is recommended.
-
-    Always returns True, because a failed exchange is a recorded result.
-    """
-    from paceline.analysis.exchanges import read_exchanges, recommendation
-    from paceline.cluster.processes import preload
-    from paceline.errors import SettingError
-    from paceline.prediction.predict_points import exchange_predictor
-    from paceline.report.exchange_page import recommended
-    from paceline.study.compose import hydra_errors
-    from paceline.study.exchange_study import exchange_study
-
-    if study is None:
-        raise SettingError("exchange", "exchanges are points of a study in experiments/")
-    preload()
-    with hydra_errors("study"):
-        path = exchange_study(study, Path.cwd(), settings, exchange_predictor(Path.cwd()))
-    exchanges = read_exchanges(path.parent)
-    for answer in recommended(exchanges, recommendation(exchanges)):
-        print(f"{answer.situation}: {answer.text}")
-    print(path.relative_to(Path.cwd()))
-    return True
 
 
 def _retime(points: "Points") -> None:

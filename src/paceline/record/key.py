@@ -51,7 +51,6 @@ class PointSettings(TypedDict):
     seed: int
     repeat: Annotated[int, Neutral(0)]
     save_weights: bool
-    exchange: Annotated[Any, Neutral(None)]
     model: Sharding  # importing the class of the network takes seconds: all settings count
     data: Placement | Target
     scheme: Target

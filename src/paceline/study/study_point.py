@@ -32,7 +32,7 @@ from paceline.record.schema import Result
 from paceline.settings import Count, settings
 
 if TYPE_CHECKING:
-    from paceline.record.point import ExchangePoint, Point
+    from paceline.record.point import Point
 
 
 UNTUNED = "untuned"  # in place of the key of a point whose learning rate is not known yet
@@ -82,30 +82,18 @@ class StudyPoint:
 
         return Point.of(self.config)
 
-    @cached_property
-    def exchange(self) -> "ExchangePoint":
-        """The same for a point that measures a collective."""
-        from paceline.record.point import ExchangePoint
-
-        return ExchangePoint.of(self.config)
-
     @property
     def num_processes(self) -> int:
         """Number of all processes, both workers and servers."""
         return sum(self.point.num_processes)
-
-    @property
-    def is_exchange(self) -> bool:
-        """True if the point measures a collective and trains nothing."""
-        return bool(self.config.values.get("exchange"))
 
     def check(self) -> None:
         """Raise SettingError for an invalid setting.
 
         A tuned point that has no learning rate yet is not checked.
         """
-        if self.is_exchange or self.has_rate:
-            _ = self.exchange if self.is_exchange else self.point  # built, and so checked
+        if self.has_rate:
+            _ = self.point  # built, and so checked
 
     @property
     def words(self) -> str:

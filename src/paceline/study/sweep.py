@@ -98,10 +98,9 @@ def _check(study: Study) -> None:
     for point in points:
         point.check()
     tell_unfit(point.folder for point in points)
-    if not points[0].is_exchange:
-        tell_if_unfollowed(points[0].config.target("data"))
-        _warn_of_crowding(to_run(points))
-        _warn_of_no_effect(study)
+    tell_if_unfollowed(points[0].config.target("data"))
+    _warn_of_crowding(to_run(points))
+    _warn_of_no_effect(study)
 
 
 def _take_up(study: Study, source: Path, unpack: bool) -> None:
