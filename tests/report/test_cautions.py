@@ -195,12 +195,10 @@ def test_a_worker_that_was_lost_on_the_way(findings):
     assert text.endswith(other["reason"])
 
 
-def test_what_is_missing_left_out_or_of_other_code(findings):
-    about = {"num_points": 5, "missing": ["abc"], "other_records": ["d", "e"], "stale_code": 1}
-    missing, others, stale = cautions(findings(seeds(), **about))
-    assert (numbers(missing), numbers(others), numbers(stale)) == (["1", "5"], ["2"], ["1"])
+def test_what_is_missing(findings):
+    missing = only(cautions(findings(seeds(), num_points=5, missing=["abc"])))
+    assert numbers(missing) == ["1", "5"]
     assert "abc" in missing
-    assert "d, e" in others
 
 
 def test_points_of_data_that_have_changed(findings):
@@ -211,7 +209,6 @@ def test_points_of_data_that_have_changed(findings):
     assert cautions(findings(runs)) == []
     runs[1]["data_digest"] = "b"
     assert numbers(only(cautions(findings(runs)))) == ["2"]
-    assert numbers(only(cautions(findings(seeds(), stale_data=3)))) == ["3"]
 
 
 def test_records_that_do_not_fit_are_named_with_their_reasons(findings):

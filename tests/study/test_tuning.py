@@ -224,7 +224,7 @@ def test_tuning_is_collected_apart(root):
     assert [run["key"] for run in runs] == [point.key for point in study_points("made", root)]
     assert [run["training.rate"] for run in runs] == ["by_rule", "tuned"] * 2
     about = json.loads((folder / "study.json").read_text())
-    assert (about["num_points"], about["missing"], about["other_records"]) == (4, [], [])
+    assert (about["num_points"], about["missing"]) == (4, [])
 
 
 def test_collecting_before_tuning_has_ended_names_what_is_missing(root):
