@@ -1,7 +1,7 @@
 """Sweeper for Hydra that runs the points of a study by any launcher.
 
-It expands parameters and grids into points, leaves out points that need not run, keeps the order of
-blocks, and searches hyperparameters by the results of trials. Each point is composed only once; the
+It expands parameters and grids into points, leaves out points that need not run, and searches
+hyperparameters by the results of trials. Each point is composed only once; the
 launcher gets its checked settings.
 """
 
@@ -53,9 +53,9 @@ class StudySweeper(Sweeper):
             with processes_kept():
                 complete = sweep(study, self._launch, _retime)
             if name is None:
-                print(results_table(study.in_order))
-                print(study.in_order[0].folder.parent.relative_to(study.root))
-            elif any(point.result for point in study.in_order):
+                print(results_table(study.points))
+                print(study.points[0].folder.parent.relative_to(study.root))
+            elif any(point.result for point in study.points):
                 collect(study)
             return complete
 
@@ -64,7 +64,7 @@ class StudySweeper(Sweeper):
         from paceline.study.hydra_entry import job_of_study
 
         loader, config = cast("ConfigLoader", ComposedPoints(points)), self._config
-        if "jobs" in config.hydra.launcher:  # points of blocks run one at a time
+        if "jobs" in config.hydra.launcher:  # of these points, in place of auto
             config = deepcopy(config)
             config.hydra.launcher.jobs = min(point.config.sweep.jobs for point in points)
         launcher = Plugins.instance().instantiate_launcher(

@@ -146,7 +146,6 @@ def table_of(study: str, root: Path) -> StudyTable | None:
     if not (folder / "runs.csv").is_file():
         return None
     rows = read_tied(folder / "runs.csv", command, columns_of_runs())
-    rows = rows[rows["repeat"] == 0] if "repeat" in rows else rows
     rows = rows.assign(**{EFFECTIVE_RATE: rows["lr"] / (1 - rows["momentum"])})
     about = read_about(folder, command)
     is_tuned = "tuned" in {about["settings"].get(RATE), *rows.get(RATE, ())}

@@ -60,7 +60,7 @@ def print_plan(study: "Study") -> None:
     from paceline.study.study_point import to_run
     from paceline.study.sweep import to_take_over
 
-    trials, points = study.trials_of_points, study.in_order
+    trials, points = study.trials_of_points, study.points
     needed = to_run([*trials, *points])
     others = to_take_over(needed)
     if trials:

@@ -23,7 +23,7 @@ from paceline.record.target import Target
 from paceline.record.training import Training
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
-from paceline.settings import Count, Flag, Seed, Whole, settings
+from paceline.settings import Flag, Seed, Whole, settings
 from paceline.timing.workload import OWN, AbstractWorkload
 
 _PLAIN = ("study", "workers", "batch_size", "seed", "save_weights")  # settings without a class
@@ -33,17 +33,15 @@ _PLAIN = ("study", "workers", "batch_size", "seed", "save_weights")  # settings 
 class Point:
     """One training run: what is trained, on which data and cluster, and how it is measured.
 
-    `batch_size`: images per worker and step. `repeat`: 1 for the second run of the reference
-    configuration in a block (the runs of one seed, see study/study_point.py), else 0. `model` and
-    `data` are settings, from which each process builds its own objects. `config`: the configuration
-    from which the point was built; it has the point's key and is written to its record.
+    `batch_size`: images per worker and step. `model` and `data` are settings, from which each
+    process builds its own objects. `config`: the configuration from which the point was built; it
+    has the point's key and is written to its record.
     """
 
     study: Annotated[str, Field(pattern=STUDY_NAME)]
     workers: Whole
     batch_size: Whole
     seed: Seed
-    repeat: Count
     save_weights: Flag
     scheme: AbstractScheme
     cluster: AbstractCluster
@@ -87,7 +85,6 @@ class Point:
             measurement=config.measurement,
             sweep=config.sweep,
             **{name: values[name] for name in _PLAIN},
-            repeat=values.get("repeat", 0),  # older records have none
             model=config.target("model"),
             sharding=Sharding(**config.of_the_run("model")),
             data=config.target("data"),

@@ -219,7 +219,7 @@ class Columns:
 @cache
 def columns_of_runs() -> Columns:
     """Return the types of runs.csv, whose columns are fields of results."""
-    return Columns(_results() | {"repeat": _Count | None})
+    return Columns(_results())
 
 
 @cache
