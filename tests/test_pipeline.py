@@ -1,4 +1,4 @@
-"""dvc.yaml, the table of contents: every study is in it, and in a fresh clone only quick is stale."""
+"""dvc.yaml: every study is in it, and in a fresh clone only quick is stale."""
 
 import json
 import shutil

@@ -114,12 +114,16 @@ def test_rates_that_were_searched_elsewhere(findings):
     ]
     at = {name: None, "cluster.slow_workers": 0}  # of which the second is no axis
     found = [
-        text for text in cautions(findings(runs, axes=axes, tuned_at=at)) if "searched" in text
+        text
+        for text in cautions(findings(runs, axes=axes, tuning=[{"at": at}]))
+        if "searched" in text
     ]
     assert numbers(only(found)) == ["2", "4"]
     assert "links without a limit" in only(found)
     del at[name]
-    assert not [t for t in cautions(findings(runs, axes=axes, tuned_at=at)) if "searched" in t]
+    assert not [
+        t for t in cautions(findings(runs, axes=axes, tuning=[{"at": at}])) if "searched" in t
+    ]
 
 
 @pytest.mark.parametrize(

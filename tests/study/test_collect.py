@@ -72,7 +72,7 @@ def test_records_of_earlier_settings_are_named_and_left_out(root, points, studie
         "unfit": {},
         "margin": 1.0,
         "target": None,
-        "tuned_at": {},
+        "tuning": [],
     }
     out = capsys.readouterr().out
     assert all(key in out for key in [*about["missing"], points[0].key, points[2].key])
