@@ -141,8 +141,8 @@ def table_of(study: str, root: Path) -> StudyTable | None:
     """
     folder, command = root / "reports" / study, f"paceline sweep {study}"
     if study == COLLECTIVES and (path := root / "benchmarks/collectives.csv").is_file():
-        turns = pd.read_csv(path).rename(columns={"turn": "seed"})
-        return turns.assign(status="finished"), {}, True, None
+        turns = pd.read_csv(path)
+        return turns.rename(columns={"turn": "seed"}), {}, True, None
     if not (folder / "runs.csv").is_file():
         return None
     rows = read_tied(folder / "runs.csv", command, columns_of_runs())
