@@ -41,7 +41,7 @@ def judge(low: float, high: float, claimed: tuple[float | None, float | None]) -
 def _row(claim: Claim, result: Tested) -> Row:
     found = result.found
     verdict = judge(found.low, found.high, claim.claimed)
-    reason = _REASONS[verdict]
+    reason = "It has no interval." if math.isnan(found.low) else _REASONS[verdict]
     if claim.statistic == "predicted":
         reason = reason.replace(" lies", " of a prediction lies")
     if claim.limit:
