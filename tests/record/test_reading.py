@@ -11,8 +11,9 @@ import yaml
 
 from paceline.errors import SettingError
 from paceline.record import reading
+from paceline.record.key import RETIRED
 from paceline.record.numbers import NUMBERS
-from paceline.record.reading import fault_of, read_result, require_fit
+from paceline.record.reading import fault_of, read_config, read_result, require_fit
 from paceline.record.rows import POINT_TABLES, text_of
 from tests.made_records import made_config, make_record
 
@@ -31,6 +32,23 @@ AGREED = {  # with the tables
     "test_images": 9,
     "test_top1": 0.0,
 }
+
+
+@pytest.mark.parametrize(("name", "other"), [("copies", 2), ("feed", "first_of_node")])
+def test_a_setting_that_is_gone_is_left_out_at_the_value_of_todays_code(
+    name, other, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(reading, "_DECLARED", ())
+    today = made_config()
+    same, gone = (
+        made_config(data={**today.values["data"], name: value})
+        for value in (RETIRED[f"data.{name}"], other)
+    )
+    for config in (same, gone):
+        make_record(tmp_path / config.folder, config)
+    assert same.key == today.key
+    assert read_config(tmp_path / same.folder) == today
+    refused(tmp_path / gone.folder, f"of an earlier version, whose setting data.{name} is gone")
 
 
 @pytest.fixture

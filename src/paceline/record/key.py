@@ -63,6 +63,14 @@ class PointSettings(TypedDict):
     measurement: Measurement
 
 
+# Settings that are gone, with the value that has the effect of today's code. Records name them.
+RETIRED: Mapping[str, Any] = {
+    "exchange": None,
+    "blocks": None,
+    "data.feed": "own",
+    "data.copies": 1,
+}
+
 # Studies wrote these bandwidths [bytes/s] as whole numbers, and all others with a decimal point.
 _WHOLE_BANDWIDTHS = (33_333_333, 100_000_000, 333_333_333, 1_250_000_000)
 
@@ -72,7 +80,7 @@ def key_of(values: Mapping[str, Any]) -> str:
 
     Equal numbers have equal digests, however they are written: 1 and 1.0, or 0 and -0.0.
     """
-    plain = _in_one_form(json.loads(json.dumps(deciding(values))))
+    plain = _in_one_form(json.loads(json.dumps(deciding(without_retired(values)))))
     content = _without(plain, PointSettings, lambda m, v: isinstance(m, Neutral) and m.value == v)
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
@@ -86,6 +94,18 @@ def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
     of_study = declared_settings(StudySettings)
     own = {name: value for name, value in values.items() if name not in of_study}
     return _without(own, PointSettings, lambda mark, _: isinstance(mark, Unkeyed))
+
+
+def without_retired(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without those of RETIRED that have the value named there."""
+    kept = dict(values)
+    for setting, value in RETIRED.items():
+        group, _, name = setting.rpartition(".")
+        of_group = kept.get(group) if group else kept
+        if isinstance(of_group, Mapping) and name in of_group and of_group[name] == value:
+            rest = {inner: of_group[inner] for inner in of_group if inner != name}
+            kept = {**kept, group: rest} if group else rest
+    return kept
 
 
 def _in_one_form(value: Any, setting: str = "") -> Any:

@@ -13,14 +13,16 @@ from typing import Any, cast
 
 from paceline.errors import SettingError, printable
 from paceline.record.agreement import disagreement
+from paceline.record.key import RETIRED
 from paceline.record.plain import read_json, read_yaml
-from paceline.record.point_config import PointConfig
+from paceline.record.point_config import PointConfig, flat_settings
 from paceline.record.rows import POINT_TABLES
 from paceline.record.schema import Result, extra_fields, fault_of_result, fault_of_tables
 from paceline.record.target import foreign_target
 
 _SAME = ("workers", "batch_size", "seed", "study")  # in the result as in the settings
 _NEEDED = ("config.yaml", "result.json")
+_DECLARED = ("exchange", "blocks", "data.feed", "data.copies")  # of RETIRED, those not gone yet
 _LONGEST = 300  # characters of a reason
 # Bytes of each file of a record; the largest one in a committed archive has 40 kB.
 MOST_BYTES: Mapping[str, int] = {
@@ -157,6 +159,9 @@ def _check_place(
         raise _UnfitError(f"result.json: its key is {result['key']}, not {key}")
     if foreign := foreign_target(config.values, any_package=True):
         raise _UnfitError(f"config.yaml: {foreign}")
+    if gone := ({*config.values, *flat_settings(config.values)} & {*RETIRED}) - {*_DECLARED}:
+        message = f"it is of an earlier version, whose setting {min(gone)} is gone"
+        raise _UnfitError(f"config.yaml: {message}")
     try:
         own, values = config.key, config.values
         same = {name: values[name] for name in (["study"] if exchange else _SAME)}
