@@ -8,11 +8,11 @@ from argparse import Namespace
 from pathlib import Path
 
 import pytest
+from paceline.record.tied_files import SUMS, write_sums
 
 from paceline.analysis.ledger import NOT_RUN, REPLICATED, UNDECIDED, UNTESTABLE, ledger
 from paceline.cli import command
 from paceline.errors import SettingError
-from paceline.record.tied_files import SUMS, write_sums
 from paceline.report.papers_page import chance, extent, require_same, verify_papers, write_papers
 from tests.made_reports import tie, write_rows
 

@@ -22,7 +22,7 @@ from paceline.record.target import foreign_target
 
 _SAME = ("workers", "batch_size", "seed", "study")  # in the result as in the settings
 _NEEDED = ("config.yaml", "result.json")
-_DECLARED = ("exchange", "blocks", "data.feed", "data.copies")  # of RETIRED, those not gone yet
+_DECLARED = ("exchange", "blocks")  # of RETIRED, those not gone yet
 _LONGEST = 300  # characters of a reason
 # Bytes of each file of a record; the largest one in a committed archive has 40 kB.
 MOST_BYTES: Mapping[str, int] = {

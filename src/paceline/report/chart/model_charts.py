@@ -1,6 +1,5 @@
 """Draws what a model predicts beside what was measured: images/s, and seconds of exchange."""
 
-
 from paceline.analysis.frames import Frame, Row
 from paceline.report.chart.chart_style import Chart, chart, short
 from paceline.report.findings import StudyFindings
@@ -34,6 +33,8 @@ def _chart(findings: StudyFindings, name: str, prefix: str) -> Chart | None:
     ]
     ends = [row[name] for row in rows for name in ("observed", "predicted")] or [1]
     return chart(name, rows, low=min(ends) / 1.15, high=max(ends) * 1.15)
+
+
 def _words(name: str, value: object) -> str:
     if name == "num_bytes":
         return size(float(str(value)))
