@@ -14,12 +14,14 @@ class SampleExchange:
     """All-to-all among the workers, the first `num_workers` processes; only they construct it."""
 
     def __init__(self, num_workers: int) -> None:
-        self._group = dist.new_group(
+        group = dist.new_group(
             list(range(num_workers)),
             timeout=datetime.timedelta(seconds=joined().timeout_seconds),
             backend="gloo",  # the data are in the memory of the processes
             use_local_synchronization=True,
         )
+        assert isinstance(group, dist.ProcessGroup)
+        self._group = group
 
     def carry_out(self, parts: Iterable[Part]) -> int:
         """Carry out the parts of a shuffle; return the bytes that this worker has sent."""
