@@ -47,7 +47,9 @@ def damages(draw):
     return damaged
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(name=st.sampled_from(FILES), damaged=damages())
 def test_a_damaged_file_is_read_or_named(folder, name, damaged):
     whole = (folder / name).read_bytes()

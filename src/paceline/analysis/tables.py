@@ -109,7 +109,8 @@ class Tables:
     @property
     def tuned_at(self) -> Row:
         """Those axes that had the same value in all trials of tuning, with this value."""
-        return {n: value for n, value in self.about["tuned_at"].items() if n in self.axes}
+        searches = self.about["tuning"] or [{"at": {}}]
+        return {n: value for n, value in searches[0]["at"].items() if n in self.axes}
 
     def curve(self, key: str) -> Frame:
         """Return the evaluations of the point `key`, sorted by samples; no rows if it has none."""

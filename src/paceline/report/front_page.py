@@ -24,8 +24,9 @@ _PUBLISHED = "predictions/predictions.csv"  # of `paceline predict --published`
 
 
 def study_metrics(findings: StudyFindings) -> Row:
-    """Return the content of a study's metrics.json, which `dvc metrics diff` compares: numbers, what
-    to use in each situation, and the schemes of each situation by tier.
+    """Return the content of a study's metrics.json, which `dvc metrics diff` compares.
+
+    It has numbers, what to use in each situation, and the schemes of each situation by tier.
     """
     concluded = findings.concluded
     numbers = metrics(findings.tables, concluded[NAME], concluded["decision"])

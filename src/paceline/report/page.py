@@ -1,4 +1,4 @@
-"""Writes the figures, the page (index.html) and the README.md of a study from its tables."""
+"""Writes the tables, figures, page (index.html) and README.md of a study."""
 
 import json
 import shlex

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from paceline.record.archive import ARCHIVE, write_archive
@@ -29,10 +30,10 @@ def collect(study: Study) -> Path:
     name, points = study.points[0].config.study, study.with_repeats()
     folder = study.root / "reports" / name
     runs = [_row(point) for point in points if point.result]
-    tuning, tuned, trials = study.tuning, study.configurations, study.trials
+    tuned, trials = study.configurations, study.trials
     axes = tuned[0].axes if tuned else ()
     tried = [row for each in tuned for row in each.rows()]
-    state = _state(points, trials, dict(tuning.at) if tuning else {})
+    state = _state(points, trials, [asdict(tuning) for tuning in study.tunings])
     with replaced(folder) as new:
         write_rows(new / "runs.csv", dict.fromkeys(name for row in runs for name in row), runs)
         own = OWN if any(name in row for row in tried for name in OWN) else ()
@@ -65,7 +66,7 @@ def _row(point: StudyPoint) -> Row:
     return {k: json.dumps(v) if isinstance(v, nested_types) else v for k, v in row.items()}
 
 
-def _state(points: Points, trials: Points, tuned_at: Row) -> StudyState:
+def _state(points: Points, trials: Points, tunings: list[Row]) -> StudyState:
     config = points[0].config
     own = [point for point in points if not is_repeat(point)]
     return {
@@ -78,7 +79,7 @@ def _state(points: Points, trials: Points, tuned_at: Row) -> StudyState:
         "margin": config.margin,
         "target": dict(config.asked_target or {}) or None,
         "settings": _common([flat_settings(point.config.values) for point in points]),
-        "tuned_at": tuned_at,
+        "tuning": tunings,
     }
 
 

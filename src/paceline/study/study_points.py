@@ -22,6 +22,7 @@ from paceline.study.study_point import StudyPoint, in_blocks
 from paceline.study.surface_search import SurfaceSearch
 from paceline.study.tuning import (
     Configuration,
+    Searches,
     needs_tuning,
     put_best,
     read_tuning,
@@ -105,23 +106,27 @@ class Study:
         return [point for batch in self.batches for point in batch]
 
     @property
-    def tuning(self) -> SurfaceSearch | None:
-        """The tuning (hyperparameter search) of the study's first point, or None.
+    def tunings(self) -> list[SurfaceSearch]:
+        """The different tunings (hyperparameter searches) of the study's points.
 
         Raises SettingError if a trial has the same seed as a point of the study.
         """
         if self.points[0].cfg.tuning is None:
-            return None
+            return []
         seeds = {point.config.seed for point in self.points}
         tunings = {id(each): each for each in (self._tuning(p.cfg) for p in self.points)}
         for tuning in tunings.values():
             tuning.require_other_seeds(seeds)
-        return self._tuning(self.points[0].cfg)
+        return list(tunings.values())
+
+    @cached_property
+    def _searches(self) -> Searches:
+        return Searches(self.root / "reports" / self.points[0].config.study)
 
     @property
     def configurations(self) -> list[Configuration]:
         """The configurations whose hyperparameters are searched, once each; [] without a tuning."""
-        if self.tuning is None:
+        if not self.tunings:
             return []
         found = {each.key: each for each in map(self._configuration, self.points)}
         return list(found.values())
@@ -148,7 +153,7 @@ class Study:
     @property
     def first_trials(self) -> list[StudyPoint]:
         """The trials of each configuration that do not depend on results of other trials."""
-        if self.tuning is None or not self.trials_of_points:
+        if not self.trials_of_points:
             return []
         return [each.points[trial] for each in self.configurations for trial in each.first]
 
@@ -185,7 +190,7 @@ class Study:
         return replace(point, config=PointConfig.of(cfg), cfg=cfg, has_rate=True)
 
     def _configuration(self, point: StudyPoint) -> Configuration:
-        made = Configuration(point, self._tuning(point.cfg))
+        made = Configuration(point, self._tuning(point.cfg), self._searches)
         common = repr(made.axes)
         if common not in self._known:
             self._known[common] = self._configurations.setdefault(made.key, made)
