@@ -41,8 +41,8 @@ def _done_once():
         with suppress(ModuleNotFoundError):  # a machine with a GPU may draw no charts
             import vl_convert
 
-            library = (REPOSITORY / "reports/vega.js").read_text().partition("\n")[2]
-            patched.setattr(vl_convert, "javascript_bundle", lambda: library)
+            once = functools.cache(vl_convert.javascript_bundle)
+            patched.setattr(vl_convert, "javascript_bundle", once)
         yield
 
 

@@ -139,7 +139,6 @@ KINDS = {
         put(files, scheme="<script>")
     ),
     "a field of a setting": field(**{"scheme.period": 99}),
-    "a repeat": field(repeat=1),
     "a byte order mark": lambda files: {
         **files,
         "result.json": b"\xef\xbb\xbf" + files["result.json"],

@@ -357,17 +357,3 @@ def test_a_failed_run_needs_no_table_and_no_number(record):
         (record / f"{table.name}.csv").unlink()
     change(record, status="failed", **{each.name: None for each in NUMBERS})
     assert fault_of(record) is None
-
-
-def test_an_exchange_fits_by_its_own_fields(tmp_path):
-    config = made_config(exchange={"megabytes": 1.0, "turns": 2})
-    folder = tmp_path / config.folder
-    result = make_record(folder, config)
-    kept = ("status", "reason", "kind", "key", "started", "hardware", "versions", "commit")
-    own = {name: result[name] for name in (*kept, "source_digest")}
-    own |= {"seconds": [0.5, 0.25], "sent": 4, "received": 4, "formula": None}
-    for fault, changes in {"": {}, "seconds": {"seconds": 0.5}, "sent": {"sent": -1}}.items():
-        (folder / "result.json").write_text(json.dumps(own | changes))
-        assert (fault_of(folder) is None) == (not changes)
-        if changes:
-            refused(folder, fault)

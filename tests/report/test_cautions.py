@@ -240,18 +240,6 @@ def test_when_and_where_images_per_second_were_measured(findings):
     assert "2026-01-02 03:04 UTC" in text
 
 
-def test_a_block_that_drifted_is_named(findings):
-    whole = {"wall_seconds": 60.0}
-    runs = [make_run(seed=s, repeat=0, images_per_second=1000, **whole) for s in (0, 1)]
-    runs += [
-        make_run(seed=s, repeat=1, key=f"again{s}", images_per_second=speed, **whole)
-        for s, speed in ((0, 1000), (1, 800))
-    ]
-    text = only(cautions(findings(runs)))
-    assert numbers(text)[:3] == ["1", "2", "15"]
-    assert text.endswith("block 1: its last run was 20.0 % slower.")
-
-
 def test_a_super_linear_speed_up_comes_with_a_warning(findings):
     runs = [
         make_run(workers=workers, seed=s, images_per_second=1000 * speed)

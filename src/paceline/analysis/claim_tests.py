@@ -13,13 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import yaml
 from scipy.special import stdtr, stdtrit
 
 from paceline.analysis.cautions import LATE, late_share
-from paceline.analysis.claims import PREDICT, PREDICTIONS, WORKLOADS, Claim, Published, Selection
+from paceline.analysis.claims import (
+    COLLECTIVES,
+    PREDICT,
+    PREDICTIONS,
+    WORKLOADS,
+    Claim,
+    Published,
+    Selection,
+)
 from paceline.analysis.configuration import NOT_TRAINED
-from paceline.analysis.exchanges import NAME, read_exchanges
 from paceline.analysis.frames import Frame, Row, read_tied
 from paceline.analysis.searches import NO_LUCK, RATE, Luck, edge_of, lucks, of_best, tuning_axes
 from paceline.analysis.statistics.means import (
@@ -129,15 +137,15 @@ def observed(
 def table_of(study: str, root: Path) -> StudyTable | None:
     """Return the runs of a study, the settings that they share, whether all runs were made, and all
     tables of a study that searched rates or sets a target; None without its tables. The turns of
-    exchanges have their number in the column `seed`.
+    the benchmark of collectives have their number in the column `seed`.
     """
     folder, command = root / "reports" / study, f"paceline sweep {study}"
-    if (folder / NAME).is_file():
-        return read_exchanges(folder).rows.rename(columns={"turn": "seed"}), {}, True, None
+    if study == COLLECTIVES and (path := root / "benchmarks/collectives.csv").is_file():
+        turns = pd.read_csv(path).rename(columns={"turn": "seed"})
+        return turns.assign(status="finished"), {}, True, None
     if not (folder / "runs.csv").is_file():
         return None
     rows = read_tied(folder / "runs.csv", command, columns_of_runs())
-    rows = rows[rows["repeat"] == 0] if "repeat" in rows else rows
     rows = rows.assign(**{EFFECTIVE_RATE: rows["lr"] / (1 - rows["momentum"])})
     about = read_about(folder, command)
     is_tuned = "tuned" in {about["settings"].get(RATE), *rows.get(RATE, ())}

@@ -39,6 +39,7 @@ Selection = dict[str, Cell | list[Cell]]
 Text = Annotated[str, Field(min_length=1)]
 PREDICT = "paceline predict --published"
 PREDICTIONS = "predictions"  # as a study: of `paceline predict --published`
+COLLECTIVES = "collectives"  # as a study: of the benchmark
 WORKLOADS = "workloads"  # as a study: counted networks in conf/workload
 TESTS = "tests"  # as a study: of the code, which need no table
 PUBLISHED = "papers/published.csv"
@@ -54,7 +55,7 @@ class Claim:
 
     `says`: the claim in one sentence, in which {0}, {1} stand for its published numbers in order.
     `published`: ids of the paper's numbers. `in_the_way`: what made the test hard. `study`: file in
-    experiments/ whose runs are tested, or PREDICTIONS or WORKLOADS; "" for what is not tested.
+    experiments/ whose runs are tested, PREDICTIONS, COLLECTIVES, WORKLOADS; "" if none is tested.
     `minutes`: cost of that study on two cores. `command`: what makes its tables, if it is not
     `paceline sweep <study>`. `of`: column that is compared; effective_rate is lr / (1 - momentum).
     `left` and `right`: selections of runs by settings. `steps`: selections, of which each must be

@@ -100,7 +100,7 @@ def _records(root: Path, study: str, seeds: set[int]) -> Sequence[Mapping[str, A
             result: Any = json.loads(path.read_bytes())
             if not isinstance(result, dict) or result.get("seed") not in {*seeds, None}:
                 continue
-            if fault_of_result(result, exchange="formula" in result) is None:
+            if fault_of_result(result) is None:
                 found.append(result)
     return found or collected_rows(root, study)
 

@@ -27,7 +27,6 @@ class StudySettings(TypedDict):
     names: dict[str, str]
     experiments: Any
     grids: Any
-    blocks: Any
     tuning: Any
     trial: Any  # what it sets is part of the key
     predicted_by: Any
@@ -49,9 +48,7 @@ class PointSettings(TypedDict):
     workers: int
     batch_size: int
     seed: int
-    repeat: Annotated[int, Neutral(0)]
     save_weights: bool
-    exchange: Annotated[Any, Neutral(None)]
     model: Sharding  # importing the class of the network takes seconds: all settings count
     data: Placement | Target
     scheme: Target
@@ -67,6 +64,7 @@ class PointSettings(TypedDict):
 RETIRED: Mapping[str, Any] = {
     "exchange": None,
     "blocks": None,
+    "repeat": 0,
     "data.feed": "own",
     "data.copies": 1,
 }

@@ -22,7 +22,6 @@ from paceline.record.target import foreign_target
 
 _SAME = ("workers", "batch_size", "seed", "study")  # in the result as in the settings
 _NEEDED = ("config.yaml", "result.json")
-_DECLARED = ("exchange", "blocks")  # of RETIRED, those not gone yet
 _LONGEST = 300  # characters of a reason
 # Bytes of each file of a record; the largest one in a committed archive has 40 kB.
 MOST_BYTES: Mapping[str, int] = {
@@ -82,12 +81,9 @@ def checked_result(files: Mapping[str, bytes], study: str, key: str) -> Result:
             raise _UnfitError(f"{name}: there is no such file")
     result = _object("result.json", files["result.json"])
     config = PointConfig(_settings(files["config.yaml"]), of_record=True)
-    exchange = bool(config.values.get("exchange"))
-    if fault := fault_of_result(result, exchange=exchange):
+    if fault := fault_of_result(result):
         raise _UnfitError(f"result.json: {fault}")
-    _check_place(study, key, result, config, exchange=exchange)
-    if exchange:
-        return result
+    _check_place(study, key, result, config)
     texts = {name: _text(name, files[name]) for name in files if name not in _NEEDED}
     tables = {name.removesuffix(".csv"): text for name, text in texts.items()}
     fault = fault_of_tables(tables, result["status"]) or disagreement(result, config, tables)
@@ -151,21 +147,18 @@ def _result_in(folder: Path) -> Result | str:
         return str(unfit)
 
 
-def _check_place(
-    study: str, key: str, result: Result, config: PointConfig, *, exchange: bool
-) -> None:
+def _check_place(study: str, key: str, result: Result, config: PointConfig) -> None:
     """Raise _UnfitError unless folder, key and settings agree, and for a class of another room."""
     if result["key"] != key:
         raise _UnfitError(f"result.json: its key is {result['key']}, not {key}")
     if foreign := foreign_target(config.values, any_package=True):
         raise _UnfitError(f"config.yaml: {foreign}")
-    if gone := ({*config.values, *flat_settings(config.values)} & {*RETIRED}) - {*_DECLARED}:
+    if gone := {*config.values, *flat_settings(config.values)} & {*RETIRED}:
         message = f"it is of an earlier version, whose setting {min(gone)} is gone"
         raise _UnfitError(f"config.yaml: {message}")
     try:
         own, values = config.key, config.values
-        same = {name: values[name] for name in (["study"] if exchange else _SAME)}
-        same |= {} if exchange else config.names
+        same = {name: values[name] for name in _SAME} | config.names
     except Exception as error:  # settings of any shape
         what = " ".join(str(error).split()) or type(error).__name__
         raise _UnfitError(f"config.yaml: these are not the settings of a point: {what}") from error

@@ -67,7 +67,7 @@ class _Hardware(BaseModel):
     gpus: list[str] | None = None
 
 
-class _AnyRecord(BaseModel):
+class _Training(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     status: Literal["finished", "diverged", "untrained", "failed"]
@@ -79,9 +79,6 @@ class _AnyRecord(BaseModel):
     versions: dict[Annotated[str, Field(pattern=r"^[\w.-]+$")], str]
     commit: str
     source_digest: str
-
-
-class _Training(_AnyRecord):
     study: str
     data: _Name
     model: _Name
@@ -103,21 +100,6 @@ class _Training(_AnyRecord):
     environment: bool | None = None  # True if the machine or the network made it fail
 
 
-class _Exchange(_AnyRecord):
-    seconds: list[_NotNegative]
-    sent: _NotNegative | None
-    received: _NotNegative | None
-    formula: _NotNegative | None
-
-
-class _ExchangeState(BaseModel):
-    model_config = ConfigDict(allow_inf_nan=False)
-
-    study: str
-    question: str | None
-    facets: list[str]
-
-
 class _Target(BaseModel):
     metric: Literal["top1", "top5", "loss"]
     value: _NotNegative | None = None
@@ -132,19 +114,16 @@ _IN_TABLES: dict[str, Any] = {  # columns of collected tables that are not as in
 }
 
 
-def fault_of_result(result: Mapping[str, Any], *, exchange: bool) -> str | None:
-    """Return why a parsed `result.json` is invalid, or None.
-
-    `exchange`: True for the record of an exchange, False for that of a training.
-    """
+def fault_of_result(result: Mapping[str, Any]) -> str | None:
+    """Return why a parsed `result.json` is invalid, or None."""
     try:
-        (_Exchange if exchange else _training()).model_validate(dict(result), strict=True)
+        _training().model_validate(dict(result), strict=True)
     except ValidationError as error:
         return _first(error)
-    for name in extra_fields(result) if not exchange else ():
+    for name in extra_fields(result):
         if not _EXTRA.fullmatch(name):
             return f"{name}: there is no such field"
-    if not exchange and result["status"] == "finished":
+    if result["status"] == "finished":
         for name in _NEEDED:
             if result.get(name) is None:
                 return f"{name}: a finished record needs it"
@@ -240,7 +219,7 @@ class Columns:
 @cache
 def columns_of_runs() -> Columns:
     """Return the types of runs.csv, whose columns are fields of results."""
-    return Columns(_results() | {"repeat": _Count | None})
+    return Columns(_results())
 
 
 @cache
@@ -248,14 +227,6 @@ def columns_of_tuning() -> Columns:
     own: dict[str, Any] = {n: kind for n, kind in _results().items() if n in TUNING}
     own |= {"chance": _Share, "chosen": Literal["true", "false"]}
     return Columns(own | {"own_place": _Share | None})
-
-
-@cache
-def columns_of_exchanges() -> Columns:
-    fields: dict[str, Any] = get_type_hints(_AnyRecord, include_extras=True)
-    names = ("seconds", "predicted_seconds", "bytes_sent", "bytes_received", "bytes_formula")
-    counts = {"workers": _Whole, "num_bytes": _Whole, "turn": _Count}
-    return Columns(fields | dict.fromkeys(names, _NotNegative | None) | counts | _IN_TABLES)
 
 
 @cache
@@ -274,13 +245,13 @@ def columns_of_rows(table: PointTable) -> Columns:
     return Columns({name: _cell(name, hints[name]) | None for name in table.columns})
 
 
-def state_of(text: bytes, *, exchanges: bool = False) -> Any:
-    """Return the content of a study.json; `exchanges`: of a study of exchanges.
+def state_of(text: bytes) -> Any:
+    """Return the content of a study.json.
 
     Raises ValueError, with the problem in one line, if it does not follow the schema.
     """
     try:
-        (_ExchangeState if exchanges else _study_state()).model_validate_json(text, strict=True)
+        _study_state().model_validate_json(text, strict=True)
     except ValidationError as error:
         raise ValueError(_first(error)) from error
     return json.loads(text)

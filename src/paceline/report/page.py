@@ -167,7 +167,7 @@ def _content(findings: StudyFindings) -> Row:
         else say("hedge"),
         "broken_rules": [each for each in broken if each.affects],
         "cautions": [*cautions(findings), *(each.text for each in broken if not each.affects)],
-        "kinds": {kind: say(f"kind_{kind}", paced="computing") for kind in runs["kind"].unique()},
+        "kinds": {kind: say(f"kind_{kind}") for kind in runs["kind"].unique()},
         "num_points": len(runs),
         "num_finished": len(findings.tables.finished),
         "situations": situations(findings),

@@ -13,7 +13,7 @@ from paceline.record.reading import fault_of
 from paceline.record.record import Row, write_rows
 from paceline.record.report_files import replaced
 from paceline.record.rows import OWN, TUNING, StudyState, of_one_rate
-from paceline.study.study_point import REPEAT, Points, StudyPoint, is_repeat
+from paceline.study.study_point import Points, StudyPoint
 from paceline.study.study_points import STRONG, Study
 
 
@@ -27,7 +27,7 @@ def collect(study: Study) -> Path:
     record.
     Raises SettingError("study") if the files cannot be written.
     """
-    name, points = study.points[0].config.study, study.with_repeats()
+    name, points = study.points[0].config.study, study.points
     folder = study.root / "reports" / name
     runs = [_row(point) for point in points if point.result]
     tuned, trials = study.configurations, study.trials
@@ -68,13 +68,12 @@ def _row(point: StudyPoint) -> Row:
 
 def _state(points: Points, trials: Points, tunings: list[Row]) -> StudyState:
     config = points[0].config
-    own = [point for point in points if not is_repeat(point)]
     return {
         "study": config.study,
-        "axes": [name for name in points[0].axes if name != REPEAT],
+        "axes": list(points[0].axes),
         "question": config.question,
-        "num_points": len(own),
-        "missing": [point.key for point in own if not point.result],
+        "num_points": len(points),
+        "missing": [point.key for point in points if not point.result],
         "unfit": {p.key: fault for p in (*points, *trials) if (fault := fault_of(p.folder))},
         "margin": config.margin,
         "target": dict(config.asked_target or {}) or None,
@@ -91,7 +90,7 @@ def _common(settings: Sequence[Row]) -> Row:
 
 def _print(study: Study, state: StudyState, folder: Path) -> None:
     """Print what the study lacks, and which records here are not, or no longer, of its points."""
-    points, trials = study.with_repeats(), study.trials
+    points, trials = study.points, study.trials
     missing = state["missing"]
     print(f"{folder / 'runs.csv'}: {state['num_points'] - len(missing)} points")
     if missing:

@@ -18,7 +18,7 @@ from paceline.grouped import grouped
 from paceline.record.point_config import PointConfig
 from paceline.record.schema import Result
 from paceline.study.compose import Composed, composer, copied, hydra_errors, jobs_of, parsed
-from paceline.study.study_point import StudyPoint, in_blocks
+from paceline.study.study_point import StudyPoint
 from paceline.study.surface_search import SurfaceSearch
 from paceline.study.tuning import (
     Configuration,
@@ -79,32 +79,6 @@ class Study:
     def points(self) -> list[StudyPoint]:
         return [point for grid in self.grids for point in grid]
 
-    @cached_property
-    def blocks(self) -> list[list[StudyPoint]]:
-        """The points of each block in the order of their runs, see `in_blocks`."""
-        return in_blocks(self.points)
-
-    def with_repeats(self) -> list[StudyPoint]:
-        """Return the points in the order of the study, then the second runs of the references.
-
-        The points of blocks have REPEAT as an additional axis.
-        """
-        by_key = {point.key: point for block in self.blocks for point in block}
-        repeats = [block[-1] for block in self.blocks]
-        return [*(by_key.get(point.key, point) for point in self.points), *repeats]
-
-    @property
-    def batches(self) -> list[list[StudyPoint]]:
-        """The points in the groups that run one after the other: in blocks, then in grids."""
-        blocked = {point.key for block in self.blocks for point in block}
-        rest = [[each for each in grid if each.key not in blocked] for grid in self.grids]
-        return [*self.blocks, *filter(None, rest)]
-
-    @property
-    def in_order(self) -> list[StudyPoint]:
-        """All points in the order of their runs."""
-        return [point for batch in self.batches for point in batch]
-
     @property
     def tunings(self) -> list[SurfaceSearch]:
         """The different tunings (hyperparameter searches) of the study's points.
@@ -161,7 +135,7 @@ class Study:
         """Read all records again, and set the learning rates of tuned points that are now known."""
         for configuration in self._configurations.values():
             configuration.refresh()
-        for point in (*self.points, *(point for block in self.blocks for point in block)):
+        for point in self.points:
             point.refresh()
         self.put_rates()
 

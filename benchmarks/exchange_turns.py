@@ -1,6 +1,5 @@
 """Measures how long real processes take to sum vectors by several collectives, in turns."""
 
-import random
 import tempfile
 import time
 from collections.abc import Sequence
@@ -18,12 +17,8 @@ from paceline.exchange.find_collective import collective
 from paceline.exchange.group_wire import GroupWire, socket_bytes
 from paceline.exchange.node import workers_of_a_node
 from paceline.exchange.process_group import join, leave
+from paceline.prediction.messages import PAUSE, since_the_last, sleep
 
-# Before each measured exchange a process fills its caches with other data, as a training step does,
-# and sleeps, as if it waited for an accelerator. Without this pause, caches are warm and no thread
-# sleeps; then gloo's all-reduce of 30 KB takes only a fifth of the time.
-PAUSE = 0.01  # seconds at most; each pause is random, so that workers do not begin together
-_OTHER = torch.zeros(16 * 2**20, dtype=torch.uint8)
 _MOST_ROUNDS = 10  # repetitions of a small vector in each turn
 _WARM = 1_000_000  # numbers that are exchanged before the first turn, and in a turn's rounds
 
@@ -41,7 +36,6 @@ class Carried(NamedTuple):
     `began`, `ended`: times on the clock of the machine [seconds]. `sent`, `received`: bytes of this
     worker's messages; the messages of the collective `native` are not counted. `by_kernel`:
     bytes (sent, received) on all connections including headers, as the kernel counts them.
-    `rounds`: bytes (sent, received) of each round of the collective's schedule.
     """
 
     began: float
@@ -49,7 +43,6 @@ class Carried(NamedTuple):
     sent: int
     received: int
     by_kernel: tuple[int, int]
-    rounds: list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -127,27 +120,7 @@ def carry_out(name: str, vector: torch.Tensor, per_node: int | None, pause: floa
     dist.barrier()  # before it, the last bytes may still be in a buffer
     sent, received = (now - then for now, then in zip(socket_bytes(), before, strict=True))
     by_wire = wire.bytes_sent, wire.bytes_received
-    return Carried(began, ended, *by_wire, (sent, received), wire.rounds)
-
-
-def since_the_last(begun: Sequence[float], ended: Sequence[float]) -> list[float]:
-    """Return the seconds of each round, from the arrival of the last worker until the sum is there.
-
-    The end is the mean over workers of the time at which a worker has the sum. `begun`, `ended`:
-    times at which this worker began and ended each round. All processes must call this. They must
-    run on one machine, because the times of their clocks are compared.
-    """
-    own = torch.tensor([begun, ended], dtype=torch.float64)
-    stamps = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(stamps, own)
-    begins, ends = torch.stack(stamps).unbind(dim=1)
-    return (ends.mean(dim=0) - begins.amax(dim=0)).tolist()
-
-
-def sleep(most: float) -> None:
-    """Fill the caches with other data, then sleep for at most `most` seconds."""
-    _OTHER.add_(1)
-    time.sleep(random.uniform(0, most))  # torch's generator stays as it is
+    return Carried(began, ended, *by_wire, (sent, received))
 
 
 def _turn(asked: Asked, per_node: int | None) -> Exchanged:
