@@ -218,7 +218,7 @@ def _knee(claim: Claim, seen: Observed) -> Interval:
     p = [1.0]
     for place in worse[1:-1]:
         rise = worse[[0] if allowed else [0, -1]] - place - allowed
-        p.append(np.max(ttest_1samp(rise, 0, axis=1, alternative="greater")[1]))
+        p.append(np.asarray(ttest_1samp(rise, 0, axis=1, alternative="greater")[1]).max())
     is_shown = np.nanmin(p) * len(inner) <= 1 - LEVEL
     return found if is_shown else Interval(found.mean, start, end, found.n)
 
