@@ -8,7 +8,7 @@ each side, and its interval contains what the searches may have missed.
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -218,8 +218,7 @@ def _knee(claim: Claim, seen: Observed) -> Interval:
     p = [1.0]
     for place in worse[1:-1]:
         rise = worse[[0] if allowed else [0, -1]] - place - allowed
-        result: Any = ttest_1samp(rise, 0, axis=1, alternative="greater")
-        p.append(result.pvalue.max())
+        p.append(np.asarray(ttest_1samp(rise, 0, axis=1, alternative="greater")[1]).max())
     is_shown = np.nanmin(p) * len(inner) <= 1 - LEVEL
     return found if is_shown else Interval(found.mean, start, end, found.n)
 
