@@ -32,7 +32,7 @@ SMALLEST = {  # rows at least, and constants of the module
     ),
     "collectives": (18, {"NUM_BYTES": (30_000,), "WORKERS": (2,), "TABLE": Path(os.devnull)}),
     "buses": (9, {}),
-    "placed_data": (7, {"IMAGES": 32, "BATCH_SIZE": 4, "SHUFFLED": 2_000_000}),
+    "placed_data": (6, {"IMAGES": 32, "BATCH_SIZE": 4, "SHUFFLED": 2_000_000}),
     "asynchronous": (1, {"STEPS": 60}),
     "asynchronous_throughput": (
         6,

@@ -86,8 +86,6 @@ LATER = {
         "placement": "replicated",
         "partition": "random",
         "shuffle_every": None,
-        "copies": 1,
-        "feed": "own",
         "store": None,
     },
     "measurement": {**CONFIG["measurement"], "curve_images": None},

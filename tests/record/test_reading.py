@@ -35,10 +35,7 @@ AGREED = {  # with the tables
 
 
 @pytest.mark.parametrize(("name", "other"), [("copies", 2), ("feed", "first_of_node")])
-def test_a_setting_that_is_gone_is_left_out_at_the_value_of_todays_code(
-    name, other, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(reading, "_DECLARED", ())
+def test_a_setting_that_is_gone_is_left_out_at_the_value_of_todays_code(name, other, tmp_path):
     today = made_config()
     same, gone = (
         made_config(data={**today.values["data"], name: value})

@@ -96,12 +96,13 @@ def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def without_retired(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings without those of RETIRED that have the value named there."""
-    kept = dict(values)
+    kept: dict[str, Any] = dict(values)
     for setting, value in RETIRED.items():
         group, _, name = setting.rpartition(".")
-        of_group = kept.get(group) if group else kept
-        if isinstance(of_group, Mapping) and name in of_group and of_group[name] == value:
-            rest = {inner: of_group[inner] for inner in of_group if inner != name}
+        found: Any = kept.get(group) if group else kept
+        of_group = cast("dict[str, Any]", found if isinstance(found, dict) else {})
+        if name in of_group and of_group[name] == value:
+            rest = {inner: v for inner, v in of_group.items() if inner != name}
             kept = {**kept, group: rest} if group else rest
     return kept
 

@@ -132,11 +132,10 @@ class Point:
             message = f"{slow}, but there are {self.workers} workers"
             raise SettingError("cluster.slow_workers", message)
         self.training.check(accounting, self.model)
-        self.placement.check_workers(self.workers)
-        if self.placement.meeting and not accounting.can_meet:
+        if self.placement.shuffle_every and not accounting.can_meet:
             name = self.config.names["scheme"]
             message = f"it needs a time at which all workers meet; scheme={name} has none"
-            raise SettingError(self.placement.meeting, message)
+            raise SettingError("data.shuffle_every", message)
         check_collective(self.scheme.collective)
         check_compression(self.scheme.compression, self.scheme.collective)
         self.cluster.check(self.scheme, self._num_computing)
@@ -166,12 +165,12 @@ class Point:
     def _check_split(self) -> None:
         """Raise SettingError for what split workers cannot have."""
         scheme, training, modelled = self.scheme, self.training, self.kind == "virtual"
-        meeting, precision = self.placement.meeting, training.precision
+        precision = training.precision
         foreign = self.workload.name != OWN
         shares = self.device == "cuda" and self.cluster.workers_per_accelerator > 1
         part = "each process knows only a part of the norm, so that it"
         for setting, is_set, what, neutral in (
-            (meeting, meeting, "it", "null" if self.placement.shuffle_every else "own"),
+            ("data.shuffle_every", self.placement.shuffle_every is not None, "it", "null"),
             ("scheme.collective", scheme.collective != "native", scheme.collective, "native"),
             ("scheme.compression", scheme.compression != "none", scheme.compression, "none"),
             ("scheme.overlap", scheme.overlap, "it", "false"),
@@ -180,7 +179,7 @@ class Point:
             ("training.precision", precision not in SERVED_PRECISIONS, precision, "32-true"),
             ("workload", foreign and not modelled, f"the size of {self.workload.name}", "own"),
         ):
-            if setting and is_set:
+            if is_set:
                 message = f"{what} is not possible with split workers; model.shards=1 is needed"
                 raise SettingError(setting, f"{message}, or {neutral}")
         if modelled:

@@ -22,7 +22,6 @@ from paceline.record.target import foreign_target
 
 _SAME = ("workers", "batch_size", "seed", "study")  # in the result as in the settings
 _NEEDED = ("config.yaml", "result.json")
-_DECLARED = ("data.feed", "data.copies")  # of RETIRED, those not gone yet
 _LONGEST = 300  # characters of a reason
 # Bytes of each file of a record; the largest one in a committed archive has 40 kB.
 MOST_BYTES: Mapping[str, int] = {
@@ -154,7 +153,7 @@ def _check_place(study: str, key: str, result: Result, config: PointConfig) -> N
         raise _UnfitError(f"result.json: its key is {result['key']}, not {key}")
     if foreign := foreign_target(config.values, any_package=True):
         raise _UnfitError(f"config.yaml: {foreign}")
-    if gone := ({*config.values, *flat_settings(config.values)} & {*RETIRED}) - {*_DECLARED}:
+    if gone := {*config.values, *flat_settings(config.values)} & {*RETIRED}:
         message = f"it is of an earlier version, whose setting {min(gone)} is gone"
         raise _UnfitError(f"config.yaml: {message}")
     try:

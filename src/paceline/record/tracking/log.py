@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from paceline.data.placement import Placement
-from paceline.record.key import declared_settings
+from paceline.record.key import declared_settings, without_retired
 from paceline.record.measurement import MLflow
 from paceline.record.numbers import NUMBERS
 from paceline.record.plain import read_yaml
@@ -84,7 +84,7 @@ def log_record(folder: Path, tracking_uri: str, experiment: str, timeout: float 
     if run and log and run.complete:
         return False
     result = json.loads((folder / "result.json").read_text())
-    config = read_yaml((folder / "config.yaml").read_text())
+    config = without_retired(read_yaml((folder / "config.yaml").read_text()))
     name, about = _run_about(config, folder, tracking_uri)
     tags = about | {name: str(result[name]) for name in _TAGS}
     if log is None:
