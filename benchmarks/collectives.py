@@ -16,10 +16,12 @@ from typing import Any
 from benchmarks.config import ROOT, point_of
 from benchmarks.exchange_turns import Asked, Exchanged, measure_exchanges
 from benchmarks.row import row
+from paceline.cluster.cluster import AbstractCluster
 from paceline.record.provenance import commit
 
 TABLE = ROOT / "benchmarks/collectives.csv"
-COLUMNS = ("cluster", "collective", "workers", "num_bytes", "turn", "seconds", "started", "commit")
+COLUMNS = ("kind", "cluster", "collective", "workers", "num_bytes", "turn")
+COLUMNS += ("status", "seconds", "started", "commit")
 COLLECTIVES = ("native", "ring", "tree", "multicolor", "parameter_server")
 CLUSTERS = {"local": (), "shaped_nodes": ("cluster.link.bandwidth=2.5e+7",)}
 WORKERS = (2, 4, 8, 16)
@@ -36,19 +38,20 @@ def rows() -> Iterator[dict[str, Any]]:
             for workers in WORKERS:
                 started = datetime.now(UTC).isoformat(timespec="seconds")
                 asked = [Asked(name, size // 4) for size in NUM_BYTES for name in COLLECTIVES]
-                found = _measured(cluster, workers, asked)
+                where = _cluster(cluster, workers)
+                found = measure_exchanges(where, workers, asked, TURNS)
                 for each, exchanged in zip(asked, found, strict=True):
                     place = (cluster, each.collective, workers, 4 * each.length)
                     for turn, seconds in enumerate(exchanged.seconds):
-                        table.writerow([*place, turn, seconds, started, commit()])
+                        row_of_turn = (turn, "finished", seconds, started, commit())
+                        table.writerow([where.kind, *place, *row_of_turn])
                     native = found[asked.index(Asked("native", each.length))]
                     yield from _lines(place, exchanged, fmean(native.seconds))
 
 
-def _measured(cluster: str, workers: int, asked: list[Asked]) -> list[Exchanged]:
-    settings = ("scheme=sync_allreduce", f"cluster={cluster}", "cluster.accelerator=cpu")
-    point = point_of(*settings, f"workers={workers}", *CLUSTERS[cluster])
-    return measure_exchanges(point.cluster, workers, asked, TURNS)
+def _cluster(name: str, workers: int) -> AbstractCluster:
+    settings = ("scheme=sync_allreduce", f"cluster={name}", "cluster.accelerator=cpu")
+    return point_of(*settings, f"workers={workers}", *CLUSTERS[name]).cluster
 
 
 def _lines(place: tuple[Any, ...], found: Exchanged, native: float) -> Iterator[dict[str, Any]]:

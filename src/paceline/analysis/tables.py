@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,14 +14,13 @@ from paceline.analysis.configuration import finished
 from paceline.analysis.frames import Frame, Row, read_table, typed_table
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, read_archive
-from paceline.record.report_files import damaged, read_file
+from paceline.record.report_files import read_about
 from paceline.record.rows import POINT_TABLES, PointTable, StudyState, bits_of
 from paceline.record.schema import (
     columns_of_predictions,
     columns_of_rows,
     columns_of_runs,
     columns_of_tuning,
-    state_of,
 )
 
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
@@ -156,19 +154,6 @@ def read_tables(folder: Path) -> Tables:
         message = f"{folder / 'runs.csv'} {what}; first: {first}"
         raise SettingError("study", message)
     return tables
-
-
-def read_about(folder: Path, command: str) -> Any:
-    """Return the content of study.json in `folder`, which `command` made.
-
-    Raises SettingError("study") if the file is missing or damaged.
-    """
-    path = folder / "study.json"
-    content = read_file(path, command)
-    try:
-        return state_of(content)
-    except ValueError as error:
-        raise damaged(path, f"is damaged: {error}", command) from error
 
 
 def _on_equal_images(curves: Frame, tables: Tables) -> Frame:

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import vl_convert
@@ -66,7 +67,7 @@ def report(findings: StudyFindings, folder: Path) -> Path:
     """
     texts = {f"{FOLDER}/{each.name}.csv": findings.concluded.csv(each.name) for each in CONCLUSIONS}
     csvs = [name for name in ("runs.csv", "tuning.csv") if (folder / name).is_file()]
-    content = _content(findings) | {"csvs": [*csvs, *texts]}
+    content: dict[str, Any] = _content(findings) | {"csvs": [*csvs, *texts]}
     content["how"] = [*content["how"], ("Records", ARCHIVE)]
     content |= _charts(charts(findings), content)
     texts |= {METRICS: json.dumps(study_metrics(findings), indent=1, allow_nan=False) + "\n"}

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.data_digest import look_again
@@ -66,7 +67,7 @@ def _row(point: StudyPoint) -> Row:
     return {k: json.dumps(v) if isinstance(v, nested_types) else v for k, v in row.items()}
 
 
-def _state(points: Points, trials: Points, tunings: list[Row]) -> StudyState:
+def _state(points: Points, trials: Points, tunings: list[dict[str, Any]]) -> StudyState:
     config = points[0].config
     return {
         "study": config.study,
