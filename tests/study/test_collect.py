@@ -102,7 +102,7 @@ def test_a_record_that_does_not_fit_is_named_and_in_no_number(root, points, caps
     assert [run["key"] for run in rows_of(folder / "runs.csv")] == [points[2].key]
     assert set(read_archive(folder / ARCHIVE)["curve.csv"]) == {points[2].key}
     assert about["unfit"] == {
-        points[0].key: "curve.csv: it is empty or cut off",
+        points[0].key: "curve.csv: it is empty, cut off or no plain text",
         points[1].key: f"result.json: its key is {points[2].key}, not {points[1].key}",
     }
     assert set(about["missing"]) == {points[n].key for n in (0, 1, 3)}

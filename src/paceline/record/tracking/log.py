@@ -16,11 +16,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from paceline.data.placement import Placement
 from paceline.record.key import declared_settings, without_retired
 from paceline.record.measurement import MLflow
 from paceline.record.numbers import NUMBERS
-from paceline.record.plain import read_yaml
 from paceline.record.point_config import PointConfig, flat_settings
 from paceline.record.tracking.compared_runs import (
     IMAGES_PER_SECOND,
@@ -84,7 +85,7 @@ def log_record(folder: Path, tracking_uri: str, experiment: str, timeout: float 
     if run and log and run.complete:
         return False
     result = json.loads((folder / "result.json").read_text())
-    config = without_retired(read_yaml((folder / "config.yaml").read_text()))
+    config = without_retired(yaml.safe_load((folder / "config.yaml").read_text()))
     name, about = _run_about(config, folder, tracking_uri)
     tags = about | {name: str(result[name]) for name in _TAGS}
     if log is None:

@@ -20,7 +20,6 @@ from pydantic import ConfigDict, TypeAdapter
 
 from paceline import errors
 from paceline.errors import SettingError, tell
-from paceline.record.plain import read_json
 from paceline.record.point_config import flat_settings
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ class KnownRun:
         if not path.exists():
             return None
         try:
-            run = TypeAdapter(cls).validate_python(read_json(path.read_text()))
+            run = TypeAdapter(cls).validate_python(json.loads(path.read_text()))
         except ValueError:
             aside = path.with_name(f"{path.name}.unreadable")
             with suppress(OSError):  # as where another process was faster
