@@ -19,7 +19,7 @@ from paceline.record.record import PartialRecord
 from tests.ends import wait_until
 from tests.made_records import made_config, make_record
 
-KEY, OTHER = "0123456789ab", "1123456789ab"
+KEY, OTHER = made_config().key, made_config(seed=1).key
 LIVE = "samples,seconds,train_loss,images_per_second\n"
 FAILED = {"status": "failed", "reason": "made to"}
 
@@ -52,11 +52,20 @@ def log(runs, uri, **more):
     return ended.failure
 
 
-def logged(uri, key=KEY):
-    """The runs of a key, from the first to the last."""
+def logged(uri):
+    """All runs, from the first to the last."""
     store = client(uri)
     experiment = store.get_experiment_by_name("made").experiment_id
-    return store.search_runs([experiment], f"tags.key = '{key}'", order_by=["start_time"])
+    return store.search_runs([experiment], order_by=["start_time"])
+
+
+def keys(uri):
+    return [run.data.tags["key"] for run in logged(uri)]
+
+
+def record(runs, seed=0, **changes):
+    config = made_config(seed=seed)
+    return make_record(runs / config.key, config, **changes)
 
 
 def statuses(uri):
@@ -68,9 +77,9 @@ def history(uri, run, metric):
     return [(row.step, row.timestamp - run.info.start_time, row.value) for row in rows]
 
 
-def training(runs, rows="64,0.5,2.0,128\n", key=KEY):
+def training(runs, rows="64,0.5,2.0,128\n"):
     """The partial record of a point that trains."""
-    partial = PartialRecord(runs / key)
+    partial = PartialRecord(runs / KEY)
     partial.write_config(made_config().values)
     partial.write_file("progress.csv", (LIVE + rows).encode())
     return partial
@@ -81,7 +90,7 @@ def training(runs, rows="64,0.5,2.0,128\n", key=KEY):
 
 def test_a_record_is_logged_whole_and_once(uri, runs):
     made = made_config(model={"more": "0123456789" * 1000})
-    make_record(runs / KEY, made, bytes_sent=1000, images_per_second=9.5, test_top1=0.25)
+    make_record(runs / made.key, made, bytes_sent=1000, images_per_second=9.5, test_top1=0.25)
     for _ in range(2):
         assert log(runs, uri) is None
     (run,) = logged(uri)
@@ -102,34 +111,34 @@ def test_a_record_is_logged_whole_and_once(uri, runs):
 
 
 def test_a_record_that_replaces_another_has_a_run_of_its_own(uri, runs):
-    make_record(runs / KEY, made_config())
+    record(runs)
     log(runs, uri)
     shutil.rmtree(runs / KEY)
     started = "2026-01-02T04:04:05+00:00"
     nothing = {"samples": None, "seconds": None, "top1": None}
-    make_record(runs / KEY, made_config(), rows=0, started=started, **FAILED, **nothing)
+    record(runs, rows=0, started=started, **FAILED, **nothing)
     log(runs, uri)
     assert statuses(uri) == ["FINISHED", "FAILED"]
 
 
 def test_a_damaged_record_is_not_logged_and_holds_up_no_other(uri, runs):
-    for key in (KEY, OTHER):
-        make_record(runs / key, made_config())
+    for seed in (0, 1):
+        record(runs, seed)
     (runs / KEY / "curve.csv").unlink()
     assert log(runs, uri) is None
-    assert (len(logged(uri)), len(logged(uri, OTHER))) == (0, 1)
+    assert keys(uri) == [OTHER]
 
 
 def test_only_the_record_that_is_asked_for_is_logged(uri, runs):
-    for key in (KEY, OTHER):
-        make_record(runs / key, made_config())
+    for seed in (0, 1):
+        record(runs, seed)
     log(runs, uri, key=OTHER)
-    assert (len(logged(uri)), len(logged(uri, OTHER))) == (0, 1)
+    assert keys(uri) == [OTHER]
 
 
 def test_an_experiment_is_described_and_a_run_of_dvc_is_known_by_it(uri, runs, monkeypatch):
     monkeypatch.setenv("DVC_EXP_NAME", "tubal-wean")
-    make_record(runs / KEY, made_config())
+    record(runs)
     log(runs, uri, note="Does it?")
     assert logged(uri)[0].data.tags["dvc_experiment"] == "tubal-wean"
     tags = client(uri).get_experiment_by_name("made").tags
@@ -194,7 +203,7 @@ def test_progress_and_the_record_are_one_run(uri, runs):
 
 
 def test_a_rerun_that_fails_where_an_older_record_stays_ends_as_failed(uri, runs):
-    make_record(runs / KEY, made_config())
+    record(runs)
     with log_of(runs, uri):
         wait_until(lambda: statuses(uri) == ["FINISHED"])
         partial = training(runs)
@@ -230,23 +239,23 @@ def test_the_run_of_a_killed_process_is_ended_by_the_next(uri, runs):
 
 
 def test_what_an_outage_left_out_is_logged_by_the_next(uri, runs):
-    path, record = uri.removeprefix("sqlite:///"), make_record(runs / KEY, made_config())
+    path, result = uri.removeprefix("sqlite:///"), record(runs)
     shutil.copy(path, f"{path}.before")
     with log_of(runs, uri) as lost:
         with sqlite3.connect(path) as database:
             database.execute("DROP TABLE runs")
-        make_record(runs / OTHER, made_config())
+        record(runs, 1)
     assert lost.failure.startswith(f"not all is logged to {uri}: ")
     assert "\n" not in lost.failure
-    assert yaml.safe_load((runs / KEY / "result.json").read_text()) == record
+    assert yaml.safe_load((runs / KEY / "result.json").read_text()) == result
     shutil.copy(f"{path}.before", path)
     assert log(runs, uri) is None
-    assert (len(logged(uri)), len(logged(uri, OTHER))) == (1, 1)
+    assert sorted(keys(uri)) == sorted([KEY, OTHER])
 
 
 def test_processes_that_share_a_new_store_log_each_record_once(runs, tmp_path):
     for n in range(4):
-        make_record(runs / f"{n}123456789ab", made_config(seed=n), rows=50)
+        record(runs, n, rows=50)
     command = [sys.executable, "-c", FOUR, f"sqlite:///{tmp_path}/new/mlflow.db", runs]
     subprocess.run(command, check=True, cwd=tmp_path)
     with sqlite3.connect(tmp_path / "new/mlflow.db") as database:

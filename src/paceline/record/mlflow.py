@@ -40,12 +40,13 @@ _FIRST = {  # what users compare: MLflow shows its charts before those of other 
     "images_per_second": "throughput/images_per_second",
 }
 _PERIOD = 2.0  # s between two looks at the records
+_SECONDS = 8  # until a database counts as locked, or a server as unreachable
 _LOCK_SECONDS = 120  # other processes may create the same database, each for seconds
 _ENVIRONMENT = {  # unless the user sets it
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # MLflow's 7 take four minutes
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "8",  # s; MLflow waits for 120
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": str(_SECONDS),  # MLflow waits for 120 s
 }
 
 Row = Mapping[str, float | None]
@@ -127,7 +128,7 @@ class RecordLog:
         """Create the store and the experiment, and end the runs that killed processes left."""
         artifacts = None  # a server has its own
         if database := _database(self._uri):
-            with closing(sqlite3.connect(database, timeout=8, isolation_level=None)) as opened:
+            with closing(sqlite3.connect(database, _SECONDS, isolation_level=None)) as opened:
                 opened.execute("BEGIN IMMEDIATE")  # fails here, and not after MLflow's ten retries
             folder = database.parent / "mlruns" / self._mlflow.experiment.replace("/", "_")
             artifacts = folder.absolute().as_uri()
@@ -179,9 +180,7 @@ class RecordLog:
                 self._versions[folder.name] = version
         for key, folder in partial.items():
             if self._key in (None, key):
-                with suppress(
-                    FileNotFoundError
-                ):  # it has just been moved to its place
+                with suppress(FileNotFoundError):  # it has just been moved to its place
                     self._log_progress(key, folder)
         for key in self._running.keys() - partial.keys():
             self._client.set_terminated(self._running[key].run_id, self._left)
