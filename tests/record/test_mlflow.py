@@ -245,7 +245,7 @@ def test_what_an_outage_left_out_is_logged_by_the_next(uri, runs):
         with sqlite3.connect(path) as database:
             database.execute("DROP TABLE runs")
         record(runs, 1)
-    assert lost.failure.startswith(f"not all is logged to {uri}: ")
+    assert lost.failure.startswith(f"not all is logged to {uri}")
     assert "\n" not in lost.failure
     assert yaml.safe_load((runs / KEY / "result.json").read_text()) == result
     shutil.copy(f"{path}.before", path)

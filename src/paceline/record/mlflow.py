@@ -168,7 +168,8 @@ class RecordLog:
                 self._log_new()
                 self.failure = None
             except Exception as error:  # the next look, or the next sweep, tries again
-                self.failure = f"not all is logged to {self._uri}: {first_line(error)}"
+                what = f"not all is logged to {self._uri}, but by the next sweep"
+                self.failure = f"{what}: {first_line(error)}"
 
     def _log_new(self) -> None:
         """Log the records and the rows of progress that are new since the last look."""

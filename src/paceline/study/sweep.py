@@ -152,8 +152,7 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
         with RecordLog(folder, mlflow, list(axes), note=config.question) as log:
             done = _tune(study, runner) and runner.complete(config.study, study.batches)
         if log.failure:
-            problem = f"{log.failure}; the next sweep logs the missing records"
-            tell(f"measurement.mlflow.tracking_uri: {problem}")
+            tell(f"measurement.mlflow.tracking_uri: {log.failure}")
         elif mlflow.tracking_uri:
             print(f"runs in MLflow: {log.address}", flush=True)
         if not runner.is_awaited:
