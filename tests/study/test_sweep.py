@@ -114,7 +114,7 @@ def test_a_store_that_fails_in_the_middle_costs_no_record(root, records, store, 
     assert sweep(checked_study("made", root), run)
     assert counts(study_points("made", root)) == "4 points: 4 finished"
     (line,) = [line for line in capsys.readouterr().err.splitlines() if URI in line]
-    assert line.startswith(f"paceline: {URI}: not all is logged to {store}")
+    assert line.startswith(f"paceline: {URI}: {store} lacks records, which the next sweep logs: ")
 
 
 def test_points_without_a_record_are_a_failure_of_the_sweep(root, capsys):

@@ -12,7 +12,7 @@ import sqlite3
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -168,7 +168,7 @@ class RecordLog:
                 self._log_new()
                 self.failure = None
             except Exception as error:  # the next look, or the next sweep, tries again
-                what = f"not all is logged to {self._uri}, but by the next sweep"
+                what = f"{self._uri} lacks records, which the next sweep logs"
                 self.failure = f"{what}: {first_line(error)}"
 
     def _log_new(self) -> None:
@@ -203,8 +203,8 @@ class RecordLog:
                 return
             started = datetime.fromisoformat(result["started"]).timestamp()
             run = self._running.get(key) or self._begin(key, config, started)
-            self._write(run, _grouped("live", _table(folder / "progress.csv")))
-            self._write(run, [*_grouped("curve", _table(folder / "curve.csv")), _final(result)])
+            live, curve = folder / "progress.csv", folder / "curve.csv"
+            self._write(run, [*_rows("live", live), *_rows("curve", curve), _final(result)])
             for name in _FILES:
                 copy: Any = self._client.log_artifact  # type: ignore[reportUnknownMemberType]
                 copy(run.run_id, str(folder / name))
@@ -220,12 +220,11 @@ class RecordLog:
         path, run = folder / "progress.csv", self._running.get(key)
         if path.stat().st_mtime < self._entered:  # of a process that was killed
             return
-        rows = list(_table(path, run.num_rows if run else 0))
-        if rows:
+        if rows := _rows("live", path, run.num_rows if run else 0):
             config = read_yaml((folder / "config.yaml").read_text())
             with _alone(self._uri):
                 run = run or self._begin(key, config, time.time())
-                self._write(run, _grouped("live", rows))
+                self._write(run, rows)
                 run.num_rows += len(rows)
 
     def _begin(self, key: str, config: Mapping[str, Any], started: float) -> _Run:
@@ -248,7 +247,7 @@ class RecordLog:
         self._running[key] = run
         return run
 
-    def _write(self, run: _Run, rows: Iterable[Row]) -> None:
+    def _write(self, run: _Run, rows: Sequence[Row]) -> None:
         """Log rows of metrics with `samples` (the step) and `seconds` (of the training clock)."""
         from mlflow.entities import Metric
 
@@ -327,16 +326,6 @@ def _database(tracking_uri: str) -> Path | None:
     return Path(urlsplit(tracking_uri).path[1:])  # three slashes: relative; four: absolute
 
 
-def _grouped(group: str, rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the rows with `group/` before the names of their metrics.
-
-    The metric `group/seconds` repeats the seconds of the row.
-    """
-    for row in rows:
-        metrics = {f"{group}/{name}": row[name] for name in row if name != "samples"}
-        yield {"samples": row["samples"], "seconds": row["seconds"], **metrics}
-
-
 def _final(result: Mapping[str, Any]) -> Row:
     """Return the numbers of `result.json` as metrics `final/...`, `system/...`, or as in _FIRST."""
     units = {"wall_seconds": "bytes", "launch_seconds": "bytes"}  # shown beside numbers of bytes
@@ -349,9 +338,16 @@ def _final(result: Mapping[str, Any]) -> Row:
     return {"samples": 0, "seconds": 0.0} | numbers
 
 
-def _table(path: Path, first: int = 0) -> Iterator[Row]:
-    """Yield the complete rows of a CSV file from row `first` on; none if there is no file."""
+def _rows(group: str, path: Path, first: int = 0) -> list[Row]:
+    """Return the complete rows of a CSV file from row `first` on; none if there is no file.
+
+    The names of the metrics begin with `group/`; `group/seconds` repeats the seconds of the row.
+    """
     text = path.read_text() if path.exists() else ""
     lines = text[: text.rfind("\n") + 1].splitlines()  # a worker may be in the middle of a line
-    for row in csv.DictReader([*lines[:1], *lines[1 + first :]]):
-        yield {name: float(cell) if cell else None for name, cell in row.items()}
+    rows = list[Row]()
+    for cells in csv.DictReader([*lines[:1], *lines[1 + first :]]):
+        row = {name: float(cell) if cell else None for name, cell in cells.items()}
+        metrics = {f"{group}/{name}": row[name] for name in row if name != "samples"}
+        rows.append({"samples": row["samples"], "seconds": row["seconds"], **metrics})
+    return rows
