@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.logging_cost import rate
 from benchmarks.postgres_server import TrackingServer, postgres
 from benchmarks.row import ratio_row, row
-from paceline.record.tracking.mlflow_log import client
+from paceline.record.mlflow import client
 
 POINTS, BEFORE, AWAY = 32, 10, 20  # points in all, until the server is killed; seconds
 TURNS = 5

@@ -49,10 +49,12 @@ def _done_once():
 @pytest.fixture(scope="session")
 def made_store(tmp_path_factory):
     """The file of an MLflow store with the experiment `made`, to be copied."""
-    from paceline.record.tracking.mlflow_log import prepare_store
+    from paceline.record.measurement import MLflow
+    from paceline.record.mlflow import RecordLog
 
     path = tmp_path_factory.mktemp("store") / "mlflow.db"
-    prepare_store(f"sqlite:///{path}", "made")  # 1.5 s for MLflow's migrations
+    with RecordLog(path.parent, MLflow(f"sqlite:///{path}", "made")):
+        pass  # 1.5 s for MLflow's migrations
     return path
 
 

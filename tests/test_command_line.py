@@ -151,7 +151,7 @@ def test_a_locked_mlflow_store_is_found_out_before_training(root, tmp_path):
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         database.execute("BEGIN EXCLUSIVE")
         asked = (*SMALL, "study=bad", f"{URI}=sqlite:///{path}")
-        soon = ("paceline.record.tracking.mlflow_log._SECONDS", 0.5)
+        soon = ("paceline.record.mlflow._SECONDS", 0.5)
         assert_refused(run(root, "train", *asked, patched=[soon]), URI)
     assert_no_record(root, "bad")
 

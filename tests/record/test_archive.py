@@ -22,7 +22,7 @@ def runs(tmp_path):
         make_record(folder, config, top1=0.1 + 0.2)
         for name in ("timeline", "test"):
             (folder / f"{name}.csv").write_text(TABLES[name])
-        for name in ("weights.pt", "mlflow.json", "progress.csv"):
+        for name in ("weights.pt", "progress.csv"):
             (folder / name).write_bytes(b"stays")
     return tmp_path / "runs/made"
 
@@ -42,11 +42,11 @@ def content(runs):
     return {
         str(path.relative_to(runs)): path.read_bytes()
         for path in runs.rglob("*")
-        if path.is_file() and path.name not in ("weights.pt", "mlflow.json", "progress.csv")
+        if path.is_file() and path.name not in ("weights.pt", "progress.csv")
     }
 
 
-def test_records_come_back_as_they_were_without_weights_and_marker(runs, tmp_path):
+def test_records_come_back_as_they_were_without_weights(runs, tmp_path):
     path = archived(runs, tmp_path / ARCHIVE)
     assert unpack_archive(path, tmp_path / "again/made") == 2
     names = {path.name for path in (tmp_path / "again/made" / KEYS[0]).iterdir()}

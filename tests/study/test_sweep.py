@@ -1,14 +1,16 @@
 """A sweep runs what has no record, and leaves nothing behind."""
 
+import shutil
+import sqlite3
 from threading import Thread
 
 import pytest
 
 from paceline.command.sweep_command import print_plan
 from paceline.errors import SettingError
+from paceline.record.archive import ARCHIVE, write_archive
+from paceline.record.mlflow import client
 from paceline.record.record import PartialRecord
-from paceline.record.tracking.compared_runs import comparison_link
-from paceline.record.tracking.mlflow_log import KnownRun, PointLog, client
 from paceline.study.progress import estimate, finished_results, results_table, status_table
 from paceline.study.study_point import counts, to_run
 from paceline.study.study_points import study_points
@@ -21,7 +23,8 @@ from paceline.study.sweep import (
 )
 from tests.made_records import make_record
 
-UNLOGGED = ["measurement.mlflow.tracking_uri=null"]
+URI = "measurement.mlflow.tracking_uri"
+UNLOGGED = [f"{URI}=null"]
 
 
 def no_run(points):
@@ -76,32 +79,42 @@ def test_a_sweep_runs_the_study_and_logs_every_record(root, records, store, caps
     study = checked_study("made", root, ["sweep.jobs=1"])
     assert sweep(study, run)
     assert seen == [[study.points[n] for n in (0, 2, 3)]]
-    shown, uri, store = capsys.readouterr().out, store, client(store)
-    experiment = store.get_experiment_by_name("paceline/made").experiment_id
-    compared = f"runs compared: {comparison_link(uri, experiment)}"
-    assert shown == f"made: 4 points: 3 finished, 1 failed\n{compared}\n"
-    runs = store.search_runs([experiment])
-    (parent,) = [run for run in runs if "key" not in run.data.tags]
-    assert (parent.info.run_name, parent.info.status) == ("made", "FINISHED")
-    assert parent.data.tags["points"] == "4 points: 3 finished, 1 failed"
-    points = [run for run in runs if run is not parent]
-    assert {run.data.tags["key"] for run in points} == {p.key for p in study_points("made", root)}
-    assert {run.data.tags["study_run"] for run in points} == {parent.info.run_id}
-    assert sorted(run.info.run_name for run in points)[:2] == [
-        "async_parameter_server seed 0",
-        "async_parameter_server seed 1",
-    ]
+    shown = f"runs in MLflow: mlflow ui --backend-store-uri {store}"
+    assert capsys.readouterr().out == f"made: 4 points: 3 finished, 1 failed\n{shown}\n"
+    experiment = client(store).get_experiment_by_name("paceline/made")
+    assert experiment.tags["mlflow.note.content"] == "Does it?"
+    runs = client(store).search_runs([experiment.experiment_id])
+    assert {run.data.tags["key"]: run.info.run_name for run in runs} == {
+        point.key: f"{point.config.names['scheme']} seed {point.config.seed}"
+        for point in study.points
+    }
+    assert sorted(run.info.status for run in runs) == ["FAILED"] + 3 * ["FINISHED"]
+    assert len({frozenset(run.data.metrics) for run in runs if run.info.status == "FINISHED"}) == 1
 
 
-def test_a_sweep_that_is_interrupted_is_seen_to_be(root, store):
+def test_records_that_are_only_in_the_archive_are_logged_once(root, records, store):
+    records(0, 1, 2, 3)
+    archive = root / "reports/made" / ARCHIVE
+    archive.parent.mkdir(parents=True)
+    write_archive(archive, (root / "runs/made").iterdir())
+    for _ in range(2):
+        shutil.rmtree(root / "runs")
+        assert sweep(checked_study("made", root), no_run)
+    experiment = client(store).get_experiment_by_name("paceline/made").experiment_id
+    assert len(client(store).search_runs([experiment])) == 4
+
+
+def test_a_store_that_fails_in_the_middle_costs_no_record(root, records, store, capsys):
     def run(points):
-        raise KeyboardInterrupt
+        with sqlite3.connect(store.removeprefix("sqlite:///")) as database:
+            database.execute("DROP TABLE runs")
+        records(0, 1, 2, 3)
+        return no_record(points)
 
-    with pytest.raises(KeyboardInterrupt):
-        sweep(checked_study("made", root), run)
-    store = client(store)
-    (parent,) = store.search_runs([store.get_experiment_by_name("paceline/made").experiment_id])
-    assert parent.info.status == "KILLED"
+    assert sweep(checked_study("made", root), run)
+    assert counts(study_points("made", root)) == "4 points: 4 finished"
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if URI in line]
+    assert line.startswith(f"paceline: {URI}: {store} lacks records, which the next sweep logs: ")
 
 
 def test_points_without_a_record_are_a_failure_of_the_sweep(root, capsys):
@@ -175,18 +188,15 @@ def test_more_processes_than_cores_are_warned_of(root, monkeypatch, capsys):
     assert capsys.readouterr().err == unfollowed
 
 
-def test_only_what_dead_processes_began_is_removed(root, store):
+def test_only_what_dead_processes_began_is_removed(root):
     runs = root / "runs/made"
     alive = PartialRecord(runs / "0123456789ab")
     dead, other = runs / ".0123456789ac.partial", runs / ".gitignore"
     for folder in (dead, other):
         folder.mkdir()
-    lost = PointLog.begin(store, "made", "lost", {}, 0.0)
-    KnownRun(lost.run_id, store).write(dead / "mlflow.json")
-    settle_partial_records(runs, store)
+    settle_partial_records(runs)
     lock = runs / ".0123456789ab.lock"
     assert sorted(runs.iterdir()) == sorted([alive.folder, lock, other])
-    assert client(store).get_run(lost.run_id).info.status == "KILLED"
 
 
 def test_a_whole_record_of_a_dead_process_is_kept(root):
@@ -194,7 +204,7 @@ def test_a_whole_record_of_a_dead_process_is_kept(root):
     (runs / ".0123456789ab.partial").mkdir(parents=True)
     (runs / ".0123456789ab.partial/result.json").write_text("{}")
     (runs / ".0123456789ab.0123.replaced").mkdir()
-    settle_partial_records(runs, None)
+    settle_partial_records(runs)
     assert [path.name for path in runs.iterdir()] == ["0123456789ab"]
 
 

@@ -1,7 +1,6 @@
 """Command `paceline report`: conclusions, page and figures of a study, and the front page."""
 
 import argparse
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -76,7 +75,6 @@ def _one_study(options: argparse.Namespace, root: Path) -> int:
     findings = read_findings(folder)
     page = report(findings, folder)
     _tell_of_other_data(findings.tables)
-    _log(page, root / "runs" / options.study)
     if options.single:
         _write_single(page, options.single)
     code = _check(findings.concluded["rules"], folder.name) if options.check else 0
@@ -123,20 +121,6 @@ def _tell_of_other_data(tables: "Tables") -> None:
     if others := sum(is_of_other_data({"data_digest": each}, data) for each in digests):
         message = f"{others} of {len(digests)} points are of data that have changed since"
         tell(f"{message}; sweep.rerun=stale runs them again")
-
-
-def _log(page: Path, records: Path) -> None:
-    """Add the page as a single file to the study's run in MLflow, if the study has such a run."""
-    from paceline.record.tracking.log import log_study_files, study_run
-
-    if study_run(records) is None:
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        sent = Path(folder) / page.name
-        _write_single(page, sent)
-        files = [sent, page.parent / "tables/decision.csv"]
-        if unlogged := log_study_files(records, [file for file in files if file.exists()]):
-            tell(f"{unlogged}; the next report tries again")
 
 
 def _write_single(page: Path, file: Path) -> None:

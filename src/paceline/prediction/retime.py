@@ -24,7 +24,6 @@ from paceline.record.provenance import source_digest
 from paceline.record.reading import read_config, read_result, require_fit
 from paceline.record.record import PartialRecord
 from paceline.record.rows import POINT_TABLES
-from paceline.record.tracking.log import MARKER
 from paceline.scheme.accounting import Accounting
 from paceline.study.compose import composed
 from paceline.study.study_point import StudyPoint
@@ -151,7 +150,7 @@ def _write_retimed(point: Point, folder: Path, source: Path) -> None:
     ends = [snapshot.seconds for snapshot in clock.holder.snapshots]
     curve = [{**row, "seconds": round(seconds, 4)} for row, seconds in zip(rows, ends, strict=True)]
     partial = PartialRecord(folder)
-    partial.copy_files(source, [f"{MARKER}*", "progress.csv"])
+    partial.copy_files(source, ["progress.csv"])
     partial.write_config(point.config.values)
     tables = {table.name: table for table in POINT_TABLES}
     partial.write_table("curve", tables["curve"].columns, curve)

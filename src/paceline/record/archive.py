@@ -14,7 +14,7 @@ import lzma
 import re
 import stat
 import tarfile
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -163,13 +163,12 @@ def record_elsewhere(
     return None
 
 
-def copy_record(source: Path, folder: Path, config: PointConfig, without: Collection[str]) -> None:
+def copy_record(source: Path, folder: Path, config: PointConfig) -> None:
     """Copy the record in `source` to `folder`, with the study and the settings of `config`.
 
-    `without`: names of files that are not copied. Raises SettingError("study") if the copy cannot
-    be written; no partial copy is left then.
+    Raises SettingError("study") if the copy cannot be written; no partial copy is left then.
     """
     result, partial = require_fit(source), PartialRecord(folder)
-    partial.copy_files(source, without)
+    partial.copy_files(source, without=[])
     partial.write_config(config.values)
     partial.complete({**result, "study": config.study, **config.names})

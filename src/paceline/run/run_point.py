@@ -26,40 +26,34 @@ from paceline.record.record import PartialRecord
 from paceline.record.rows import POINT_TABLES
 from paceline.record.schema import Result
 from paceline.record.target import Target
-from paceline.record.tracking.log import ProgressFollower, log, prepare_log
 from paceline.run.asked import asked_by_signals
 from paceline.run.budget import budget_of
 
 PROCESS = "paceline.run.training_process:run"  # not imported here: Lightning takes seconds
 _SET_SECONDS = 1.0  # by which a clock was set; less may be how it is kept right
-_SWEEP_SECONDS = 8  # how long a point of a sweep tries to log; the sweep logs the rest at its end
 
 
 @dataclass(frozen=True)
 class Outcome:
     """Outcome of a run.
 
-    `folder`: folder of its record. `result`: content of the record's result.json. `unlogged`: the
-    reason why MLflow does not have the record; None if it has, or if the point is not logged.
+    `folder`: folder of its record. `result`: content of the record's result.json.
     """
 
     folder: Path
     result: Result
-    unlogged: str | None
 
 
 def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
     """Train the point and write its record; the failure of a process is a recorded result.
 
-    Raises SettingError, and writes no record, if a setting is invalid. A sweep differs in three
+    Raises SettingError, and writes no record, if a setting is invalid. A sweep differs in two
     ways: A point whose process was killed resumes at its latest checkpoint. An invalid setting that
-    only the processes can detect is recorded as a failure. MLflow's store is neither prepared here,
-    nor waited for long, because the sweep logs missing records at its end.
+    only the processes can detect is recorded as a failure.
     """
     point.check_packages()
     if not in_sweep:
         check_length(point)
-        prepare_log(point.measurement.mlflow)
     prepare_data(point.data)
     look_again()
     data = data_digest(point.data)  # kept, so that workers need not read the bytes again
@@ -70,19 +64,12 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
     try:
         partial.write_config(point.config.values)
         _begin_checkpoints(point, partial.folder, data)
-        follower = ProgressFollower(partial.folder, point.config)
-        result = _train(point, partial, follower, in_sweep)
+        result = _train(point, partial, in_sweep)
         partial.complete(result)
     except BaseException:
         partial.discard()
         raise
-    if not in_sweep:
-        unlogged = log(folder, point.measurement.mlflow)
-    elif follower.answers:
-        unlogged = log(folder, point.measurement.mlflow, _SWEEP_SECONDS)
-    else:
-        unlogged = "the store did not answer; the sweep logs the record at its end"
-    return Outcome(folder, result, unlogged)
+    return Outcome(folder, result)
 
 
 def check_length(point: Point) -> None:
@@ -139,9 +126,7 @@ def prepare_data(data: Target) -> AbstractImageData | None:
     return images
 
 
-def _train(
-    point: Point, partial: PartialRecord, follower: ProgressFollower, in_sweep: bool
-) -> Result:
+def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
     started = _Moment(time.time(), time.monotonic())
     task = Task(
         PROCESS,
@@ -154,7 +139,7 @@ def _train(
         progress=partial.folder / "progress.csv",
     )
     try:
-        with follower, asked_by_signals(point, partial.folder):
+        with asked_by_signals(point, partial.folder):
             returned = _run(point, partial.folder, task, again=in_sweep)
     except (ProcessFailure, SettingError) as failure:
         if isinstance(failure, SettingError) and not in_sweep:

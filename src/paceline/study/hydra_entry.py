@@ -17,13 +17,13 @@ from omegaconf.errors import OmegaConfBaseException
 from paceline.cluster.processes import preload
 from paceline.errors import SettingError, tell
 from paceline.record.data_digest import is_of_other_data
+from paceline.record.mlflow import RecordLog, run_label
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of, read_result
 from paceline.record.record import partial_folder
 from paceline.record.schema import Result
-from paceline.record.tracking.log import log, prepare_log, run_label
 from paceline.record.without_effect import on_cpu, without_effect
 from paceline.study.compose import CONFIG, as_setting_error, check_groups, models_of, with_libraries
 from paceline.study.progress import RunWatch, result_line, status_line
@@ -72,7 +72,10 @@ def job(cfg: DictConfig) -> float | None:
         cfg.grids = None  # they describe other points of the study
         put_trial(cfg)
         config = PointConfig.of(cfg)
-        result, problem = _run(config, HydraConfig.get().job.num + 1 if multi else None)
+        log = RecordLog(config.folder.parent, config.measurement.mlflow, key=config.key)
+        result, problem = _run(config, HydraConfig.get().job.num + 1 if multi else None, log)
+        if log.failure:
+            problem = f"measurement.mlflow.tracking_uri: {log.failure}"
     except (SettingError, OmegaConfBaseException) as error:
         bad = error if isinstance(error, SettingError) else as_setting_error(error, "train")
         _leave(str(bad), 2)
@@ -80,6 +83,8 @@ def job(cfg: DictConfig) -> float | None:
         print(config.folder, flush=True)
         if problem:
             _leave(problem, 1)
+    elif log.failure:
+        tell(problem)
     return result["top1"] if result else None
 
 
@@ -90,24 +95,27 @@ def job_of_study(cfg: DictConfig) -> Result | None:
     """
     plain = cast("dict[str, Any]", OmegaConf.to_container(cfg))
     try:
-        return _run(PointConfig(plain), HydraConfig.get().job.num + 1)[0]
+        return _run(PointConfig(plain), HydraConfig.get().job.num + 1, nullcontext())[0]
     except SettingError as error:
         _leave(str(error), 2)
 
 
-def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
+def _run(
+    config: PointConfig, number: int | None, log: AbstractContextManager[object]
+) -> tuple[Result | None, str]:
     """Run the point unless its record says that it need not run.
 
-    Returns its result, and the reason why it failed or could not be logged, or "". `number`:
-    position of the point in a multirun, from 1; None outside of a multirun.
+    Returns its result, and the reason why it failed, or "". `number`: position of the point in a
+    multirun, from 1; None outside of a multirun. `log`: logs the record inside of its context.
     """
-    result, mlflow = read_result(config.folder), config.measurement.mlflow
+    result = read_result(config.folder)
     other = is_of_other_data(result, config.target("data"))
     if result is not None and not config.sweep.needs_run(result, source_digest(), other):
         Point.of_plain(config.values)  # a setting that is no part of the key may be wrong
         note = f"already there{_again(result, other)}"
         print(result_line(number, config, result, note), flush=True)
-        unlogged = log(config.folder, mlflow) if number is None else None  # a sweep logs the rest
+        with log:
+            pass
     else:
         if number is None and (fault := fault_of(config.folder)):  # a sweep names them at once
             tell(f"{config.folder} does not fit: {fault}")
@@ -121,20 +129,13 @@ def _run(config: PointConfig, number: int | None) -> tuple[Result | None, str]:
         if number is None:
             for line in filter(None, [on_cpu(point), *without_effect(point)]):
                 tell(line)
-        if number == 1:
-            prepare_log(mlflow)
         if point.cluster.submitted_to is not None:
-            return _queue(point)
-        with _watch(point) if number is None else nullcontext():  # a sweep watches its points
-            outcome = run_point(point, in_sweep=number is not None)
-        result, unlogged = outcome.result, outcome.unlogged
+            with log:
+                return _queue(point)
+        with log, _watch(point) if number is None else nullcontext():  # a sweep watches its points
+            result = run_point(point, in_sweep=number is not None).result
         print(result_line(number, config, result, f"{result['wall_seconds']:.1f} s"), flush=True)
-    problem = result["reason"] if result["status"] == "failed" else ""
-    if unlogged:
-        problem = f"measurement.mlflow.tracking_uri: {unlogged}"
-        if number is not None:
-            tell(problem)
-    return result, problem
+    return result, result["reason"] if result["status"] == "failed" else ""
 
 
 def _again(result: Result, of_other_data: bool) -> str:
@@ -150,7 +151,6 @@ def _queue(point: Point) -> tuple[Result | None, str]:
     """Run the point in a job of a queue; return its result, and why it failed, or ""."""
     from paceline.study.submission import run_queued
 
-    prepare_log(point.measurement.mlflow)
     with _watch(point):
         problems = run_queued([point])
     return read_result(point.config.folder), "; ".join(problems)

@@ -23,7 +23,7 @@ from paceline.cluster.child import die_with_parent
 from paceline.cluster.supervisor import death
 
 Task = Callable[[DictConfig], Any]  # must be picklable
-_END_SECONDS = 4.0  # for a process to end its point, discard its record and close its run in MLflow
+_END_SECONDS = 4.0  # for a process to end its point and discard its record
 
 
 class Killed(NamedTuple):

@@ -16,11 +16,11 @@ from statistics import median
 from typing import Any, NamedTuple, TextIO
 
 from paceline.errors import printable
+from paceline.record.mlflow import run_label, yield_to_workers
 from paceline.record.point_config import PointConfig
 from paceline.record.reading import read_result, record_version
 from paceline.record.record import partial_records
 from paceline.record.schema import Result
-from paceline.record.tracking.log import run_label, yield_to_workers
 from paceline.study.study_point import Points, StudyPoint, most_processes
 
 PREFIX = "progress: "  # of a line where there is no terminal

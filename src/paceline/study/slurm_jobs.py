@@ -150,8 +150,7 @@ class PointJob:
     submitit pickles this object, and calls it again if the job is requeued. `configs`: settings of
     the points. `versions`: versions of the points' records when the points were queued; a point
     whose record has changed since is not run. `code`: digest of the source when the points were
-    queued. `root`: folder of the project. Jobs do not log to MLflow; the process that queued them
-    does.
+    queued. `root`: folder of the project.
     """
 
     configs: tuple[PointConfig, ...]
@@ -186,11 +185,8 @@ class PointJob:
             from paceline.record.point import Point  # torch, while the forkserver imports it
             from paceline.run.run_point import run_point
 
-            measurement = config.values["measurement"]
-            unlogged = {**measurement, "mlflow": {**measurement["mlflow"], "tracking_uri": None}}
             try:
-                point = Point.of(config.replaced(measurement=unlogged))
-                status = run_point(point, in_sweep=True).result["status"]
+                status = run_point(Point.of(config), in_sweep=True).result["status"]
             except SettingError as error:
                 status, ran = str(error), False
         print(f"paceline: {config.key}: {status}", flush=True)

@@ -15,7 +15,6 @@ from paceline.record.point import Point
 from paceline.record.provenance import output, source_digest
 from paceline.record.reading import read_result, record_version
 from paceline.record.record import Lock
-from paceline.record.tracking.log import log
 from paceline.run.run_point import prepare_data
 from paceline.study import slurm_jobs
 from paceline.study.progress import result_line
@@ -34,7 +33,7 @@ def run_queued(points: Sequence[Point]) -> list[str]:
     """Submit points of one study to the queue, and wait for those whose cluster sets `wait`.
 
     Prints how each awaited point ended. Returns the problems in words: jobs that ended without a
-    record, failed points, and records that could not be logged to MLflow.
+    record, and failed points.
     """
     study, by_key = points[0].study, {point.config.key: point for point in points}
     versions = {key: record_version(point.config.folder) for key, point in by_key.items()}
@@ -65,7 +64,7 @@ def run_queued(points: Sequence[Point]) -> list[str]:
 
 
 def _tell(point: Point, job: str, has_ended: bool) -> str:
-    """Print how the point ended, and log its record to MLflow; return the problem, or ""."""
+    """Print how the point ended; return the problem, or ""."""
     config = point.config
     result = read_result(config.folder) if has_ended else None
     if result is None:
@@ -75,8 +74,7 @@ def _tell(point: Point, job: str, has_ended: bool) -> str:
         tell(f"{config.key}: {problem}; {path}")
         return problem
     print(result_line(None, config, result, f"job {job}"), flush=True)
-    unlogged = log(config.folder, config.measurement.mlflow)
-    return unlogged or (result["reason"] if result["status"] == "failed" else "")
+    return result["reason"] if result["status"] == "failed" else ""
 
 
 def _submit_missing(points: Sequence[Point], versions: Versions) -> tuple[Jobs, Jobs]:

@@ -5,7 +5,7 @@ points are tuned, the trials of the study's hyperparameter search run first.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from paceline.record.archive import (
     write_records,
 )
 from paceline.record.data_digest import is_of_other_data, look_again, tell_if_unfollowed
+from paceline.record.mlflow import RecordLog
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.reading import fault_of, read_result, record_version
 from paceline.record.record import (
@@ -35,16 +36,6 @@ from paceline.record.record import (
 )
 from paceline.record.rerun import failed_by_environment
 from paceline.record.schema import Result
-from paceline.record.tracking.log import (
-    MARKER,
-    NOTE,
-    begin_study_run,
-    end_lost_run,
-    end_study_run,
-    log,
-    prepare_log,
-)
-from paceline.record.tracking.mlflow_log import LogError
 from paceline.study.collect import num_of_other_code
 from paceline.study.progress import SweepWatch, status_line
 from paceline.study.study_point import Points, StudyPoint, counts, most_processes, to_run
@@ -150,34 +141,23 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
     does that of a point that failed while an older record stays. If points are in a queue and the
     sweep does not wait for them, no record counts as missing.
     """
-    config, points = study.points[0].config, study.points
+    config, axes = study.points[0].config, study.points[0].axes
     folder, mlflow = study.root / "runs" / config.study, config.measurement.mlflow
-    prepare_log(mlflow)
     with one_at_a_time(folder):
-        settle_partial_records(folder, mlflow.tracking_uri)
+        settle_partial_records(folder)
         study.refresh()
-        tags = {"study": folder.name}
-        if config.question:
-            tags[NOTE] = config.question
-        _unlogged(begin_study_run(folder, mlflow, list(points[0].axes), tags))
         watch = SweepWatch(config.study, study.root / "runs")
         runner = _Runner(launch, (take_over, *write), watch)
-        status, ended = "FAILED", dict[str, str]()  # of the study's run in MLflow
-        try:
-            if done := _tune(study, runner):
-                done = runner.complete(config.study, study.grids)
-                is_whole = all(point.status for point in study.points)
-                status = "FINISHED" if is_whole else "FAILED"
-                ended = {"points": counts(study.points)}
-            if not runner.is_awaited:
-                return True
-            all_failed = all(each.status == "failed" for each in study.points)
-            return done and not (runner.has_failed or all_failed)
-        except BaseException:
-            status = "KILLED"
-            raise
-        finally:
-            _unlogged(end_study_run(folder, mlflow, status, ended))
+        with RecordLog(folder, mlflow, list(axes), note=config.question) as log:
+            done = _tune(study, runner) and runner.complete(config.study, study.grids)
+        if log.failure:
+            tell(f"measurement.mlflow.tracking_uri: {log.failure}")
+        elif mlflow.tracking_uri:
+            print(f"runs in MLflow: {log.address}", flush=True)
+        if not runner.is_awaited:
+            return True
+        all_failed = all(each.status == "failed" for each in study.points)
+        return done and not (runner.has_failed or all_failed)
 
 
 def _tune(study: Study, runner: "_Runner") -> bool:
@@ -234,7 +214,6 @@ class _Runner:
         failed = [each for each in results if each["status"] == "failed"]
         if self.is_awaited:
             self.has_failed |= any(each.get("fault_samples") is None for each in failed)
-        _log_missing(points)
         print(f"{name}: {counts(points)}", flush=True)
         left = [point for point in points if point.is_unsettled]
         for point in left:
@@ -297,22 +276,18 @@ def take_over(points: Points) -> None:
     found = to_take_over(points)
     for point in points:
         if source := found.get(point.key):
-            copy_record(source, point.folder, point.config, without=[f"{MARKER}*"])
+            copy_record(source, point.folder, point.config)
             print(f"{point.key} {point.words}: taken over from {source.parent.name}", flush=True)
 
 
-def settle_partial_records(folder: Path, tracking_uri: str | None) -> None:
+def settle_partial_records(folder: Path) -> None:
     """Complete or remove the partial records that processes which have ended left behind.
 
-    For a removed partial record, its run in MLflow is marked as killed. Raises SettingError if a
-    complete one cannot be moved to its place.
+    Raises SettingError if a complete one cannot be moved to its place.
     """
     for key, made in partial_records(folder):
         with left_behind(made) as left:
             if left and not adopt(made, folder / key):
-                with suppress(LogError):  # MLflow then shows the run as running
-                    if tracking_uri is not None:
-                        end_lost_run(made, tracking_uri)
                 clear(made)
     remove_replaced(folder)
 
@@ -344,21 +319,6 @@ def tell_unfit(folders: Iterable[Path]) -> None:
     for folder in folders:
         if fault := fault_of(folder):
             tell(f"{folder} is invalid and counts as missing: {fault}")
-
-
-def _unlogged(reason: str | None) -> None:
-    if reason:
-        tell(f"measurement.mlflow.tracking_uri: {reason}")
-
-
-def _log_missing(points: Points) -> None:
-    """Log the records that are not yet logged to MLflow.
-
-    At the first failure, prints its reason and stops.
-    """
-    for point in points:
-        if point.result and (reason := log(point.folder, point.config.measurement.mlflow)):
-            return tell(f"{reason}; the next sweep logs the records again")
 
 
 def _warn_of_crowding(points: Points) -> None:

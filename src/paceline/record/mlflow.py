@@ -1,0 +1,353 @@
+"""Logs the records of a study to MLflow: one run for each record, in the experiment of the study.
+
+Only the process that trains or sweeps logs, in one thread, so that neither workers nor the points
+of a sweep wait for MLflow. A record that could not be logged is logged by the next sweep.
+"""
+
+import csv
+import json
+import logging
+import os
+import sqlite3
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
+
+import yaml
+from filelock import FileLock
+
+from paceline.errors import SettingError, first_line, refused
+from paceline.record.measurement import MLflow
+from paceline.record.numbers import NUMBERS
+from paceline.record.point_config import flat_settings
+from paceline.record.reading import read_result, record_version
+from paceline.record.record import partial_records
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+DEFAULT_AXES = ("scheme", "workers", "batch_size", "seed")  # of a run of no study
+_FILES = ("config.yaml", "result.json", "curve.csv")
+_FIRST = {  # what users compare: MLflow shows its charts before those of other numbers
+    "test_top1": "accuracy/top1",
+    "images_per_second": "throughput/images_per_second",
+}
+_PERIOD = 2.0  # s between two looks at the records
+_SECONDS = 8  # until a database counts as locked, or a server as unreachable
+_LOCK_SECONDS = 120  # other processes may create the same database, each for seconds
+_ENVIRONMENT = {  # unless the user sets it
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",  # MLflow's 7 take four minutes
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": str(_SECONDS),  # MLflow waits for 120 s
+}
+
+Row = Mapping[str, float | None]
+
+
+@dataclass
+class _Run:
+    """A run in MLflow whose record is not complete.
+
+    `started`: in seconds since 1970. `num_rows`: number of rows of `progress.csv` that are logged.
+    """
+
+    run_id: str
+    started: float
+    num_rows: int = 0
+
+    def milliseconds(self, seconds: float) -> int:
+        """Return MLflow's time for a number of seconds after the start."""
+        return round(1000 * (self.started + seconds))
+
+
+class RecordLog:
+    """Context manager in which a thread logs the records of a study to MLflow.
+
+    A point that trains has a run with the rows of its `progress.csv`. Its complete record is logged
+    to the same run. The run of a point that leaves no record ends as failed, or as killed if the
+    context ends by an exception. The context ends after all records were logged that can be; then
+    `failure` is the reason why others were not, or None.
+
+    `folder`: folder of the study's records. `axes`: settings that name the runs. `key`: the only
+    record to be logged; None for all. `note`: description of the experiment. Without a
+    `tracking_uri`, the context does nothing. Entering it creates the store and the experiment, and
+    raises SettingError if the store cannot be used.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        mlflow: MLflow,
+        axes: Sequence[str] = DEFAULT_AXES,
+        *,
+        key: str | None = None,
+        note: str | None = None,
+    ) -> None:
+        self.failure: str | None = None
+        self._folder, self._mlflow, self._axes = folder, mlflow, axes
+        self._key, self._note = key, note
+        self._uri = mlflow.tracking_uri or ""
+        self._versions = dict[str, int | None]()  # of the records that were looked at, by key
+        self._running = dict[str, _Run]()  # by key
+        self._left = "FAILED"  # status of a run that has no record
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="mlflow", daemon=True)
+
+    @property
+    def address(self) -> str:
+        """Where the runs are shown: an address, or the command that shows a database."""
+        if self._uri.startswith("http"):
+            return f"{self._uri.rstrip('/')}/#/experiments/{self._experiment}"
+        return f"mlflow ui --backend-store-uri {self._uri}"
+
+    def __enter__(self) -> Self:
+        self._entered = time.time()
+        if self._uri:
+            what = f"null turns MLflow off; cannot use {self._uri}"
+            with refused("measurement.mlflow.tracking_uri", what), _alone(self._uri):
+                self._open()
+            self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._left = "KILLED"
+        self._stopped.set()
+        if self._uri:
+            self._thread.join()
+
+    def _open(self) -> None:
+        """Create the store and the experiment, and end the runs that killed processes left."""
+        artifacts = None  # a server has its own
+        if database := _database(self._uri):
+            with closing(sqlite3.connect(database, _SECONDS, isolation_level=None)) as opened:
+                opened.execute("BEGIN IMMEDIATE")  # fails here, and not after MLflow's ten retries
+            folder = database.parent / "mlruns" / self._mlflow.experiment.replace("/", "_")
+            artifacts = folder.absolute().as_uri()
+        self._client = client(self._uri)
+        self._experiment = self._experiment_id(artifacts)
+        if self._note:
+            self._client.set_experiment_tag(self._experiment, "mlflow.note.content", self._note)
+        mine = f" and tags.key = '{self._key}'" if self._key else ""
+        for run in self._found(f"attributes.status = 'RUNNING'{mine}"):
+            self._client.set_terminated(run.info.run_id, "KILLED")
+
+    def _experiment_id(self, artifacts: str | None) -> str:
+        from mlflow.exceptions import MlflowException
+
+        name = self._mlflow.experiment
+        tags = {"mlflow.experimentKind": "custom_model_development"}  # else shown as of GenAI
+        try:
+            return self._client.create_experiment(name, artifacts, tags)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                raise
+        existing: Any = self._client.get_experiment_by_name(name)
+        if existing.lifecycle_stage != "active":
+            message = f"{name} was deleted in MLflow: restore it there, or choose another name"
+            raise SettingError("measurement.mlflow.experiment", message)
+        return existing.experiment_id
+
+    def _found(self, wanted: str) -> Sequence[Any]:
+        return self._client.search_runs([self._experiment], wanted)
+
+    def _follow(self) -> None:
+        yield_to_workers()
+        is_last = False
+        while not is_last:
+            is_last = self._stopped.wait(_PERIOD)
+            try:
+                self._log_new()
+                self.failure = None
+            except Exception as error:  # the next look, or the next sweep, tries again
+                what = f"{self._uri} lacks records, which the next sweep logs"
+                self.failure = f"{what}: {first_line(error)}"
+
+    def _log_new(self) -> None:
+        """Log the records and the rows of progress that are new since the last look."""
+        partial = dict(partial_records(self._folder))
+        for path in sorted(self._folder.glob(f"{self._key or '[!.]*'}/result.json")):
+            folder, version = path.parent, record_version(path.parent)
+            if version != self._versions.get(folder.name):
+                self._log_record(folder)
+                self._versions[folder.name] = version
+        for key, folder in partial.items():
+            if self._key in (None, key):
+                with suppress(FileNotFoundError):  # it has just been moved to its place
+                    self._log_progress(key, folder)
+        for key in self._running.keys() - partial.keys():
+            self._client.set_terminated(self._running[key].run_id, self._left)
+            del self._running[key]
+
+    def _log_record(self, folder: Path) -> None:
+        """Log a complete and valid record, unless it was logged before."""
+        from mlflow.entities import RunTag
+
+        key, result = folder.name, read_result(folder)
+        if result is None:
+            return
+        config = yaml.safe_load((folder / "config.yaml").read_text())
+        about = {name: str(result[name]) for name in ("study", "kind", "status", "commit")}
+        about["started"] = result["started"]
+        with _alone(self._uri):
+            known = f"tags.key = '{key}' and tags.study = '{about['study']}'"
+            if self._found(f"{known} and tags.started = '{about['started']}'"):
+                return
+            started = datetime.fromisoformat(result["started"]).timestamp()
+            run = self._running.get(key) or self._begin(key, config, started)
+            live, curve = folder / "progress.csv", folder / "curve.csv"
+            self._write(run, [*_rows("live", live), *_rows("curve", curve), _final(result)])
+            for name in _FILES:
+                copy: Any = self._client.log_artifact  # type: ignore[reportUnknownMemberType]
+                copy(run.run_id, str(folder / name))
+            tags = [RunTag(*tag) for tag in about.items()]
+            self._client.log_batch(run.run_id, tags=tags)  # last: by them a run is known as whole
+            status = "FINISHED" if result["status"] == "finished" else "FAILED"
+            end = run.milliseconds(result["wall_seconds"])
+            self._client.set_terminated(run.run_id, status, end)
+            self._running.pop(key, None)
+
+    def _log_progress(self, key: str, folder: Path) -> None:
+        """Log the rows that the workers of a point have appended since the last look."""
+        path, run = folder / "progress.csv", self._running.get(key)
+        if path.stat().st_mtime < self._entered:  # of a process that was killed
+            return
+        if rows := _rows("live", path, run.num_rows if run else 0):
+            config = yaml.safe_load((folder / "config.yaml").read_text())
+            with _alone(self._uri):
+                run = run or self._begin(key, config, time.time())
+                self._write(run, rows)
+                run.num_rows += len(rows)
+
+    def _begin(self, key: str, config: Mapping[str, Any], started: float) -> _Run:
+        from mlflow.entities import Param
+
+        tags = {
+            "key": key,
+            "study": config["study"],
+            "scheme": config["names"]["scheme"],
+            "workers": str(config["workers"]),
+            "tuning": "true" if config.get("trial") else "false",
+        }
+        if experiment := os.environ.get("DVC_EXP_NAME"):
+            tags["dvc_experiment"] = experiment
+        about = round(1000 * started), tags, run_label(config, self._axes)
+        run = _Run(self._client.create_run(self._experiment, *about).info.run_id, started)
+        texts = flat_params(config).items()
+        params = [Param(name.removeprefix("names."), text) for name, text in texts]
+        self._client.log_batch(run.run_id, params=params)
+        self._running[key] = run
+        return run
+
+    def _write(self, run: _Run, rows: Sequence[Row]) -> None:
+        """Log rows of metrics with `samples` (the step) and `seconds` (of the training clock)."""
+        from mlflow.entities import Metric
+
+        metrics = [
+            Metric(name, value, run.milliseconds(row["seconds"] or 0), int(row["samples"] or 0))
+            for row in rows
+            for name, value in row.items()
+            if name not in ("samples", "seconds") and value is not None
+        ]
+        self._client.log_batch(run.run_id, metrics)
+
+
+def client(tracking_uri: str) -> "MlflowClient":
+    """Make a client that prints nothing and sends no telemetry.
+
+    It asks a server three times, and waits 8 seconds for each answer, unless MLflow's environment
+    variables change that.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    from mlflow import MlflowClient  # 1.4 s
+
+    for name in ("mlflow", "alembic", "urllib3.connectionpool"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    return MlflowClient(tracking_uri)
+
+
+def run_label(config: Mapping[str, Any], axes: Sequence[str] = DEFAULT_AXES) -> str:
+    """Describe a point by its values of `axes` (dotted names), and by its seed, which comes last.
+
+    For example `gossip workers 16 tuned seed 3`: a text stands alone, and null is left out. For a
+    trial of a hyperparameter search, the tried values replace `training.rate`.
+    """
+    values, trial = {**flat_settings(config), **config.get("names", {})}, config.get("trial")
+    if trial:
+        tried = (f"{name} {trial[name]:.3g}" for name in ("lr", "momentum") if trial.get(name))
+        values["training.rate"] = " ".join(["tuning", *tried])
+        axes = [*(name for name in axes if name != "training.rate"), "training.rate"]
+    found = {name: values.get(name) for name in axes if name != "seed"} | {"seed": values["seed"]}
+    return " ".join(
+        value if isinstance(value, str) else f"{name.rpartition('.')[2]} {value}"
+        for name, value in found.items()
+        if value is not None
+    )
+
+
+def flat_params(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return settings by dotted name as texts: a text unchanged, any other value as JSON."""
+    flat = flat_settings(config).items()
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in flat}
+
+
+def yield_to_workers() -> None:
+    """Give this thread the lowest priority; only Linux has a priority for each thread."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+
+
+def _alone(tracking_uri: str) -> AbstractContextManager[object]:
+    """Return a lock of a database that is a file, whose writers would fail if they met.
+
+    A server needs no lock.
+    """
+    database = _database(tracking_uri)
+    if database is None:
+        return nullcontext()
+    database.parent.mkdir(parents=True, exist_ok=True)
+    lock = Path(f"{database}.lock")
+    lock.touch()  # fails at once, where FileLock would wait on some errors
+    return FileLock(lock, timeout=_LOCK_SECONDS)
+
+
+def _database(tracking_uri: str) -> Path | None:
+    if not tracking_uri.startswith("sqlite:"):
+        return None
+    return Path(urlsplit(tracking_uri).path[1:])  # three slashes: relative; four: absolute
+
+
+def _final(result: Mapping[str, Any]) -> Row:
+    """Return the numbers of `result.json` as metrics `final/...`, `system/...`, or as in _FIRST."""
+    units = {"wall_seconds": "bytes", "launch_seconds": "bytes"}  # shown beside numbers of bytes
+    units |= {number.name: number.unit for number in NUMBERS}
+    numbers = {
+        _FIRST.get(name, f"{'system' if unit == 'bytes' else 'final'}/{name}"): result[name]
+        for name, unit in units.items()
+        if isinstance(result.get(name), int | float)
+    }
+    return {"samples": 0, "seconds": 0.0} | numbers
+
+
+def _rows(group: str, path: Path, first: int = 0) -> list[Row]:
+    """Return the complete rows of a CSV file from row `first` on; none if there is no file.
+
+    The names of the metrics begin with `group/`; `group/seconds` repeats the seconds of the row.
+    """
+    text = path.read_text() if path.exists() else ""
+    lines = text[: text.rfind("\n") + 1].splitlines()  # a worker may be in the middle of a line
+    rows = list[Row]()
+    for cells in csv.DictReader([*lines[:1], *lines[1 + first :]]):
+        row = {name: float(cell) if cell else None for name, cell in cells.items()}
+        metrics = {f"{group}/{name}": row[name] for name in row if name != "samples"}
+        rows.append({"samples": row["samples"], "seconds": row["seconds"], **metrics})
+    return rows
