@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.config import ROOT, point_of
+from benchmarks.exchange_turns import Asked, measure_exchanges
 from benchmarks.row import row
 from paceline.clock.run_spec import RunSpec
 from paceline.cluster.supervisor import Task
@@ -33,7 +34,6 @@ from paceline.prediction.predict import timed_clock
 from paceline.prediction.predict_points import emulating
 from paceline.record.point import Point
 from paceline.record.target import Target
-from paceline.run.exchange_turns import Asked, measure_exchanges
 from paceline.study.compose import composed
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes

@@ -1,4 +1,4 @@
-"""Largest committed page in Chromium: until it is drawn, and until a point of it answers."""
+"""Page of the study scale in Chromium: until it is drawn, and until a point of it answers."""
 
 import shutil
 import time
@@ -9,6 +9,8 @@ from typing import Any
 from playwright.sync_api import Browser, sync_playwright
 
 from benchmarks.row import row
+from paceline.report.findings import read_findings
+from paceline.report.page import report
 
 REPORTS = Path(__file__).parent.parent / "reports"
 TURNS = 5
@@ -32,7 +34,7 @@ _HOVER = """async () => {
 
 
 def rows() -> list[dict[str, Any]]:
-    page = max(REPORTS.glob("*/index.html"), key=lambda path: path.stat().st_size)
+    page = report(read_findings(REPORTS / "scale"), REPORTS / "scale")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]

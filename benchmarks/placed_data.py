@@ -1,4 +1,4 @@
-"""Kumar's ablation (2017, arXiv:1711.00705): where the samples are, who feeds, how gradients meet.
+"""Kumar's ablation (2017, arXiv:1711.00705): where the samples are, and how gradients meet.
 
 Four processes train ResNet-18 for an epoch of a folder of JPEGs. Each stage changes one thing of
 the stage before; all take turns in one run. The files have the mean size of ImageNet's, 500 x 375,
@@ -47,15 +47,11 @@ SETTINGS = (
     f"workers={WORKERS}",
 )
 STAGES = {  # settings of each, and if gradients are reduced in buckets beside backward
-    "JPEGs decoded in the step, fed by the first worker, tree": (
-        ("data.store=decoded_each_time", "data.feed=first_of_node", "scheme.collective=tree"),
+    "JPEGs decoded in the step, tree": (
+        ("data.store=decoded_each_time", "scheme.collective=tree"),
         False,
     ),
-    "+ memory": (
-        ("data.store=memory", "data.feed=first_of_node", "scheme.collective=tree"),
-        False,
-    ),
-    "+ own feed": (("data.store=memory", "scheme.collective=tree"), False),
+    "+ memory": (("data.store=memory", "scheme.collective=tree"), False),
     "+ multicolor": (("data.store=memory", "scheme.collective=multicolor"), False),
     "+ buckets": (("data.store=memory", "scheme.collective=multicolor"), True),
     "+ native instead of multicolor": (("data.store=memory", "scheme.collective=native"), True),
@@ -167,11 +163,11 @@ def _shuffles(turns: int, num_bytes: int) -> tuple[list[float], int]:
         row_format,
         WORKERS - 1,
     )
-    exchange = SampleExchange(range(WORKERS))
+    exchange = SampleExchange(WORKERS)
     for period in range(turns):
         dist.barrier()
         started = time.perf_counter()
-        shares = order.shares(0, period), order.shares(0, period + 1)
+        shares = order.shares(period), order.shares(period + 1)
         parts = Shuffle(*shares, row_format.num_bytes).exchange(worker, share)
         sent = exchange.carry_out(parts)
         seconds.append(time.perf_counter() - started)

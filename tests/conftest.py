@@ -33,20 +33,16 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session", autouse=True)
 def _done_once():
-    """What depends only on the content of files: settings, the digest of the source, and the
-    library of charts, which takes seconds.
-    """
-    from paceline.record import provenance
+    """What depends only on the content of files: settings, and the library of charts."""
     from tests import compose_once
 
     with pytest.MonkeyPatch.context() as patched:
         compose_once.patch(patched)
-        patched.setattr(provenance, "_meaning", functools.cache(provenance._meaning))
         with suppress(ModuleNotFoundError):  # a machine with a GPU may draw no charts
             import vl_convert
 
-            library = (REPOSITORY / "reports/vega.js").read_text().partition("\n")[2]
-            patched.setattr(vl_convert, "javascript_bundle", lambda: library)
+            once = functools.cache(vl_convert.javascript_bundle)
+            patched.setattr(vl_convert, "javascript_bundle", once)
         yield
 
 

@@ -201,7 +201,7 @@ def write_reports(folder, runs=None, **about):
         "margin": 1.0,
         "target": None,
         "settings": {},
-        "tuned_at": {},
+        "tuning": [],
     } | about
     (folder / "study.json").write_text(json.dumps(about, indent=1) + "\n")
     return folder

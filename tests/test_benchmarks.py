@@ -6,6 +6,7 @@ import importlib
 import math
 import os
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -29,9 +30,9 @@ SMALLEST = {  # rows at least, and constants of the module
         17,
         {"LINKS": {"1": 1.25e8}, "RUNS": {"1": 1}, "WORKERS": (2,), "SERVERS": (1,)},
     ),
-    "collectives": (18, {"MEGABYTES": (1,), "WORKERS": (2,)}),
+    "collectives": (18, {"NUM_BYTES": (30_000,), "WORKERS": (2,), "TABLE": Path(os.devnull)}),
     "buses": (9, {}),
-    "placed_data": (7, {"IMAGES": 32, "BATCH_SIZE": 4, "SHUFFLED": 2_000_000}),
+    "placed_data": (6, {"IMAGES": 32, "BATCH_SIZE": 4, "SHUFFLED": 2_000_000}),
     "asynchronous": (1, {"STEPS": 60}),
     "asynchronous_throughput": (
         6,
@@ -56,7 +57,7 @@ LEFT_OUT = {
     "planted_worlds": "draws for many minutes; analysis/statistics/test_planted_worlds.py has few",
     "step_times": "counts 259 networks for minutes; prediction/test_step_interval.py has few",
 }
-OF_ROOT = ("many_to_one", "overlap", "links")
+OF_ROOT = ("many_to_one", "overlap", "links", "collectives")
 
 
 def test_that_no_benchmark_is_left_out_without_a_reason():

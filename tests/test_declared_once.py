@@ -5,7 +5,7 @@ from typing import get_args
 import pandas as pd
 import pytest
 
-from paceline.analysis.analyse import CONCLUSIONS, Conclusion, table_path
+from paceline.analysis.analyse import CONCLUSIONS, Conclusion
 from paceline.record import numbers
 from paceline.record.numbers import NUMBERS, Number, Shown, Unit, measured, unmeasured
 from tests.made_reports import make_run, write_page, write_reports
@@ -30,9 +30,9 @@ def test_a_new_number_reaches_the_record_the_summary_and_the_page(tmp_path, monk
     folder = write_reports(
         tmp_path / "made", [make_run(seed=s, steps_of_all=1000 + s) for s in (0, 2)]
     )
-    (row,) = pd.read_csv(table_path(folder, "configurations")).to_dict("records")
-    assert (row["steps_of_all_mean"], row["steps_of_all_n"]) == (pytest.approx(1001, rel=1e-5), 2)
     page = write_page(folder).read_text()
+    (row,) = pd.read_csv(folder / "tables/configurations.csv").to_dict("records")
+    assert (row["steps_of_all_mean"], row["steps_of_all_n"]) == (pytest.approx(1001, rel=1e-5), 2)
     assert page.count('<th scope="col">steps of all workers</th>') == 1  # of the summary
     assert page.count('"steps of all workers"') == 1  # of all points, which a script shows
     assert "<td>1,001<br>" in page
@@ -54,8 +54,8 @@ def test_each_column_has_a_place_of_its_own():
 def test_reports_of_code_before_a_number_are_still_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(numbers, "NUMBERS", [*NUMBERS, STEPS])
     folder = write_reports(tmp_path / "made", [make_run()])
-    assert "steps_of_all_mean" not in pd.read_csv(table_path(folder, "configurations"))
     page = write_page(folder).read_text()
+    assert "steps_of_all_mean" not in pd.read_csv(folder / "tables/configurations.csv")
     assert "steps of all workers" not in page
 
 
@@ -68,8 +68,8 @@ def test_a_new_conclusion_is_written_linked_and_shown(tmp_path, monkeypatch):
     for module in ("findings", "page", "page_tables"):
         monkeypatch.setattr(f"paceline.report.{module}.CONCLUSIONS", [*CONCLUSIONS, new])
     folder = write_reports(tmp_path / "made", [make_run(seconds=12.0)])
-    assert len(pd.read_csv(table_path(folder, "slowest_runs"))) == 1
     page = write_page(folder).read_text()
+    assert len(pd.read_csv(folder / "tables/slowest_runs.csv")) == 1
     assert "<summary>Slowest runs</summary>" in page
     assert "The longest run of each scheme. From" in page
     assert page.count('href="tables/slowest_runs.csv"') == 2

@@ -16,12 +16,11 @@ from pathlib import Path
 _collects = gc.isenabled()
 gc.disable()  # while modules are imported, as they stay
 importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)
-own_weights_strategy, process_group, provenance, training_process, *_ = map(
+own_weights_strategy, process_group, training_process, *_ = map(
     importlib.import_module,
     (
         "paceline.clock.wall.own_weights_strategy",
         "paceline.exchange.process_group",
-        "paceline.record.provenance",
         "paceline.run.training_process",
         "paceline.clock.wall.parameter_server_strategy",
         "paceline.command.sweep_command",
@@ -30,11 +29,9 @@ own_weights_strategy, process_group, provenance, training_process, *_ = map(
         "tests.tiny",
     ),
 )
-# the packages that have plugins, and the syntax of Paceline's source: seconds, once
+# the packages that have plugins: seconds, once
 for _group in ("pytorch_lightning.callbacks_factory", "torch.distributed.backends"):
     importlib.metadata.entry_points(group=_group)
-provenance._meaning = functools.cache(provenance._meaning)
-provenance.source_digest()
 gc.freeze()  # so that no process looks at all of that again
 atexit.register(gc.unfreeze)  # as libraries look for leaks when the interpreter ends
 if _collects:

@@ -407,7 +407,7 @@ def test_messages_arrive_as_they_were():
 
 def test_an_order_of_data_arrives_as_it_was():
     labels = np.arange(24) % 3
-    order = PartitionedOrder(SampleStream(24, 5), 4, 2, copies=2, shuffle_every=1, labels=labels)
+    order = PartitionedOrder(SampleStream(24, 5), 4, 2, shuffle_every=1, labels=labels)
     batches = [(worker, n) for worker in range(4) for n in range(9)]
     found = from_json(to_json(order)).times_drawn(batches)
     np.testing.assert_array_equal(found, order.times_drawn(batches))

@@ -45,11 +45,11 @@ def test_a_command_imports_only_what_it_needs(tmp_path):
     """
     (tmp_path / "conf").symlink_to(ROOT / "conf")
     (tmp_path / "reports").mkdir()
-    (tmp_path / "reports/faults").symlink_to(ROOT / "reports/faults")
+    (tmp_path / "reports/five_ways").symlink_to(ROOT / "reports/five_ways")
     (tmp_path / "reports/quick").symlink_to(ROOT / "reports/example")
     (tmp_path / "experiments").mkdir()
     (tmp_path / "experiments/computed").symlink_to(ROOT / "experiments/computed")
-    for name in ("faults", "quick"):
+    for name in ("five_ways", "quick"):
         told = (ROOT / f"experiments/{name}.yaml").read_text()
         told = re.sub(r"seed: range\(0,\d\)", "seed: 0", told)
         assert "range(" not in told

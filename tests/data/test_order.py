@@ -15,18 +15,16 @@ few = settings(max_examples=60, derandomize=True, database=None, deadline=None)
 
 @st.composite
 def orders(draw, aligned=False):
-    """Any number of workers, copies, samples and batches; `aligned`: whole rounds in an epoch."""
-    members, copies = draw(st.integers(1, 6)), draw(st.integers(1, 3))
-    batch_size, workers = draw(st.integers(1, 4)), members * copies
+    """Any number of workers, samples and batches; `aligned`: whole rounds in an epoch."""
+    workers, batch_size = draw(st.integers(1, 8)), draw(st.integers(1, 4))
     if aligned:
         num_samples = workers * batch_size * draw(st.integers(1, 4))
     else:
-        num_samples = members * batch_size + draw(st.integers(0, 40))
+        num_samples = workers * batch_size + draw(st.integers(0, 40))
     by_class, stream = draw(st.booleans()), SampleStream(num_samples, draw(st.integers(0, 9)))
     every = draw(st.none() | st.integers(1, 3))
     labels = np.arange(num_samples) % 3 if by_class else None
-    options = {"copies": copies, "shuffle_every": every, "labels": labels}
-    return PartitionedOrder(stream, workers, batch_size, **options)
+    return PartitionedOrder(stream, workers, batch_size, shuffle_every=every, labels=labels)
 
 
 def drawn(order, worker, rounds):
@@ -35,11 +33,10 @@ def drawn(order, worker, rounds):
 
 @few
 @given(orders(), st.integers(0, 4))
-def test_in_every_period_each_copy_is_held_once_in_even_shares(order, period):
-    for copy in range(order.copies):
-        shares = order.shares(copy, period)
-        assert sorted(np.concatenate(shares).tolist()) == list(range(order.num_samples))
-        assert [len(share) for share in shares] == order.sizes
+def test_in_every_period_the_set_is_held_once_in_even_shares(order, period):
+    shares = order.shares(period)
+    assert sorted(np.concatenate(shares).tolist()) == list(range(order.num_samples))
+    assert [len(share) for share in shares] == order.sizes
     assert max(order.sizes) - min(order.sizes) <= 1
     assert order.smallest_share == min(order.sizes)
 
@@ -70,10 +67,7 @@ def test_a_period_begins_with_the_first_round_that_its_epochs_leave_whole(order,
 @few
 @given(orders(aligned=True))
 def test_every_sample_is_drawn_equally_often_where_epochs_are_whole_rounds(order):
-    """Once an epoch, by one copy; once by each of c copies in c epochs that end no pass."""
-    epochs = order.copies * (order.shuffle_every or 1)
-    if order.shuffle_every and order.shuffle_every % order.copies:
-        return
+    epochs = order.shuffle_every or 1
     rounds = range(epochs * order.num_samples // (order.num_workers * order.batch_size))
     counts = np.zeros(order.num_samples, int)
     for worker in range(order.num_workers):
@@ -83,7 +77,7 @@ def test_every_sample_is_drawn_equally_often_where_epochs_are_whole_rounds(order
 
 @few
 @given(orders(aligned=True), st.integers(0, 20))
-def test_one_copy_that_is_shuffled_every_epoch_has_the_order_of_a_replicated_set(order, n):
+def test_a_set_that_is_shuffled_every_epoch_has_the_order_of_a_replicated_set(order, n):
     size = order.batch_size
     every = PartitionedOrder(order.stream, order.num_workers, size, shuffle_every=1)
     replicated = StreamOrder(order.stream, order.num_workers, size)
@@ -94,8 +88,8 @@ def test_one_copy_that_is_shuffled_every_epoch_has_the_order_of_a_replicated_set
 def test_by_class_sorts_the_first_shares_and_a_shuffle_mends_them():
     labels = np.arange(40) % 4
     order = PartitionedOrder(SampleStream(40, 0), 4, 5, shuffle_every=1, labels=labels)
-    assert [set(labels[share].tolist()) for share in order.shares(0, 0)] == [{0}, {1}, {2}, {3}]
-    assert all(len(set(labels[share].tolist())) > 1 for share in order.shares(0, 1))
+    assert [set(labels[share].tolist()) for share in order.shares(0)] == [{0}, {1}, {2}, {3}]
+    assert all(len(set(labels[share].tolist())) > 1 for share in order.shares(1))
     first = drawn(order, 0, range(2))
     assert sorted(first) == list(range(0, 40, 4))
     assert first != sorted(first)  # they are not drawn in that order

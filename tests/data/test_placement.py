@@ -24,10 +24,6 @@ PARTITIONED = {"placement": "partitioned"}
         ("partition", {"partition": "by_class"}),
         ("shuffle_every", {"shuffle_every": 1}),
         ("shuffle_every", {**PARTITIONED, "shuffle_every": 0}),
-        ("copies", {"copies": 2}),
-        ("copies", {**PARTITIONED, "copies": 0}),
-        ("feed", {"feed": "last"}),
-        ("feed", {**PARTITIONED, "feed": "first_of_node"}),
         ("store", {"store": "tape"}),
         ("store", {**PARTITIONED, "store": "mapped"}),
         ("store", {**PARTITIONED, "store": "decoded_each_time"}),
@@ -38,13 +34,6 @@ def test_what_cannot_be_combined_is_named_in_a_line(setting, changed):
     with pytest.raises(SettingError, match=rf"^data\.{setting}: [^\n]+$") as refused:
         Placement(**{**DEFAULT, **changed})
     assert refused.value.setting == f"data.{setting}"
-
-
-def test_copies_divide_the_workers():
-    placement = Placement(**{**DEFAULT, **PARTITIONED, "copies": 2})
-    placement.check_workers(4)
-    with pytest.raises(SettingError, match=r"^data\.copies: 2 does not divide workers=3$"):
-        placement.check_workers(3)
 
 
 def test_a_store_that_a_data_set_does_not_have(tmp_path):

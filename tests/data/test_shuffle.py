@@ -20,21 +20,21 @@ def rows_of(samples):
     return FORMAT.pack(pixels, 1000 + numbers)
 
 
-def held(order, copy):
-    shares = order.shares(copy, 0)
-    return [Share(share, rows_of, FORMAT, order.members - 1) for share in shares]
+def held(order):
+    shares = order.shares(0)
+    return [Share(share, rows_of, FORMAT, order.num_workers - 1) for share in shares]
 
 
 def carry_out(shuffle, shares):
     """An all-to-all among shares in this process; returns the labels of what was sent."""
     sent = []
-    exchanges = [shuffle.exchange(member, share) for member, share in enumerate(shares)]
+    exchanges = [shuffle.exchange(worker, share) for worker, share in enumerate(shares)]
     for parts in zip(*exchanges, strict=True):
         pieces = [part.going.split(part.sent) for part in parts]
-        for member, part in enumerate(parts):
+        for worker, part in enumerate(parts):
             assert part.going.nbytes + part.coming.nbytes <= BUFFER + 2 * len(shares) * len(ROW)
-            part.coming[:] = torch.cat([piece[member] for piece in pieces])
-            assert [len(piece[member]) for piece in pieces] == part.received
+            part.coming[:] = torch.cat([piece[worker] for piece in pieces])
+            assert [len(piece[worker]) for piece in pieces] == part.received
             sent += FORMAT.unpack(part.going)[1].tolist()
     return sent
 
@@ -45,44 +45,39 @@ BUFFER = 10 * len(ROW)
 
 @few
 @given(
-    members=st.integers(1, 7),
-    copies=st.integers(1, 3),
+    workers=st.integers(1, 7),
     batch_size=st.integers(1, 4),
     more=st.integers(0, 60),
     every=st.integers(1, 3),
     by_class=st.booleans(),
 )
-def test_each_sample_moves_once_to_its_next_holder(
-    members, copies, batch_size, more, every, by_class
-):
-    num_samples = members * batch_size + more
+def test_each_sample_moves_once_to_its_next_holder(workers, batch_size, more, every, by_class):
+    num_samples = workers * batch_size + more
     labels = np.arange(num_samples) % 2 if by_class else None
     order = PartitionedOrder(
         SampleStream(num_samples, 0),
-        members * copies,
+        workers,
         batch_size,
-        copies=copies,
         shuffle_every=every,
         labels=labels,
     )
-    for copy in range(copies):
-        shares = held(order, copy)
-        for period in range(3):
-            before, after = order.shares(copy, period), order.shares(copy, period + 1)
-            shuffle = Shuffle(before, after, FORMAT.num_bytes, BUFFER)
-            sent = carry_out(shuffle, shares)
-            stayed = sum(len(np.intersect1d(*pair)) for pair in zip(before, after, strict=True))
-            assert len(sent) == len(set(sent)) == shuffle.moved.sum() == num_samples - stayed
-            for share, samples in zip(shares, after, strict=True):
-                pixels, labels_held = share.take(torch.from_numpy(samples))
-                assert FORMAT.pack(pixels, labels_held).equal(rows_of(samples))
-                assert len(share) == len(samples)
+    shares = held(order)
+    for period in range(3):
+        before, after = order.shares(period), order.shares(period + 1)
+        shuffle = Shuffle(before, after, FORMAT.num_bytes, BUFFER)
+        sent = carry_out(shuffle, shares)
+        stayed = sum(len(np.intersect1d(*pair)) for pair in zip(before, after, strict=True))
+        assert len(sent) == len(set(sent)) == shuffle.moved.sum() == num_samples - stayed
+        for share, samples in zip(shares, after, strict=True):
+            pixels, labels_held = share.take(torch.from_numpy(samples))
+            assert FORMAT.pack(pixels, labels_held).equal(rows_of(samples))
+            assert len(share) == len(samples)
 
 
 def test_a_random_shuffle_moves_all_but_one_in_p():
     """N (1 - 1/p) samples in the mean: 5 standard deviations of a sample's staying are allowed."""
     order = PartitionedOrder(SampleStream(20_000, 0), 8, 5, shuffle_every=1)
-    moved = Shuffle(order.shares(0, 0), order.shares(0, 1), 1).moved
+    moved = Shuffle(order.shares(0), order.shares(1), 1).moved
     expected, deviation = 20_000 * 7 / 8, (20_000 * 7 / 64) ** 0.5
     assert abs(moved.sum() - expected) < 5 * deviation
     assert moved.sum(0).tolist() == moved.sum(1).tolist()  # what leaves a share makes room in it

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from benchmarks.collectives import busiest_bytes
 from paceline.exchange.abstract_collective import AbstractScheduledCollective
 from paceline.exchange.find_collective import collective, collective_names
 from paceline.timing.profile import ClusterProfile, Link
@@ -73,6 +72,14 @@ def formula(name, workers):
 
 def test_two_nodes_of_two_take_a_tree_and_a_ring():
     assert formula("hierarchical", 4) == formula("tree", 2) + formula("ring", 2)
+
+
+def busiest_bytes(rounds):
+    """What the busiest link carries in all rounds; `rounds`: of each worker, (sent, received).
+
+    A link carries both directions at once, and a round lasts as long as its busiest worker.
+    """
+    return sum(max(max(counted) for counted in at_once) for at_once in zip(*rounds, strict=True))
 
 
 @pytest.mark.parametrize("name", SCHEDULED)

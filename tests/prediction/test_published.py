@@ -29,7 +29,7 @@ STEADY = ["cluster=virtual", "workers=4", "batch_size=8", "cluster.step_seconds=
 STEADY += ["cluster.node_link.bandwidth=1e18"]  # as good as free, but modelled
 INCAST = ["cluster=minsky", "workload=resnet50", "workers=3", "scheme.collective=parameter_server"]
 KNOWN = published_rows(ROOT)
-FIRECAFFE = " ".join((ROOT / "claims/firecaffe2016.yaml").read_text().split())
+CLAIMS = " ".join((ROOT / "papers/claims.yaml").read_text().split())
 
 
 def row(unit, value="100", verified="yes"):
@@ -150,7 +150,7 @@ def test_the_factor_is_that_of_the_judged_numbers():
     assert sorted(map(len, errors.values())) == [2, 2, 2, 2, 2, 4, 6, 8, 37, 37]
     assert math.ceil(100 * factor(errors)) / 100 == FACTOR
     others = {of: own for of, own in errors.items() if "titan" not in of[0]}
-    assert f"it is {factor(others):.2f} instead of {FACTOR}" in FIRECAFFE
+    assert f"it is {factor(others):.2f} instead of {FACTOR}" in CLAIMS
     within, of = inside(errors)
     assert of == 102
     assert within / of >= 0.9

@@ -18,7 +18,6 @@ from tests.tiny import CONF, point_of, run_tiny, tiny_point
 
 NUM_WEIGHTS = 103  # of the tiny network
 NUM_BYTES = 8 * NUM_WEIGHTS
-FED = {"feed": "first_of_node"}
 PROFILES = {
     "free": FREE,
     "one machine": ClusterProfile(Link(0, 1), Link(0.05, 50_000), None, 0.02, 100_000),
@@ -77,13 +76,12 @@ def test_times_are_those_of_the_run_that_trains(name, profile):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("data", [{"placement": "partitioned", "shuffle_every": 1}, FED])
-def test_data_that_move_take_the_time_of_the_run_that_trains(data, tmp_path):
+def test_data_that_move_take_the_time_of_the_run_that_trains(tmp_path):
     links = {"latency": 0.01, "bandwidth": 10_000.0}
     config = tiny_point(
         "sync_allreduce", 4, 4, cluster="virtual", cluster__link=links, cluster__node_link=links
     )
-    config["data"] = {**config["data"], **data}
+    config["data"] = {**config["data"], "placement": "partitioned", "shuffle_every": 1}
     seen, _ = run_tiny(config, tmp_path)
     point = point_of(config)
     clock = point_clock(point, steps=9, workload=point.workload.of_size(NUM_BYTES, 0))

@@ -15,7 +15,7 @@ from tests.tiny import REPOSITORY
 
 ARCHIVES = sorted((REPOSITORY / "reports").glob(f"*/{ARCHIVE}"))
 STUDIES = [path.parent.name for path in ARCHIVES]
-FAST = ("faults", "example")
+FAST = ("five_ways", "example")
 OF = {"example": "quick"}  # a report of a study under another name
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 

@@ -50,14 +50,6 @@ def replace_with_the_same_size_and_time(path: Path) -> None:
         {"root": "link"},
         {"split": "link/0.npy"},
         {"root": "links"},
-        {"files": "splits/*.npy"},
-        {"files": "**/0.np?"},
-        {"files": "splits/{0..3}.npy"},
-        {"table": "lists/table.csv"},
-        {"table": "lists/quoted.tsv"},
-        {"table": "lists/lines.txt"},
-        {"table": "lists/coco.json"},
-        {"table": "lists/data.yaml"},
     ],
 )
 def test_a_file_that_was_replaced_is_another_content(named, monkeypatch):
@@ -65,16 +57,6 @@ def test_a_file_that_was_replaced_is_another_content(named, monkeypatch):
     Path("link").symlink_to("splits")
     Path("links").mkdir()
     Path("links/0.npy").symlink_to("../splits/0.npy")
-    here = Path.cwd()
-    for name, text in {
-        "table.csv": "path,label\nsplits/0.npy,3\n",  # relative to the working directory
-        "quoted.tsv": f'"{here}/splits/0.npy"\t"a cat"\r\n',
-        "lines.txt": "../splits/0.npy 3\n../splits/none.npy 4\n",  # relative to its own folder
-        "coco.json": '{"images": [{"id": 1, "file_name": "../splits/0.npy"}]}',
-        "data.yaml": "train:\n  - ../splits/0.npy\nnames: {0: cat}\n",
-    }.items():
-        Path("lists").mkdir(exist_ok=True)
-        (Path("lists") / name).write_text(text)
     before = digest(**named)
     assert len(before) == 12
     replace_with_the_same_size_and_time(Path("splits/0.npy"))
@@ -97,19 +79,6 @@ def test_other_files_change_nothing(tmp_path):
     assert digest(root="splits") == before
     Path("splits/prepared/mine.csv").touch()
     assert digest(root="splits") != before
-
-
-def test_a_word_of_a_list_is_no_file_of_the_working_directory():
-    for name in ("cat", "7", "a.txt"):
-        Path(name).write_text("before")
-    Path("lists").mkdir()
-    Path("lists/table.csv").write_text('path,label\n"a.txt b.txt",cat\na.txt,7\n')
-    before = digest(table="lists/table.csv")
-    for name in ("cat", "7", "a.txt"):
-        Path(name).write_text("after")
-    assert digest(table="lists/table.csv") == before
-    Path("lists/a.txt").write_text("beside the list")
-    assert digest(table="lists/table.csv") != before
 
 
 def test_what_names_no_file_has_no_digest(tmp_path):

@@ -111,8 +111,6 @@ OTHERS = [
     ("scheme.compression", "zip"),
     ("data.placement", "everywhere"),
     ("data.shuffle_every", 1),
-    ("data.copies", 0),
-    ("data.feed", "last"),
     ("data.store", "tape"),
     ("margin", -1),
 ]

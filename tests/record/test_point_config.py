@@ -86,8 +86,6 @@ LATER = {
         "placement": "replicated",
         "partition": "random",
         "shuffle_every": None,
-        "copies": 1,
-        "feed": "own",
         "store": None,
     },
     "measurement": {**CONFIG["measurement"], "curve_images": None},
@@ -116,7 +114,7 @@ def test_settings_of_the_run_are_not_those_of_the_data_sets_class():
 
 def test_all_settings_of_a_point_but_those_of_its_study_are_part_of_the_key():
     own = {field.name for field in fields(Point)} - {"study", "sweep", "config"}
-    assert own - {"sharding", "placement"} == declared_settings(PointSettings).keys() - {"exchange"}
+    assert own - {"sharding", "placement"} == declared_settings(PointSettings).keys()
 
 
 def test_groups_of_one_were_a_setting_of_mixed_before():

@@ -30,47 +30,15 @@ def test_the_digest_follows_the_rooms_that_make_a_record(tmp_path):
     (tmp_path / "scheme").mkdir()
     (tmp_path / "report").mkdir()
     (tmp_path / "scheme/rule.py").write_text("a")
-    first = digest_of(tmp_path)
+    project = tmp_path / "project"
+    first = digest_of(tmp_path, project)
     (tmp_path / "report/page.py").write_text("a")
     (tmp_path / "scheme/notes.md").write_text("a")
-    assert digest_of(tmp_path) == first
+    assert digest_of(tmp_path, project) == first
     (tmp_path / "scheme/rule.py").write_text("b")
-    second = digest_of(tmp_path)
+    second = digest_of(tmp_path, project)
     (tmp_path / "scheme/rule.py").rename(tmp_path / "scheme/law.py")
-    assert len({first, second, digest_of(tmp_path)}) == 3
-
-
-RULE = """'''What it is.'''
-def step(weights, rate):
-    if rate < 0:
-        message = f"a rate of {rate}"
-        raise ValueError(message)
-    return weights * rate  # in place would be wrong
-"""
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "same"),
-    [
-        ("What it is.", "What it is now.", True),
-        ("a rate of", "no rate should be", True),
-        ("  # in place would be wrong", "", True),
-        ("(weights, rate)", "(weights,  rate)", True),
-        ("weights * rate", "weights + rate", False),
-        ("rate < 0", "rate <= 0", False),
-        ("ValueError(message)", "TypeError(message)", False),
-    ],
-)
-def test_words_make_no_record_stale_and_a_change_of_what_is_done_does(
-    before, after, same, tmp_path
-):
-    (tmp_path / "scheme").mkdir()
-    digests = []
-    for text in (RULE, RULE.replace(before, after)):
-        (tmp_path / "scheme/rule.py").write_text(text)
-        digests.append(digest_of(tmp_path))
-    assert before in RULE
-    assert (digests[0] == digests[1]) == same
+    assert len({first, second, digest_of(tmp_path, project)}) == 3
 
 
 OWN = ["model.py", "src/net.py", "src/own/module.py", "own/__init__.py", "own/deep/layer.py"]
@@ -90,17 +58,13 @@ def write(path, text):
 
 @pytest.mark.parametrize("name", OWN)
 def test_the_digest_follows_the_code_of_the_project(name, tmp_path):
-    """What is no Python counts by its letters."""
     for each in OWN:
         write(tmp_path / each, "a")
-    before = [digest_of(tmp_path / "no package", tmp_path)]
-    for text in ("a  # as before", "b", "b = = c", "b == c"):
-        write(tmp_path / name, text)
-        before.append(digest_of(tmp_path / "no package", tmp_path))
-    assert before[0] == before[1]
-    assert len(set(before)) == 4
+    before = digest_of(tmp_path / "no package", tmp_path)
+    write(tmp_path / name, "b")
+    changed = digest_of(tmp_path / "no package", tmp_path)
     (tmp_path / name).unlink()
-    assert digest_of(tmp_path / "no package", tmp_path) not in before
+    assert len({before, changed, digest_of(tmp_path / "no package", tmp_path)}) == 3
 
 
 def test_the_digest_does_not_follow_what_no_point_runs(tmp_path):
@@ -171,15 +135,6 @@ def test_a_commit_is_dirty_where_code_changed(repository, code):
     assert commit(repository) == clean
     (repository / code).write_text("2")
     assert commit(repository) == f"{clean}+dirty"
-
-
-def test_a_digest_is_the_same_in_every_version_of_python(tmp_path):
-    """Python 3.11 and 3.12 gave this one; they write the parts of f-strings, and empty fields,
-    in different ways.
-    """
-    write(tmp_path / "data/a.py", "def f(a, *b, c=None) -> int:\n  return f'{a!r:>{c}} \"{b}\"'\n")
-    write(tmp_path / "model/b.py", "class A:\n  b: bytes | None = b'1'\n")
-    assert digest_of(tmp_path) == "f096af924d16"
 
 
 def test_a_copy_without_a_repository_is_told_its_commit(tmp_path, monkeypatch):

@@ -17,11 +17,6 @@ def test_before_collect(tmp_path):
         write_page(tmp_path / "made")
 
 
-def test_before_analyse(tmp_path):
-    with pytest.raises(SettingError, match=r"study: .*paceline report made"):
-        write_page(write_reports(tmp_path / "made"))
-
-
 def test_no_point_finished(reports):
     page = reports([fail(make_run(seed=0)), fail(make_run(seed=1), "diverged", "NaN")])
     assert "No point has finished yet" in page

@@ -95,7 +95,7 @@ def test_the_search_says_what_it_was_done_with(tuned):
     folder = tuned(TRIED)
     assert "32 images" not in dict(how_it_was_run(read_findings(folder)))["Search"]
     about = json.loads((folder / "study.json").read_text())
-    about["tuned_at"] = {"batch_size": 32}
+    about["tuning"] = [{"at": {"batch_size": 32}}]
     (folder / "study.json").write_text(json.dumps(about))
     search = dict(how_it_was_run(read_findings(folder)))["Search"]
     assert "32 images per worker and step" in search

@@ -13,7 +13,6 @@ from paceline.data.placement import Placement
 from paceline.data.prepared import AbstractPreparedImageData
 from paceline.data.shuffle import BUFFER_BYTES, DataTraffic
 from paceline.data.source import Source, whole
-from paceline.exchange import node
 from paceline.exchange.group_wire import socket_bytes
 from paceline.exchange.process_group import join
 from paceline.run.open_data import open_data
@@ -68,15 +67,13 @@ class Shuffled(NamedTuple):
 
 
 def everything(configs: list[dict[str, Any]], root: Path, folder: Path) -> tuple[list[Any], Any]:
-    """The reports of all points, of which the last is run on two nodes, and large shuffles."""
+    """The reports of all points, and large shuffles."""
     torch.set_num_threads(1)
     join(60, "cpu")
     reports = []
     for number, config in enumerate(configs):
         own = folder / str(number)
         own.mkdir(exist_ok=True)
-        if number == len(configs) - 1:
-            node.this_node = lambda: f"node {dist.get_rank() // 2}"
         reports.append(TrainingProcess(point_of(config), own, {}).run())
     return reports, shuffled(root)
 
@@ -101,7 +98,7 @@ def shuffled_twice(root: Path, num_train: int) -> tuple[DataTraffic, int, list[i
     All have received before one counts, and all have counted before one closes its connections.
     """
     worker, workers, size = dist.get_rank(), dist.get_world_size(), 4
-    placement = Placement("partitioned", "random", 1, copies=1, feed="own", store=None)
+    placement = Placement("partitioned", "random", 1, store=None)
     reading = Reading(workers, size, 0, size, placement, worker=worker)
     data = open_data(numbered_images(root, num_train), reading)
     per_period = num_train // (workers * size)

@@ -14,7 +14,7 @@ from paceline.run.placed_data import Reading
 from tests.run.own import OWN_TRAINING, OwnData, OwnModule
 from tests.tiny import NUM_TRAIN, run_tiny, tiny_point
 
-AS_IT_COMES = Placement("replicated", "random", None, copies=1, feed="own", store=None)
+AS_IT_COMES = Placement("replicated", "random", None, store=None)
 READING = Reading(
     num_workers=1, batch_size=1, seed=0, evaluation_batch_size=1, placement=AS_IT_COMES
 )

@@ -21,7 +21,7 @@ from tests.run.own import OWN_TRAINING
 from tests.run.placed import NUM_FEW, SHAPE, numbered_images
 from tests.run.placed import NUM_TRAIN as NUM_LARGE
 from tests.run.test_data_module import READING, replace_store
-from tests.tiny import CLOCKS, NUM_TRAIN, point_of, run_tiny, tiny_point
+from tests.tiny import CLOCKS, point_of, run_tiny, tiny_point
 
 SYNC, WORKERS = "sync_allreduce", 4
 PARTITIONED = {"placement": "partitioned"}
@@ -46,16 +46,13 @@ CASES = {
     "every two": {**PARTITIONED, "shuffle_every": 2},
     "never": PARTITIONED,
     "by class": {**PARTITIONED, "partition": "by_class", "shuffle_every": 1},
-    "copies": {**PARTITIONED, "copies": 2, "shuffle_every": 1},
     "not whole rounds": {**PARTITIONED, "shuffle_every": 1, "batch_size": 5},
     "local": {**PARTITIONED, "shuffle_every": 1, "scheme": "local_sgd"},
-    "fed": {"feed": "first_of_node"},
     "in memory": {"store": "memory"},
     "module": {"module": True},
     "module, every epoch": {"module": True, **PARTITIONED, "shuffle_every": 1},
-    "module, fed": {"module": True, "feed": "first_of_node", "store": "memory"},
+    "module, in memory": {"module": True, "store": "memory"},
     "module, by class": {"module": True, **PARTITIONED, "partition": "by_class"},
-    "fed on two nodes": {"feed": "first_of_node"},  # the last
 }
 
 
@@ -90,9 +87,7 @@ def batch_size_of(name):
 
 
 def on_virtual_clock(name, folder):
-    config = placed(clock="virtual", **CASES[name])
-    config["cluster"]["workers_per_node"] = 2 if name == "fed on two nodes" else None
-    seen, weights = run_tiny(config, folder)
+    seen, weights = run_tiny(placed(clock="virtual", **CASES[name]), folder)
     return observed_of(name, seen.training), weights
 
 
@@ -109,12 +104,11 @@ def test_both_clocks_end_with_the_same_weights_and_move_the_same_bytes(name, rea
     virtual, modelled = on_virtual_clock(name, tmp_path)
     single = CASES[name].get("module", False)
     assert_same(weights, modelled, rtol=1e-5 if single else 1e-12, atol=1e-6 if single else 1e-14)
-    for field in ("shuffle_bytes", "feed_bytes"):
-        assert measured(observed)[field] == measured(virtual)[field]
+    assert measured(observed)["shuffle_bytes"] == measured(virtual)["shuffle_bytes"]
     assert np.array_equal(*(sum(e.images_seen for e in o.training) for o in (observed, virtual)))
 
 
-def test_one_copy_shuffled_every_epoch_is_replicated_data_bit_for_bit(real, tmp_path):
+def test_a_set_shuffled_every_epoch_is_replicated_data_bit_for_bit(real, tmp_path):
     (_, replicated), (observed, weights) = real[0]["replicated"], real[0]["every epoch"]
     assert_same(weights, replicated, rtol=0, atol=0)
     assert_same(weights, plain_weights(placed()), rtol=1e-12, atol=1e-14)
@@ -124,7 +118,7 @@ def test_one_copy_shuffled_every_epoch_is_replicated_data_bit_for_bit(real, tmp_
     assert_same(*virtual, rtol=0, atol=0)
     order = observed.first.order
     expected = sum(
-        Shuffle(order.shares(0, period), order.shares(0, period + 1), ROW).moved.sum()
+        Shuffle(order.shares(period), order.shares(period + 1), ROW).moved.sum()
         for period in range(2)
     )
     assert measured(observed)["shuffle_bytes"] == expected * ROW > 0
@@ -132,14 +126,8 @@ def test_one_copy_shuffled_every_epoch_is_replicated_data_bit_for_bit(real, tmp_
 
 def test_where_samples_come_from_changes_nothing(real):
     _, replicated = real[0]["replicated"]
-    for name in ("fed", "in memory", "fed on two nodes"):
-        assert_same(real[0][name][1], replicated, rtol=0, atol=0)
-    assert_same(real[0]["module, fed"][1], real[0]["module"][1], rtol=0, atol=0)
-    steps = 3 * NUM_TRAIN // (4 * WORKERS)
-    batch = 4 * (16 * 8 + 8)  # images in float64, and labels
-    for name, receivers in (("fed", 3), ("fed on two nodes", 2)):
-        assert measured(real[0][name][0])["feed_bytes"] == steps * receivers * batch
-    assert measured(real[0]["replicated"][0])["feed_bytes"] == 0
+    assert_same(real[0]["in memory"][1], replicated, rtol=0, atol=0)
+    assert_same(real[0]["module, in memory"][1], real[0]["module"][1], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -151,7 +139,7 @@ def test_records_count_the_images_that_were_drawn(name, real):
     drawn = batch_size_of(name) * sum(worker.steps for worker in observed.workers)
     assert sum(seen).sum() == numbers["samples"] == drawn
     assert numbers["distinct_samples"] == (sum(seen) > 0).sum()
-    if "copies" not in CASES[name] and "batch_size" not in CASES[name]:
+    if "batch_size" not in CASES[name]:
         assert set(sum(seen).tolist()) == {3}
     if CASES[name].items() <= PARTITIONED.items() and CASES[name]:
         for worker, counts in enumerate(seen):

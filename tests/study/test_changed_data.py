@@ -45,11 +45,10 @@ def test_changed_data_are_said_and_run_again_when_asked(root, photos, capsys):
 def test_data_that_change_during_a_sweep_are_found_at_its_end(root, photos, capsys):
     write_records(root)
     study = checked_study("made", root)
-    assert "changed" not in (collect(study) / "study.json").read_text()
-    assert '"stale_data": 0' in (collect(study) / "study.json").read_text()
+    collect(study)
+    assert "changed" not in capsys.readouterr().out
     photos.write_text("a dog")
-    capsys.readouterr()
-    assert '"stale_data": 4' in (collect(study) / "study.json").read_text()
+    collect(study)
     said = "4 records are of data that have changed since; sweep.rerun=stale renews them\n"
     assert said in capsys.readouterr().out
 

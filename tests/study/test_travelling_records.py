@@ -88,7 +88,7 @@ def test_a_dry_run_counts_what_the_archive_has(collected, capsys):
 
 def test_a_broken_archive_stops_the_sweep_by_its_name(collected):
     (collected / "reports/made" / ARCHIVE).write_text("no archive")
-    with pytest.raises(SettingError, match=f"^study: .*reports/made/{ARCHIVE} is not"):
+    with pytest.raises(SettingError, match=f"^study: .*reports/made/{ARCHIVE} cannot be read: "):
         checked_study("made", collected)
     assert not (collected / "runs").exists()
 
@@ -167,7 +167,7 @@ def test_a_bad_file_is_refused_in_a_line(root, studied, elsewhere, tmp_path):
     for study, file, why in (
         ("made", tmp_path / "none", "No such file"),
         ("made", tmp_path, "it is not a regular file"),
-        ("made", cut, "cut off"),
+        ("made", cut, "ended before the end"),
         ("other", archive, "it belongs to the study 'made'"),
     ):
         with pytest.raises(SettingError, match=f"^--from: {file} .*{why}"):

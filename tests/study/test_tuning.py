@@ -1,6 +1,7 @@
 """A study tunes the rate of each configuration before it runs its own points."""
 
 import json
+import shutil
 
 import pytest
 
@@ -224,7 +225,7 @@ def test_tuning_is_collected_apart(root):
     assert [run["key"] for run in runs] == [point.key for point in study_points("made", root)]
     assert [run["training.rate"] for run in runs] == ["by_rule", "tuned"] * 2
     about = json.loads((folder / "study.json").read_text())
-    assert (about["num_points"], about["missing"], about["other_records"]) == (4, [], [])
+    assert (about["num_points"], about["missing"]) == (4, [])
 
 
 def test_collecting_before_tuning_has_ended_names_what_is_missing(root):
@@ -303,4 +304,47 @@ def test_a_search_is_repeated_with_other_seeds(root, studied):
     assert len({each.key for each in study.first_trials}) == 8
     studied("made", {**more, "grids": [*grids, {"tuning.seed": 10}]}, **{"training.rate": "tuned"})
     with pytest.raises(SettingError, match=r"^tuning\.seed: 10 is also a seed of the study's own"):
-        _ = Study("made", root).tuning
+        _ = Study("made", root).tunings
+
+
+@pytest.fixture
+def ended(root, monkeypatch):
+    """The search of `made` has ended, and is collected; none can be derived from records now."""
+    records(trials(root))
+    points = study_points("made", root)
+    collect(Study("made", root))
+    monkeypatch.setattr(SurfaceSearch, "_surfaces", lambda *_: None)
+    return points
+
+
+def tuned_rates(root, *overrides):
+    """The rates of the tuned points of `made`; None for those that have none yet."""
+    points = study_points("made", root, overrides)
+    return [
+        point.config.lr if point.has_rate else None for point in points if point.config.is_tuned
+    ]
+
+
+def test_a_search_that_has_ended_is_read_back(root, ended, studied):
+    assert keys(study_points("made", root)) == keys(ended)
+    studied("made", MORE, **{"scheme": f"local_sgd,{SCHEMES[1]}", "training.rate": "tuned"})
+    assert tuned_rates(root) == [None, RATES[SCHEMES[1]]]
+
+
+@pytest.mark.parametrize("change", ["tuning.rounds=3", "tuning.effective_rate=[0.01,1]"])
+def test_a_search_with_other_settings_is_another(root, ended, change):
+    assert tuned_rates(root) == list(RATES.values())
+    assert tuned_rates(root, change) == [None, None]
+
+
+def test_trials_with_other_results_are_another_search(root, ended):
+    made = trials(root)[0]
+    shutil.rmtree(made.folder)
+    make_record(made.folder, made.config, **result(made) | {"top1": 0.1})
+    assert tuned_rates(root) == [None, RATES[SCHEMES[1]]]
+
+
+def test_a_damaged_table_of_trials_is_named(root, ended):
+    (root / "reports/made/study.json").write_text("{")
+    with pytest.raises(SettingError, match=r"tuning\.csv is damaged"):
+        study_points("made", root)

@@ -1,7 +1,7 @@
 """Sweeper for Hydra that runs the points of a study by any launcher.
 
-It expands parameters and grids into points, leaves out points that need not run, keeps the order of
-blocks, and searches hyperparameters by the results of trials. Each point is composed only once; the
+It expands parameters and grids into points, leaves out points that need not run, and searches
+hyperparameters by the results of trials. Each point is composed only once; the
 launcher gets its checked settings.
 """
 
@@ -48,16 +48,14 @@ class StudySweeper(Sweeper):
 
         name = self._config.hydra.runtime.choices.get("experiments")
         settings = [each for each in arguments if each != f"experiments={name}"]
-        if self._config.exchange is not None:
-            return _exchange(name, settings)
         with hydra_errors("study"):
             study = checked_study(name, Path.cwd(), settings, self._params)
             with processes_kept():
                 complete = sweep(study, self._launch, _retime)
             if name is None:
-                print(results_table(study.in_order))
-                print(study.in_order[0].folder.parent.relative_to(study.root))
-            elif any(point.result for point in study.in_order):
+                print(results_table(study.points))
+                print(study.points[0].folder.parent.relative_to(study.root))
+            elif any(point.result for point in study.points):
                 collect(study)
             return complete
 
@@ -66,7 +64,7 @@ class StudySweeper(Sweeper):
         from paceline.study.hydra_entry import job_of_study
 
         loader, config = cast("ConfigLoader", ComposedPoints(points)), self._config
-        if "jobs" in config.hydra.launcher:  # points of blocks run one at a time
+        if "jobs" in config.hydra.launcher:  # of these points, in place of auto
             config = deepcopy(config)
             config.hydra.launcher.jobs = min(point.config.sweep.jobs for point in points)
         launcher = Plugins.instance().instantiate_launcher(
@@ -95,31 +93,6 @@ class ComposedPoints:
             job.hydra = deepcopy(master_config.hydra)
         job.hydra.overrides.task = list(sweep_overrides)
         return job
-
-
-def _exchange(study: str | None, settings: Sequence[str]) -> bool:
-    """Run a study of exchanges, and print which collective is recommended.
-
-    Always returns True, because a failed exchange is a recorded result.
-    """
-    from paceline.analysis.exchanges import read_exchanges, recommendation
-    from paceline.cluster.processes import preload
-    from paceline.errors import SettingError
-    from paceline.prediction.predict_points import exchange_predictor
-    from paceline.report.exchange_page import recommended
-    from paceline.study.compose import hydra_errors
-    from paceline.study.exchange_study import exchange_study
-
-    if study is None:
-        raise SettingError("exchange", "exchanges are points of a study in experiments/")
-    preload()
-    with hydra_errors("study"):
-        path = exchange_study(study, Path.cwd(), settings, exchange_predictor(Path.cwd()))
-    exchanges = read_exchanges(path.parent)
-    for answer in recommended(exchanges, recommendation(exchanges)):
-        print(f"{answer.situation}: {answer.text}")
-    print(path.relative_to(Path.cwd()))
-    return True
 
 
 def _retime(points: "Points") -> None:

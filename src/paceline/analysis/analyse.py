@@ -1,7 +1,6 @@
 """Tables of conclusions of a study, and the functions that derive them from its points."""
 
 from collections.abc import Callable
-from operator import attrgetter
 from typing import NamedTuple
 
 import pandas as pd
@@ -37,7 +36,6 @@ CONCLUSIONS = [
     Conclusion(NAME, configuration_table),
     Conclusion("decision", decision),
     Conclusion("points", points, exact=True),
-    Conclusion("blocks", attrgetter("blocks")),
     Conclusion("clocks", clocks),
     Conclusion("clock_agreement", clock_agreement),
     Conclusion("predicted_comparisons", predicted_comparisons),

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from paceline.analysis.block_drift import KEPT, minutes_of
 from paceline.analysis.comparison import scaling
 from paceline.analysis.configuration import configurations, counts, groups, num_processes
 from paceline.analysis.frames import Frame, Row
@@ -21,9 +20,8 @@ _COLUMNS += ["started", "minutes"]
 def cautions(tables: Tables) -> Frame:
     """Return one row per caution: a condition that weakens the meaning of some numbers.
 
-    The condition applies to `points` out of `of` points (single runs); for dropped, super_linear,
-    few_seeds and at_edge, these two columns count blocks or configurations. The column `what` names
-    the condition:
+    The condition applies to `points` out of `of` points (single runs); for super_linear, few_seeds
+    and at_edge, these two columns count configurations. The column `what` names the condition:
 
     - virtual: the time of the points is computed by a model, not measured;
     - mixed_data: the points of the data set `name` were made of `value` different contents of it;
@@ -39,7 +37,6 @@ def cautions(tables: Tables) -> Frame:
     - one_machine: the measured points ran on the machine `name`, in `value` different hours;
       `started` is the start of the first run, and `minutes` is the time from it to the end of the
       last;
-    - dropped: the throughput of these blocks (the runs of one seed) is left out; `value` says why;
     - super_linear: the efficiency of these configurations (speed-up per worker) is above 1 by its
       whole interval, or by more than 5 % in the mean; `value` lists them;
     - few_seeds: these configurations have only one finished seed;
@@ -125,6 +122,13 @@ def _uncertified(tables: Tables) -> Iterator[Row]:
         yield _row("uncertified", points, points, **group, value=value)
 
 
+def _minutes(runs: Frame) -> float:
+    """Return the minutes from the earliest start of these runs to the latest end of any of them."""
+    starts = pd.to_datetime(runs["started"])
+    ends = starts + pd.to_timedelta(runs["wall_seconds"].to_numpy(float), unit="s")
+    return (ends.max() - starts.min()).total_seconds() / 60
+
+
 def _one_machine(tables: Tables) -> Iterator[Row]:
     """Yield a row per machine on which images/s were measured."""
     runs = tables.runs
@@ -139,19 +143,8 @@ def _one_machine(tables: Tables) -> Iterator[Row]:
             name=f"{machine['hardware.cpu']}, {machine['hardware.cores']:.0f} cores",
             value=str(starts.dt.floor("h").nunique()),
             started=points.loc[starts.idxmin(), "started"],
-            minutes=minutes_of(points),
+            minutes=_minutes(points),
         )
-
-
-def _dropped(tables: Tables) -> Iterator[Row]:
-    texts = []
-    for _, row in tables.blocks[tables.blocks["verdict"] != KEPT].iterrows():
-        why, drift = row["verdict"].removeprefix("dropped: "), 100 * row["drift"]
-        if why == "drift":
-            why = f"its last run was {abs(drift):.1f} % {'faster' if drift > 0 else 'slower'}"
-        texts.append(f"block {row['block']}: {why}")
-    if texts:
-        yield _row("dropped", texts, tables.blocks, value="; ".join(texts))
 
 
 def _super_linear(tables: Tables) -> Iterator[Row]:
@@ -194,5 +187,5 @@ def _settings(row: Row | Frame, names: list[str]) -> list[str]:
     return [str(row[name]) if name == "scheme" else f"{name} {row[name]}" for name in known]
 
 
-_FOUND = (_virtual, _mixed_data, _crowded, _late, _unlike, _uncertified, _one_machine, _dropped)
+_FOUND = (_virtual, _mixed_data, _crowded, _late, _unlike, _uncertified, _one_machine)
 _FOUND += (_shared_gpu, _super_linear, _few_seeds, _at_edge)

@@ -16,7 +16,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from paceline.analysis.block_drift import KEPT
 from paceline.analysis.configuration import (
     OPTIMIZER,
     Configuration,
@@ -30,8 +29,7 @@ from paceline.analysis.configuration import (
     one_process,
 )
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.intervals import NONE, Interval, difference, interval, ratio
-from paceline.analysis.statistics.means import POSITIVE
+from paceline.analysis.intervals import NONE, Interval, difference, ratio
 from paceline.analysis.tables import Tables
 
 REFERENCE = "sync_allreduce"  # if the study lacks it, its first scheme is the reference
@@ -186,8 +184,7 @@ def baseline(finished: Frame, configuration: Configuration) -> Frame:
     if len(same_scheme):
         return same_scheme
     arms = _arms(finished, one)
-    speeds = [arm[_SPEED].mean() for arm in arms]  # unknown if all blocks are excluded
-    return arms[int(np.argmax(np.nan_to_num(speeds)))] if arms else finished[:0]
+    return max(arms, key=lambda arm: arm[_SPEED].mean(), default=finished[:0])
 
 
 def _arms(points: Frame, configuration: Configuration) -> list[Frame]:
@@ -292,21 +289,3 @@ def fault(tables: Tables, configuration: Configuration, points: Frame) -> Row:
         "fault_images_lost": pd.concat([lost, failed["fault_samples"]]).astype(float).mean(),
         "fault_reason": next(filter(None, points["reason"]), ""),
     }
-
-
-def block_ratio(tables: Tables, configuration: Configuration, points: Frame) -> Row:
-    """Return the column `block_ratio`: images/s relative to the reference runs of the same block.
-
-    Each point's images/s are divided by the mean of the first and the last run of the reference
-    configuration in its block (the runs of one seed). The column is empty for the reference
-    configuration, and for a configuration without a finished point in a block that is kept.
-    """
-    if not len(tables.blocks):
-        return {}
-    kept = tables.blocks[tables.blocks["verdict"] == KEPT].set_index("block")
-    references = kept[["first", "last"]].astype(float).mean(axis=1).rename("reference")
-    own = finished(points).set_index("seed")
-    both = own.join(references, how="inner").dropna(subset=_SPEED)
-    if not len(both) or len(matching(tables.repeats, configuration)):
-        return {}
-    return interval(both[_SPEED] / both["reference"], POSITIVE).named("block_ratio")

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from paceline.analysis.comparison import block_ratio, comparison, fault, scaling
+from paceline.analysis.comparison import comparison, fault, scaling
 from paceline.analysis.configuration import Configuration, configurations, counts, finished
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import Interval, interval, not_negative
@@ -125,4 +125,4 @@ def _of_finished(table: Frame, points: Frame) -> Frame:
 
 
 _PARTS = (scaling, comparison, time_to_target, phase_shares, staleness_spread)
-_PARTS += (fault, block_ratio, predicted, predicted_exchange)
+_PARTS += (fault, predicted, predicted_exchange)

@@ -160,7 +160,6 @@ def _better(tables: Tables, configuration: Configuration, base: Frame) -> str:
     """Describe the fastest one-worker run that beats the baseline; "" if there is none.
 
     It must be shown to be faster, on the same hardware, and must not be shown to be less accurate.
-    The reference of blocks is left out, because each ratio of images/s to it is given as well.
     """
     one = one_process(configuration)
     places = [name for name in one if name.split(".")[0] in _PLACES]
@@ -169,8 +168,6 @@ def _better(tables: Tables, configuration: Configuration, base: Frame) -> str:
     found = []
     of_one = matching(tables.finished, same | {"workers": 1})
     for other, points in configurations(of_one, tables.axes):
-        if len(matching(tables.repeats, other)):  # the reference of blocks; ratios to it are given
-            continue
         speed = ratio(points, base, "images_per_second")
         faster = speed.low > 1 and not _unlike(points, base)
         if faster and not top1_difference(tables, points, base)[0].high < -tables.margin:

@@ -3,27 +3,24 @@
 import csv
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from paceline.analysis.block_drift import judged, without_dropped
 from paceline.analysis.configuration import finished
 from paceline.analysis.frames import Frame, Row, read_table, typed_table
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, read_archive
-from paceline.record.report_files import damaged, read_file
+from paceline.record.report_files import read_about
 from paceline.record.rows import POINT_TABLES, PointTable, StudyState, bits_of
 from paceline.record.schema import (
     columns_of_predictions,
     columns_of_rows,
     columns_of_runs,
     columns_of_tuning,
-    state_of,
 )
 
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
@@ -36,18 +33,14 @@ _STRONG = "global_batch_size"  # axis of a study of strong scaling
 class Tables:
     """Tables of a study, from its report and the archive of its records.
 
-    `about` is study.json. `runs` has one row per point (a single run), in the order of the study,
-    and without the throughput of points in dropped blocks. `blocks` judges each block (the runs of
-    one seed, made one after another), and `repeats` has the last run of the reference configuration
-    in each. `of_points` has the tables with any number of rows per point, with its `key`:
-    staleness, phases, timeline and tests. `read_points()` reads them when one of them is first
-    needed, since that takes a second. A table that the study lacks has no rows.
+    `about` is study.json. `runs` has one row per point (a single run), in the order of the study.
+    `of_points` has the tables with any number of rows per point, with its `key`: staleness, phases,
+    timeline and tests. `read_points()` reads them when one of them is first needed, since that
+    takes a second. A table that the study lacks has no rows.
     """
 
     about: StudyState
     runs: Frame
-    repeats: Frame
-    blocks: Frame
     predictions: Frame
     tuning: Frame
     read_points: Callable[[], Mapping[str, Frame]]
@@ -109,7 +102,8 @@ class Tables:
     @property
     def tuned_at(self) -> Row:
         """Those axes that had the same value in all trials of tuning, with this value."""
-        return {n: value for n, value in self.about["tuned_at"].items() if n in self.axes}
+        searches = self.about["tuning"] or [{"at": {}}]
+        return {n: value for n, value in searches[0]["at"].items() if n in self.axes}
 
     def curve(self, key: str) -> Frame:
         """Return the evaluations of the point `key`, sorted by samples; no rows if it has none."""
@@ -146,38 +140,20 @@ def read_tables(folder: Path) -> Tables:
     """
     first = f"paceline sweep {folder.name}"
     runs = read_table(folder / "runs.csv", first, columns_of_runs())
-    repeated = runs["repeat"] > 0 if "repeat" in runs else pd.Series(False, runs.index)
     tuning = read_table(folder / "tuning.csv", first, columns_of_tuning())
     tables = Tables(
         about=read_about(folder, first),
-        runs=runs[~repeated],
-        repeats=runs[repeated],
-        blocks=pd.DataFrame(),
+        runs=runs,
         predictions=_read_predictions(folder / "predictions.csv"),
         tuning=tuning,
-        read_points=partial(_read_points, folder / ARCHIVE, runs.loc[~repeated, "key"], tuning),
+        read_points=partial(_read_points, folder / ARCHIVE, runs["key"], tuning),
     )
     missing = [n for n in (*_NEEDED, *tables.axes) if n not in tables.runs]
     if missing or tables.runs.empty:
         what = f"has no column {missing[0]}" if missing else "has no point"
         message = f"{folder / 'runs.csv'} {what}; first: {first}"
         raise SettingError("study", message)
-    blocks = judged(tables.runs, tables.repeats, tables.axes)
-    kept = without_dropped(tables.runs, blocks, tables.repeats)
-    return replace(tables, blocks=blocks, runs=kept)
-
-
-def read_about(folder: Path, command: str) -> Any:
-    """Return the content of study.json in `folder`, which `command` made.
-
-    Raises SettingError("study") if the file is missing or damaged.
-    """
-    path = folder / "study.json"
-    content = read_file(path, command)
-    try:
-        return state_of(content)
-    except ValueError as error:
-        raise damaged(path, f"is damaged: {error}", command) from error
+    return tables
 
 
 def _on_equal_images(curves: Frame, tables: Tables) -> Frame:

@@ -24,7 +24,6 @@ _CLASSES = {  # dataclasses and named tuples, by the module of each
     "data.placement": ("DataMoved",),
     "record.observed": ("TrainingReport", "SnapshotScore"),
     "record.point": ("Point",),
-    "run.exchange_turns": ("Asked", "Exchanged"),
 }
 _KIND, _VALUE = "kind", "value"  # of what JSON does not have
 

@@ -22,10 +22,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("study", metavar="STUDY", nargs="?", help=text)
     check = "print five rules of comparison; exit code 1 if the study breaks one"
     parser.add_argument("--check", action="store_true", help=check)
-    verify = "of papers: derive all of it anew; exit code 2 if anything differs"
+    verify = "of papers: test all claims anew; exit code 2 if a committed verdict differs"
     parser.add_argument("--verify", action="store_true", help=verify)
-    records = "of papers: a project of yours, the runs of whose reports are judged instead"
-    parser.add_argument("--records", metavar="PROJECT", type=Path, help=records)
     single = "write the page to a file that needs no other, and so can be sent"
     parser.add_argument("--single", metavar="FILE", type=Path, help=single)
 
@@ -37,24 +35,19 @@ def _run(options: argparse.Namespace, root: Path) -> int:
     for name in ("check", "single"):
         if options.study in (None, PAPERS) and getattr(options, name):
             raise SettingError(name, "it is of one study; its name is needed")
-    for name in ("verify", "records"):
-        if getattr(options, name) and options.study != PAPERS:
-            raise SettingError(name, f"it is of the papers: paceline report {PAPERS} --{name}")
-    if options.records and options.verify:
-        raise SettingError("records", "pages of another project are not verified")
-    if options.records and not (options.records / "reports").is_dir():
-        raise SettingError("records", f"there is no folder {options.records / 'reports'}")
+    if options.verify and options.study != PAPERS:
+        raise SettingError("verify", f"it is of the papers: paceline report {PAPERS} --verify")
     require_folder("single", single)
     if options.verify:
         from paceline.report.papers_page import verify_papers
 
-        print(f"{verify_papers(root)} claims have the verdicts that their tables result in")
+        print(f"{verify_papers(root)} claims have the verdicts that their runs result in")
     elif options.study is None:
         print(_all_studies(root))
     elif options.study == PAPERS:
         from paceline.report.papers_page import write_papers
 
-        print(write_papers(root, judged=options.records))
+        print(write_papers(root))
     else:
         return _one_study(options, root)
     return 0

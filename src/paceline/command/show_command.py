@@ -53,7 +53,7 @@ def _open(study: str | None, root: Path) -> int:
 
     if study is not None and not (root / "reports" / study).is_dir():
         require_study(study, root)
-    page = root / "reports" / (study or "") / "index.html"
+    page = root / "reports" / (f"{study}/index.html" if study else "README.md")
     if not page.is_file():
         made = study is None or collected_rows(root, study)
         first = f"report {study or ''}" if made else f"sweep {study}"

@@ -18,6 +18,7 @@ from paceline.command.terminal import plain_table
 from paceline.grouped import grouped
 from paceline.record.mlflow import run_label
 from paceline.record.record import is_under_way, partial_records
+from paceline.record.report_files import read_about
 from paceline.record.schema import fault_of_result
 from paceline.report.tiers import MEANINGS, tier_of
 from paceline.study.collect import num_of_other_code
@@ -35,7 +36,7 @@ def studies_view(root: Path) -> Iterator[RenderableType]:
     """Yield a table with a row for each study.
 
     It does not compose the configuration of each point, which would be slow. If a study has no
-    records in runs/, the rows in its tables in reports/ count as its records.
+    records in runs/, it is what its tables in reports/ say.
     """
     with hydra_errors("study"), composer(root) as compose:
         rows = [_row(study, root, compose) for study in studies(root)]
@@ -44,20 +45,25 @@ def studies_view(root: Path) -> Iterator[RenderableType]:
 
 
 def _row(study: str, root: Path, compose: Composer) -> list[str]:
-    base, report = compose.with_hydra([f"experiments={study}"]), root / "reports" / study
-    jobs = [job for axes in axes_of_grids(base) for job in jobs_of(axes)]
-    seeds = {word[5:] for job in jobs for word in job if word.startswith("seed=")} or {base.seed}
-    records = _records(root, study, set(map(int, seeds)))
+    report, records = root / "reports" / study, collected_rows(root, study)
+    if any((root / "runs" / study).glob("[!.]*/result.json")) or not records:
+        base = compose.with_hydra([f"experiments={study}"])
+        jobs = [job for axes in axes_of_grids(base) for job in jobs_of(axes)]
+        words = {word[5:] for job in jobs for word in job if word.startswith("seed=")}
+        records = _records(root, study, set(map(int, words or {base.seed}))) or records
+        num_points = len(jobs)
+    else:
+        num_points = read_about(report, f"paceline sweep {study}")["num_points"]
     began = [datetime.fromisoformat(each["started"]) for each in records if each.get("started")]
     if running(root, study):
         state = "running"
-    elif len(records) < len(jobs):
+    elif len(records) < num_points:
         state = "not complete" if records else "not run"
     else:
         state = "reported" if (report / METRICS).is_file() else "run"
     return [
         study,
-        f"{min(len(records), len(jobs))} of {len(jobs)}",
+        f"{min(len(records), num_points)} of {num_points}",
         state,
         str(num_of_other_code(records) or ""),
         age_of(time.time() - max(began).timestamp()) if began else "",
@@ -88,7 +94,7 @@ def age_of(seconds: float) -> str:
 
 
 def _records(root: Path, study: str, seeds: set[int]) -> Sequence[Mapping[str, Any]]:
-    """Return the results of the study's points in runs/, or if there are none, rows of its tables.
+    """Return the results of the study's points in runs/.
 
     `seeds`: seeds of the study's points. Trials of its hyperparameter search have other seeds, and
     are left out. That a record has the key of its settings is not checked, because that takes
@@ -100,9 +106,9 @@ def _records(root: Path, study: str, seeds: set[int]) -> Sequence[Mapping[str, A
             result: Any = json.loads(path.read_bytes())
             if not isinstance(result, dict) or result.get("seed") not in {*seeds, None}:
                 continue
-            if fault_of_result(result, exchange="formula" in result) is None:
+            if fault_of_result(result) is None:
                 found.append(result)
-    return found or collected_rows(root, study)
+    return found
 
 
 def collected_rows(root: Path, study: str) -> list[Mapping[str, str]]:

@@ -60,7 +60,7 @@ def print_plan(study: "Study") -> None:
     from paceline.study.study_point import to_run
     from paceline.study.sweep import to_take_over
 
-    trials, points = study.trials_of_points, study.in_order
+    trials, points = study.trials_of_points, study.points
     needed = to_run([*trials, *points])
     others = to_take_over(needed)
     if trials:
@@ -68,10 +68,9 @@ def print_plan(study: "Study") -> None:
     _print_points("", points, others)
     if untuned := sum(not point.has_rate for point in points):
         print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
-    if not points[0].is_exchange:
-        left = [point for point in needed if point.key not in others]
-        results = finished_results(study.root / "runs", study.archived.values())
-        print(estimate(left, results))
+    left = [point for point in needed if point.key not in others]
+    results = finished_results(study.root / "runs", study.archived.values())
+    print(estimate(left, results))
 
 
 def _print_points(name: str, points: "Points", others: "Mapping[str, Path]") -> None:

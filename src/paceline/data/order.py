@@ -93,7 +93,7 @@ class Recent:
         return self._kept[key]
 
 
-# Samples, int64, of each worker in a group of workers that together hold one copy of the set
+# Samples, int64, of each worker; together they are the whole set
 Shares = list[np.ndarray]
 
 
@@ -154,49 +154,44 @@ class StreamOrder(AbstractOrder):
 class PartitionedOrder(AbstractOrder):
     """Order for a partitioned set: workers hold shares of it, and draw from their shares only.
 
-    Each of `copies` groups of workers holds one copy of the set. In a round, each worker of a group
-    draws one batch.
-
-    A period lasts `shuffle_every` epochs of the run; at its start the workers of a group exchange
-    samples. Period e begins with the first round for which the run has drawn the samples of e
-    periods. To make the shares of a period, one permutation of the stream is dealt to the workers
-    of a group, a batch to each in turn. Samples that do not fill a last round are dealt as evenly
-    as possible. With `labels` [num_samples], the shares of period 0 are instead consecutive parts
-    of the set sorted by label.
+    In a round, each worker draws one batch. A period lasts `shuffle_every` epochs of the run; at
+    its start the workers exchange samples. Period e begins with the first round for which the run
+    has drawn the samples of e periods. To make the shares of a period, one permutation of the
+    stream is dealt to the workers, a batch to each in turn. Samples that do not fill a last round
+    are dealt as evenly as possible. With `labels` [num_samples], the shares of period 0 are instead
+    consecutive parts of the set sorted by label.
 
     In a period a worker passes over its share first in the order in which it was dealt, then in
     seeded permutations. Shares sorted by label are permuted in the first pass as well. A batch may
     span two passes.
 
-    If an epoch is a whole number of rounds, the order of one copy that is shuffled every epoch is
-    that of a replicated set. Otherwise a worker draws in a period up to a batch more or less than
+    If an epoch is a whole number of rounds, the order of a set that is shuffled every epoch is that
+    of a replicated set. Otherwise a worker draws in a period up to a batch more or less than
     its share has.
     """
 
-    copies: int = field(default=1, kw_only=True)
     shuffle_every: int | None = field(default=None, kw_only=True)
     labels: np.ndarray | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         labels = self.labels
-        self.members = self.num_workers // self.copies  # workers that hold a copy together
-        self._round = self.members * self.batch_size
+        self._round = self.num_workers * self.batch_size
         rest = self.num_samples % self._round
-        more = np.arange(self.members) < rest % self.members
+        more = np.arange(self.num_workers) < rest % self.num_workers
         dealt = self.num_samples // self._round * self.batch_size
-        self.sizes: list[int] = (dealt + rest // self.members + more).tolist()
+        self.sizes: list[int] = (dealt + rest // self.num_workers + more).tolist()
         self._by_class: Shares | None = None
         if labels is not None:
             by_class = np.argsort(labels, kind="stable")
             self._by_class = np.split(by_class, np.cumsum(self.sizes)[:-1])
-        self._shares, self._passes = Recent(2 * self.copies), Recent(2 * self.num_workers)
+        self._shares, self._passes = Recent(2), Recent(2 * self.num_workers)
 
     @property
     def smallest_share(self) -> int:
         return min(self.sizes)
 
     def indices(self, worker: int, n: int) -> Tensor:
-        period, size = self.period(n), self.sizes[worker % self.members]
+        period, size = self.period(n), self.sizes[worker]
         first = (n - self.first_batch(period)) * self.batch_size
         return part_of_passes(
             lambda number: self._pass(worker, period, number), size, first, self.batch_size
@@ -214,21 +209,20 @@ class PartitionedOrder(AbstractOrder):
 
     def share(self, worker: int, period: int) -> np.ndarray:
         """Return the samples that a worker holds in a period: int64, in the order of dealing."""
-        return self.shares(worker // self.members, period)[worker % self.members]
+        return self.shares(period)[worker]
 
-    def shares(self, copy: int, period: int) -> Shares:
-        """Return the shares, in a period, of the workers that hold copy number `copy`."""
-        return self._shares.get((copy, period), lambda: self._dealt(copy, period))
+    def shares(self, period: int) -> Shares:
+        """Return the shares of all workers in a period."""
+        return self._shares.get(period, lambda: self._dealt(period))
 
-    def _dealt(self, copy: int, period: int) -> Shares:
+    def _dealt(self, period: int) -> Shares:
         if period == 0 and self._by_class is not None:
             return self._by_class
-        number = period * (self.shuffle_every or 0) * self.copies + copy
-        order = self.stream.permutation(number).numpy()
+        order = self.stream.permutation(period * (self.shuffle_every or 0)).numpy()
         whole = self.num_samples // self._round
-        rounds = order[: whole * self._round].reshape(whole, self.members, self.batch_size)
-        rest = np.array_split(order[whole * self._round :], self.members)
-        return [np.append(rounds[:, member], rest[member]) for member in range(self.members)]
+        rounds = order[: whole * self._round].reshape(whole, self.num_workers, self.batch_size)
+        rest = np.array_split(order[whole * self._round :], self.num_workers)
+        return [np.append(rounds[:, worker], rest[worker]) for worker in range(self.num_workers)]
 
     def _pass(self, worker: int, period: int, number: int) -> Tensor:
         return self._passes.get(
@@ -257,7 +251,6 @@ def order_of(
         stream,
         num_workers,
         batch_size,
-        copies=placement.copies,
         shuffle_every=placement.shuffle_every,
         labels=labels() if placement.partition == "by_class" else None,
     )

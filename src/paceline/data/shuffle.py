@@ -1,9 +1,9 @@
 """Shuffle of a partitioned training set, and the memory in which a worker holds its share.
 
-In a shuffle, the workers that together hold a copy of the set exchange samples all-to-all, from
-memory to memory (Kumar 2017, arXiv:1711.00705). In a random shuffle over p workers a sample leaves
-its worker with probability 1 - 1/p. A worker needs memory for its share, for a buffer, and for the
-order of all samples (about 64 bytes for each sample of the whole set).
+In a shuffle, the workers exchange samples all-to-all, from memory to memory (Kumar 2017,
+arXiv:1711.00705). In a random shuffle over p workers a sample leaves its worker with probability
+1 - 1/p. A worker needs memory for its share, for a buffer, and for the order of all samples (about
+64 bytes for each sample of the whole set).
 """
 
 import mmap
@@ -145,11 +145,11 @@ BUFFER_BYTES = 2**24  # memory of a worker for the samples that it sends and rec
 
 
 class Part(NamedTuple):
-    """Part of an exchange that fits the buffer, as one member (worker of the group) sees it.
+    """Part of an exchange that fits the buffer, as one worker sees it.
 
-    `going`: rows to send, sorted by receiving member. `coming`: memory for the rows to receive,
-    sorted by sending member. Both are uint8 [rows, bytes of a row]. `sent`: number of rows to send
-    to each member. `received`: number of rows to receive from each member.
+    `going`: rows to send, sorted by receiving worker. `coming`: memory for the rows to receive,
+    sorted by sending worker. Both are uint8 [rows, bytes of a row]. `sent`: number of rows to send
+    to each worker. `received`: number of rows to receive from each worker.
     """
 
     going: Tensor
@@ -159,34 +159,34 @@ class Part(NamedTuple):
 
 
 class Shuffle:
-    """Exchange of samples among the members, the workers that together hold a copy of the set.
+    """Exchange of samples among workers.
 
-    `before`, `after`: shares of all members before and after the exchange; a member's share keeps
+    `before`, `after`: shares of all workers before and after the exchange; a worker's share keeps
     its size. Each sample is sent at most once. `row_bytes`: bytes of a sample.
     """
 
     def __init__(
         self, before: Shares, after: Shares, row_bytes: int, buffer_bytes: int = BUFFER_BYTES
     ) -> None:
-        self._members = len(before)
+        self._workers = len(before)
         self._before, self._after = _holders(before), _holders(after)
-        pairs = self._before * self._members + self._after
-        counts = np.bincount(pairs, minlength=self._members**2)
-        self.moved = counts.reshape(self._members, self._members)  # samples, from and to
+        pairs = self._before * self._workers + self._after
+        counts = np.bincount(pairs, minlength=self._workers**2)
+        self.moved = counts.reshape(self._workers, self._workers)  # samples, from and to
         np.fill_diagonal(self.moved, 0)
         self.row_bytes = row_bytes
         most = max(self.moved.sum(0) + self.moved.sum(1), default=0) * row_bytes
         self.num_parts = -(-int(most) // buffer_bytes)
 
-    def exchange(self, member: int, share: Share) -> Iterator[Part]:
-        """Yield the parts of the exchange for one member, and update its `share`.
+    def exchange(self, worker: int, share: Share) -> Iterator[Part]:
+        """Yield the parts of the exchange for one worker, and update its `share`.
 
         Each part fits the buffer. The caller must send `going` and fill `coming` of a part before
         it asks for the next part.
         """
-        others = range(self._members)
-        leaving = [self._samples(member, other) for other in others]
-        entering = [self._samples(other, member) for other in others]
+        others = range(self._workers)
+        leaving = [self._samples(worker, other) for other in others]
+        entering = [self._samples(other, worker) for other in others]
         parts = [
             ([self._cut(s, part) for s in leaving], [self._cut(s, part) for s in entering])
             for part in range(self.num_parts)
@@ -213,20 +213,20 @@ class Shuffle:
         return np.flatnonzero((self._before == sender) & (self._after == receiver))
 
     def _cut(self, samples: np.ndarray, part: int) -> np.ndarray:
-        """Return those of the samples from one member to another that belong to part `part`.
+        """Return those of the samples from one worker to another that belong to part `part`.
 
-        Parts have equal sizes, up to rounding. The cuts are rounded down; so among p members, a
-        member has at any time received fewer than p samples more than it has sent.
+        Parts have equal sizes, up to rounding. The cuts are rounded down; so among p workers, a
+        worker has at any time received fewer than p samples more than it has sent.
         """
         first, last = (len(samples) * each // self.num_parts for each in (part, part + 1))
         return samples[first:last]
 
 
 def _holders(shares: Shares) -> np.ndarray:
-    """Return the member that holds each sample."""
+    """Return the worker that holds each sample."""
     holders = np.empty(sum(map(len, shares)), dtype=np.int32)
-    for member, samples in enumerate(shares):
-        holders[samples] = member
+    for worker, samples in enumerate(shares):
+        holders[samples] = worker
     return holders
 
 
@@ -234,18 +234,15 @@ def _holders(shares: Shares) -> np.ndarray:
 class DataTraffic:
     """Movement of training data between workers in a run.
 
-    `sample_bytes`: bytes of a sample in a shuffle. `fed_bytes`: on a virtual clock, bytes of a
-    batch that the first worker of a node sends to another worker; 0 if each worker draws its own
-    batches. `moved`: counts of the data that have moved so far.
+    `sample_bytes`: bytes of a sample in a shuffle. `moved`: counts of the data that have moved so
+    far.
     """
 
     order: AbstractOrder
     sample_bytes: int = 0
-    fed_bytes: int = 0
     moved: DataMoved = field(default_factory=DataMoved)
 
-    def shuffle(self, copy: int, before: int, after: int) -> Shuffle:
-        """Return the exchange for copy number `copy` from period `before` to period `after`."""
+    def shuffle(self, before: int, after: int) -> Shuffle:
+        """Return the exchange from period `before` to period `after`."""
         assert isinstance(self.order, PartitionedOrder)
-        first, second = (self.order.shares(copy, period) for period in (before, after))
-        return Shuffle(first, second, self.sample_bytes)
+        return Shuffle(self.order.shares(before), self.order.shares(after), self.sample_bytes)

@@ -28,24 +28,17 @@ def workers_of_a_node() -> int:
     """Count the processes on each node; the last may have fewer. All processes of the group call
     this. Raises SettingError("scheme.collective") if they do not fill one node after the other.
     """
-    names = gather_nodes(dist.get_world_size())
+    digest = hashlib.sha256(this_node().encode()).digest()[:8]
+    own = torch.frombuffer(bytearray(digest), dtype=torch.int64)
+    digests = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(digests, own)
+    names = [int(name) for name in digests]
     size = names.count(names[0])
     nodes = [set(names[first : first + size]) for first in range(0, len(names), size)]
     if len(set(names)) < len(nodes) or any(len(node) > 1 for node in nodes):
         message = "it needs workers that fill one node after the other; these do not"
         raise SettingError("scheme.collective", message)
     return size
-
-
-def gather_nodes(num_workers: int, group: dist.ProcessGroup | None = None) -> list[int]:
-    """Return a number for the node of each worker, equal for those on one node. All workers of the
-    group (None: all processes) call this.
-    """
-    digest = hashlib.sha256(this_node().encode()).digest()[:8]
-    own = torch.frombuffer(bytearray(digest), dtype=torch.int64)
-    digests = [torch.empty_like(own) for _ in range(num_workers)]
-    dist.all_gather(digests, own, group=group)
-    return [int(name) for name in digests]
 
 
 def cluster_interface() -> str:

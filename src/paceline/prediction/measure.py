@@ -26,6 +26,7 @@ from paceline.cluster.launcher import call_in_processes
 from paceline.errors import SettingError
 from paceline.exchange.process_group import join, leave
 from paceline.prediction.messages import (
+    PAUSE,
     REPETITIONS,
     measure_allreduce,
     measure_in_training,
@@ -35,7 +36,6 @@ from paceline.prediction.this_machine import Measured, MeasuredSteps, Times
 from paceline.record import provenance
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
-from paceline.run.exchange_turns import PAUSE
 from paceline.run.open_data import open_data
 from paceline.run.placed_data import reading_of
 from paceline.run.quiet import quiet_trainer, silence

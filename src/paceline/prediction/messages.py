@@ -4,6 +4,7 @@ Messages are real: two processes, a worker and a server, exchange them as in a t
 """
 
 import itertools
+import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean, median
@@ -19,13 +20,17 @@ from paceline.exchange.wire.frame import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.prediction.this_machine import Times
-from paceline.run.exchange_turns import PAUSE, since_the_last, sleep
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 
 _WORKER, _SERVER = 0, 1
 _ELSEWHERE = "another node"  # where a worker says that it is, so that messages pass over TCP
 _TIMEOUT = 120  # seconds
 
+# Before each measured exchange a process fills its caches with other data, as a training step does,
+# and sleeps, as if it waited for an accelerator. Without this pause, caches are warm and no thread
+# sleeps; then gloo's all-reduce of 30 KB takes only a fifth of the time.
+PAUSE = 0.01  # seconds at most; each pause is random, so that workers do not begin together
+_OTHER = torch.zeros(16 * 2**20, dtype=torch.uint8)
 _SECONDS = 1.0  # most seconds of pauses, for each size of messages in each repetition
 REPETITIONS = 5  # the result is the median of their means, since a whole repetition may be delayed
 
@@ -214,3 +219,23 @@ def _timed(action: Callable[[], object], size: int, pause: float) -> list[float]
 def _rounds(size: int, pause: float) -> int:
     """Return the number of rounds for messages of `size` weights, equal in all processes."""
     return max(5, min(100, 10_000_000 // size, int(_SECONDS / pause)))
+
+
+def since_the_last(begun: Sequence[float], ended: Sequence[float]) -> list[float]:
+    """Return the seconds of each round, from the arrival of the last worker until the sum is there.
+
+    The end is the mean over workers of the time at which a worker has the sum. `begun`, `ended`:
+    times at which this worker began and ended each round. All processes must call this. They must
+    run on one machine, because the times of their clocks are compared.
+    """
+    own = torch.tensor([begun, ended], dtype=torch.float64)
+    stamps = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+    dist.all_gather(stamps, own)
+    begins, ends = torch.stack(stamps).unbind(dim=1)
+    return (ends.mean(dim=0) - begins.amax(dim=0)).tolist()
+
+
+def sleep(most: float) -> None:
+    """Fill the caches with other data, then sleep for at most `most` seconds."""
+    _OTHER.add_(1)
+    time.sleep(random.uniform(0, most))  # torch's generator stays as it is

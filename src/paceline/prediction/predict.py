@@ -331,7 +331,7 @@ def sized_workload(point: Point) -> AbstractWorkload:
 
 def _traffic(point: Point) -> DataTraffic | None:
     """Return how data move between workers in a run of the point; None if they do not move."""
-    if point.placement.meeting is None:
+    if point.placement.shuffle_every is None:
         return None
     from paceline.run.open_data import open_data  # Lightning takes seconds
     from paceline.run.placed_data import reading_of

@@ -7,8 +7,7 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -16,13 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
-from paceline.exchange.find_collective import collective
 from paceline.grouped import grouped
 from paceline.prediction.predict import TimedRun, timed_run
 from paceline.record.archive import ARCHIVE, read_archive
-from paceline.record.point import ExchangePoint, Point
+from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.record.report_files import read_file, replaced
 from paceline.record.target import Target
@@ -110,27 +107,6 @@ def predict_points(study: str, root: Path) -> Path:
     with replaced(folder) as new, (new / path.name).open("w", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows([COLUMNS, *rows])
     return path
-
-
-def exchange_predictor(root: Path) -> Callable[[ExchangePoint], float | None]:
-    """Return a function that predicts the seconds of an exchange point.
-
-    It predicts on the modelled cluster that `predicted_by` names, and returns None if none is
-    named. Links between emulated nodes are those of the point's own cluster. Only messages take
-    time.
-    """
-
-    def predict(exchange: ExchangePoint) -> float | None:
-        if not exchange.config.values.get("predicted_by"):
-            return None
-        profiled = _modelled(_profile_of(exchange.config), root)
-        modelled = emulating(profiled, exchange.config.values["cluster"], exchange.workers)
-        cluster = Target("cluster", modelled).build_as(VirtualCluster)
-        profile = replace(cluster.profile, shared_cores=None)
-        chosen = collective(exchange.collective)
-        return chosen.seconds(exchange.num_bytes, exchange.workers, profile)
-
-    return predict
 
 
 def run_of(config: PointConfig, cluster: Values, samples: int) -> TimedRun:

@@ -4,9 +4,9 @@ Only the archive of a study, `records.tar.xz`, is committed to the repository. I
 the result and the tables of each record, without weights. Files of the same name are stored next to
 each other, which makes the archive a third of the size of a zip file.
 
-An archive may come from anybody. It is read forward, one entry after the other, in bounded memory,
-and refused as a whole unless each entry is a regular file of a record, and occurs once. A record is
-unpacked only if it passes the check of `reading.py`.
+An archive may come from anybody. It is read in bounded memory, and refused as a whole unless each
+entry is a regular file of a record. A record is unpacked only if it passes the check of
+`reading.py`.
 """
 
 import io
@@ -14,10 +14,9 @@ import lzma
 import re
 import stat
 import tarfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
@@ -29,12 +28,8 @@ ARCHIVE = "records.tar.xz"
 _NAMES = tuple(MOST_BYTES)  # of the files of a record
 _ENTRY = re.compile(r"(\w+)/([a-z.]+)")  # so no folder outside of the study's
 _PRESET = 6  # 9 takes twice as long and saves nothing
-# Bytes when unpacked: at most, for each byte that is packed, and beside them. The largest committed
-# archive has 19 MB, ten times its packed bytes; a smaller one has 38 times its own.
-_MOST_UNPACKED, _MOST_TIMES, _MOST_BESIDE = 2**28, 100, 2**24
-_UNPACKER_BYTES = 2**27  # of memory for its dictionary
-_CHUNK = 2**16
-_BROKEN = (tarfile.TarError, lzma.LZMAError, ValueError, OSError)
+_MOST_UNPACKED = 2**28  # bytes; the largest committed archive has 19 MB
+_BROKEN = (tarfile.TarError, lzma.LZMAError, EOFError, ValueError, OSError)
 
 Files = Mapping[str, Mapping[str, bytes]]  # content of files by name, then by the record's key
 Record = tuple[Mapping[str, bytes], Result]  # content of a record's files by name, and its result
@@ -75,11 +70,20 @@ def read_archive(path: Path) -> Files:
     with _readable(path):
         if not stat.S_ISREG(path.stat().st_mode):
             raise ValueError("it is not a regular file")
-        with path.open("rb") as file:
-            for key, name, content in _entries(_Unpacked(file)):
-                if key in files[name]:
-                    raise ValueError(f"{key}/{name} occurs twice")
-                files[name][key] = content
+        with lzma.open(path) as packed:
+            content = packed.read(_MOST_UNPACKED + 1)
+        if len(content) > _MOST_UNPACKED:
+            raise ValueError(f"it has more than {_MOST_UNPACKED:,} bytes when it is unpacked")
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+            for member in archive:
+                entry = _ENTRY.fullmatch(member.name)
+                is_plain = member.type == tarfile.REGTYPE and not member.issparse()
+                if entry is None or entry[2] not in _NAMES or not is_plain:
+                    raise ValueError(f"{member.name[:99]!r} is not a file of a record")
+                if member.size > MOST_BYTES[entry[2]]:
+                    raise ValueError(f"{member.name} has {member.size:,} bytes, too many")
+                file = archive.extractfile(member)
+                files[entry[2]][entry[1]] = file.read() if file else b""
     return files
 
 
@@ -137,54 +141,6 @@ def _readable(path: Path, where: str = "") -> Generator[None]:
     except _BROKEN as error:
         message = f"{path} cannot be read: {where}{' '.join(str(error).split())}"
         raise SettingError("study", f"{message}; an intact copy is needed, or none") from error
-
-
-class _Unpacked:
-    """Content of an xz file, which is read forward; `total` bytes of it were read so far."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self.total = file, 0
-        self._unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, _UNPACKER_BYTES)
-
-    def read(self, size: int) -> bytes:
-        """Return the next `size` bytes, or fewer at the end. Raises ValueError for too many."""
-        content = bytearray()
-        while len(content) < size and not self._unpacker.eof:
-            packed = self._file.read(_CHUNK) if self._unpacker.needs_input else b""
-            if not packed and self._unpacker.needs_input:
-                raise ValueError("it is cut off")
-            content += self._unpacker.decompress(packed, size - len(content))
-        if self._unpacker.unused_data or (self._unpacker.eof and self._file.read(1)):
-            raise ValueError("there are data behind its end")
-        self.total += len(content)
-        if self.total > min(_MOST_UNPACKED, _MOST_BESIDE + _MOST_TIMES * self._file.tell()):
-            raise ValueError(f"{self.total:,} bytes are too many when they are unpacked")
-        return bytes(content)
-
-
-def _entries(packed: _Unpacked) -> Iterator[tuple[str, str, bytes]]:
-    """Yield key, name and content of each file in a tar file as `write_files` makes it.
-
-    The module tarfile would end silently at a damaged header, and would follow what archives of
-    other kinds have: long names, files with holes, links.
-    """
-    while any(header := packed.read(tarfile.BLOCKSIZE)):
-        member = tarfile.TarInfo.frombuf(header, "utf-8", "strict")
-        entry = _ENTRY.fullmatch(member.name)
-        if member.type != tarfile.REGTYPE or entry is None or entry[2] not in _NAMES:
-            raise ValueError(f"{member.name[:99]!r} is not a file of a record")
-        if not 0 <= member.size <= MOST_BYTES[entry[2]]:
-            raise ValueError(f"{member.name} has {member.size} bytes, which are too many")
-        content = packed.read(member.size)
-        padding = packed.read(-member.size % tarfile.BLOCKSIZE)
-        if len(content) < member.size or any(padding):
-            raise ValueError(f"{member.name} is cut off")
-        yield entry[1], entry[2], content
-    if len(header) < tarfile.BLOCKSIZE:
-        raise ValueError("it is cut off")
-    while block := packed.read(_CHUNK):
-        if any(block):
-            raise ValueError("there are data behind its last file")
 
 
 def record_elsewhere(

@@ -1,14 +1,10 @@
 """Digest of the content of a point's data, by which a record is known to be of other data."""
 
-import contextlib
-import csv
-import glob
 import hashlib
-import io
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,11 +12,6 @@ from paceline.data.content import content_digest, files_below
 from paceline.errors import SettingError, tell
 from paceline.record.target import Target
 
-_LISTS = frozenset((".csv", ".json", ".jsonl", ".lst", ".tsv", ".txt", ".yaml", ".yml"))
-_MOST_LISTED = 2**26  # bytes of a list: a million images
-_JSON_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
-_YAML_MARKS = re.compile(r"(?:^|\s)-\s|:\s|[\[\]{},]")  # between the texts of a line
-_BRACES = re.compile(r"\{[^{}]*\}")  # as in shards/{0000..0012}.tar, of which `glob` knows nothing
 _DECODED = re.compile(r"prepared/\w+-[0-9a-f]{12}\b.*")  # files that Paceline writes into a root
 
 _known = dict[str, str | None]()  # by the settings of the data
@@ -35,11 +26,8 @@ def data_digest(data: Target) -> str | None:
     """Return a digest of the content of the data set with these settings: 12 hexadecimal digits.
 
     For a class of Paceline it follows from `fingerprint`. For any other class it is of the files
-    that its settings name, by a path or by a pattern with `*` or `{0..9}`, of the files in folders
-    that they name, and of those that a file of text among them lists, relative to its folder, to a
-    folder that the settings name, or, if folders are in the name, to the working directory. Returns
-    None if there are no such files, or if they cannot be read. It is computed once, until
-    `look_again`.
+    and folders that its settings name. Returns None if there are no such files, or if they cannot
+    be read. It is computed once, until `look_again`.
     """
     settings = repr(data.values)
     if settings not in _known:
@@ -72,84 +60,34 @@ def is_of_other_data(result: Mapping[str, Any] | None, data: Target) -> bool:
 
 def _content(data: Target) -> object:
     if not data.is_ours:
-        texts = [(name, os.path.expanduser(text)) for name, text in _texts("data", data.values)]  # noqa: PTH111
-        roots = [Path(text) for _, text in texts if os.path.isdir(text)]  # noqa: PTH112
-        files = {
-            name: file for setting, text in texts for name, file in _files(setting, text, roots)
-        }
-        return content_digest(files) if files else None
+        named = [each for text in _texts(data.values) for each in _files(text)]
+        return content_digest(dict(named)) if named else None
     from paceline.data.prepared import AbstractPreparedImageData  # torch takes seconds
 
     built = data.build()
     return built.fingerprint() if isinstance(built, AbstractPreparedImageData) else None
 
 
-def _texts(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """Yield each text among settings, with its dotted name."""
+def _texts(value: Any) -> Iterator[str]:
+    """Yield each text among settings."""
     if isinstance(value, str):
-        yield name, value
+        yield value
     elif isinstance(value, Mapping | list):
         inside: Any = cast("Any", value)
-        pairs = inside.items() if isinstance(value, Mapping) else enumerate(inside)
-        for inner, each in pairs:
-            yield from _texts(f"{name}.{inner}", each)
+        for each in inside.values() if isinstance(value, Mapping) else inside:
+            yield from _texts(each)
 
 
-def _files(setting: str, text: str, roots: Sequence[Path]) -> Iterator[tuple[str, str | Path]]:
-    """Yield each file that the text of a setting names, with a name that begins with the setting's.
+def _files(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each file that the text of a setting names, by a name that begins with the text.
 
     Folders in which the working directory is are left out, since runs are recorded there.
     """
-    path = Path(text)
-    if os.path.isfile(path):  # noqa: PTH113 (False for any text that is no path)
-        yield setting, path
-        yield from _listed_files(setting, path, roots)
-    elif os.path.isdir(path) and not Path.cwd().is_relative_to(path.resolve()):  # noqa: PTH112
-        for file in files_below(path):
-            name = file[len(str(path)) + 1 :]
-            is_whole = os.path.isfile(file)  # noqa: PTH113 (not a broken link)
-            if is_whole and not _DECODED.fullmatch(name):
-                yield f"{setting}/{name}", file
-    elif glob.has_magic(pattern := _BRACES.sub("*", str(path))):
-        for file in glob.iglob(pattern, recursive=True):  # noqa: PTH207 (which needs no folder)
-            if os.path.isfile(file):  # noqa: PTH113
-                yield f"{setting}:{file}", file
-
-
-def _listed_files(setting: str, path: Path, roots: Sequence[Path]) -> Iterator[tuple[str, Path]]:
-    """Yield the files that a list of files names, such as a CSV of images and their labels."""
-    if path.suffix.lower() not in _LISTS or path.stat().st_size > _MOST_LISTED:
-        return
-    for cell in {each.strip() for each in _cells(path)}:
-        if not cell or _is_number(cell):
-            continue
-        here = [Path()] if "/" in cell else []
-        for folder in (path.parent, *roots, *here):
-            if os.path.isfile(file := folder / cell):  # noqa: PTH113
-                yield f"{setting}:{cell}", file
-                break
-
-
-def _cells(path: Path) -> Iterator[str]:
-    """Yield the texts of a list, of which a line of plain text has words."""
-    kind, text = path.suffix.lower(), path.read_text(errors="replace")
-    if kind in (".csv", ".tsv"):
-        first = text.partition("\n")[0]
-        mark = "\t" if kind == ".tsv" else max(",;|\t", key=first.count)
-        with contextlib.suppress(csv.Error):
-            for row in csv.reader(io.StringIO(text), delimiter=mark, skipinitialspace=True):
-                yield from row
-    elif kind in (".json", ".jsonl"):
-        yield from (each[1:-1].replace("\\/", "/") for each in _JSON_TEXT.findall(text))
-    else:
-        for line in text.splitlines():
-            parts = _YAML_MARKS.split(line) if kind in (".yaml", ".yml") else [line, *line.split()]
-            yield from (part.strip().strip("\"'") for part in parts)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    path = os.path.expanduser(text)  # noqa: PTH111 (of any text, also one that is no path)
+    if os.path.isfile(path):  # noqa: PTH113
+        yield text, path
+    elif os.path.isdir(path) and not Path.cwd().is_relative_to(Path(path).resolve()):  # noqa: PTH112
+        for file in files_below(Path(path)):
+            name = str(Path(file).relative_to(path))
+            if os.path.isfile(file) and not _DECODED.fullmatch(name):  # noqa: PTH113 (a whole link)
+                yield f"{text}/{name}", file

@@ -27,7 +27,6 @@ class StudySettings(TypedDict):
     names: dict[str, str]
     experiments: Any
     grids: Any
-    blocks: Any
     tuning: Any
     trial: Any  # what it sets is part of the key
     predicted_by: Any
@@ -49,9 +48,7 @@ class PointSettings(TypedDict):
     workers: int
     batch_size: int
     seed: int
-    repeat: Annotated[int, Neutral(0)]
     save_weights: bool
-    exchange: Annotated[Any, Neutral(None)]
     model: Sharding  # importing the class of the network takes seconds: all settings count
     data: Placement | Target
     scheme: Target
@@ -63,6 +60,15 @@ class PointSettings(TypedDict):
     measurement: Measurement
 
 
+# Settings that are gone, with the value that has the effect of today's code. Records name them.
+RETIRED: Mapping[str, Any] = {
+    "exchange": None,
+    "blocks": None,
+    "repeat": 0,
+    "data.feed": "own",
+    "data.copies": 1,
+}
+
 # Studies wrote these bandwidths [bytes/s] as whole numbers, and all others with a decimal point.
 _WHOLE_BANDWIDTHS = (33_333_333, 100_000_000, 333_333_333, 1_250_000_000)
 
@@ -72,7 +78,7 @@ def key_of(values: Mapping[str, Any]) -> str:
 
     Equal numbers have equal digests, however they are written: 1 and 1.0, or 0 and -0.0.
     """
-    plain = _in_one_form(json.loads(json.dumps(deciding(values))))
+    plain = _in_one_form(json.loads(json.dumps(deciding(without_retired(values)))))
     content = _without(plain, PointSettings, lambda m, v: isinstance(m, Neutral) and m.value == v)
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:12]
@@ -86,6 +92,19 @@ def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
     of_study = declared_settings(StudySettings)
     own = {name: value for name, value in values.items() if name not in of_study}
     return _without(own, PointSettings, lambda mark, _: isinstance(mark, Unkeyed))
+
+
+def without_retired(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings without those of RETIRED that have the value named there."""
+    kept: dict[str, Any] = dict(values)
+    for setting, value in RETIRED.items():
+        group, _, name = setting.rpartition(".")
+        found: Any = kept.get(group) if group else kept
+        of_group = cast("dict[str, Any]", found if isinstance(found, dict) else {})
+        if name in of_group and of_group[name] == value:
+            rest = {inner: v for inner, v in of_group.items() if inner != name}
+            kept = {**kept, group: rest} if group else rest
+    return kept
 
 
 def _in_one_form(value: Any, setting: str = "") -> Any:

@@ -171,7 +171,6 @@ NUMBERS = [  # listed in the order of result.json
     Number("activation_bytes_sent", "bytes", _of_workers("activation_bytes_sent")),
     Number("shuffle_bytes", "bytes", lambda o: o.data_moved.shuffle_bytes),
     Number("shuffle_seconds", "s", lambda o: o.data_moved.shuffle_seconds),
-    Number("feed_bytes", "bytes", lambda o: o.data_moved.feed_bytes),
     Number("data_digest", "text"),
     Number("optimizer", "text", _of_first("optimizer")),
     Number("scheduler", "text", _of_first("scheduler")),

@@ -217,7 +217,6 @@ class Observed:
         return DataMoved(
             shuffle_bytes=sum(each.shuffle_bytes for each in moved),
             shuffle_seconds=max(each.shuffle_seconds for each in moved),
-            feed_bytes=sum(each.feed_bytes for each in moved),
         )
 
     @property

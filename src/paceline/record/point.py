@@ -4,8 +4,7 @@ Its settings are checked once, when the point is built; its parts are typed obje
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -24,29 +23,25 @@ from paceline.record.target import Target
 from paceline.record.training import Training
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
-from paceline.scheme.sync_allreduce import SyncAllReduce
-from paceline.settings import Count, Flag, Positive, Seed, Whole, settings
+from paceline.settings import Flag, Seed, Whole, settings
 from paceline.timing.workload import OWN, AbstractWorkload
 
 _PLAIN = ("study", "workers", "batch_size", "seed", "save_weights")  # settings without a class
-_NUMBER_BYTES = 4  # of a float32
 
 
 @settings("")
 class Point:
     """One training run: what is trained, on which data and cluster, and how it is measured.
 
-    `batch_size`: images per worker and step. `repeat`: 1 for the second run of the reference
-    configuration in a block (the runs of one seed, see study/study_point.py), else 0. `model` and
-    `data` are settings, from which each process builds its own objects. `config`: the configuration
-    from which the point was built; it has the point's key and is written to its record.
+    `batch_size`: images per worker and step. `model` and `data` are settings, from which each
+    process builds its own objects. `config`: the configuration from which the point was built; it
+    has the point's key and is written to its record.
     """
 
     study: Annotated[str, Field(pattern=STUDY_NAME)]
     workers: Whole
     batch_size: Whole
     seed: Seed
-    repeat: Count
     save_weights: Flag
     scheme: AbstractScheme
     cluster: AbstractCluster
@@ -65,9 +60,6 @@ class Point:
     @classmethod
     def of(cls, config: PointConfig) -> "Point":
         """Build and check every part. Raises SettingError for the first invalid setting."""
-        if config.values.get("exchange"):
-            message = "a study of exchanges trains nothing; paceline sweep STUDY measures them"
-            raise SettingError("exchange", message)
         point = cls._built(config)
         point._check()
         return point
@@ -93,7 +85,6 @@ class Point:
             measurement=config.measurement,
             sweep=config.sweep,
             **{name: values[name] for name in _PLAIN},
-            repeat=values.get("repeat", 0),  # older records have none
             model=config.target("model"),
             sharding=Sharding(**config.of_the_run("model")),
             data=config.target("data"),
@@ -141,11 +132,10 @@ class Point:
             message = f"{slow}, but there are {self.workers} workers"
             raise SettingError("cluster.slow_workers", message)
         self.training.check(accounting, self.model)
-        self.placement.check_workers(self.workers)
-        if self.placement.meeting and not accounting.can_meet:
+        if self.placement.shuffle_every and not accounting.can_meet:
             name = self.config.names["scheme"]
             message = f"it needs a time at which all workers meet; scheme={name} has none"
-            raise SettingError(self.placement.meeting, message)
+            raise SettingError("data.shuffle_every", message)
         check_collective(self.scheme.collective)
         check_compression(self.scheme.compression, self.scheme.collective)
         self.cluster.check(self.scheme, self._num_computing)
@@ -175,12 +165,12 @@ class Point:
     def _check_split(self) -> None:
         """Raise SettingError for what split workers cannot have."""
         scheme, training, modelled = self.scheme, self.training, self.kind == "virtual"
-        meeting, precision = self.placement.meeting, training.precision
+        precision = training.precision
         foreign = self.workload.name != OWN
         shares = self.device == "cuda" and self.cluster.workers_per_accelerator > 1
         part = "each process knows only a part of the norm, so that it"
         for setting, is_set, what, neutral in (
-            (meeting, meeting, "it", "null" if self.placement.shuffle_every else "own"),
+            ("data.shuffle_every", self.placement.shuffle_every is not None, "it", "null"),
             ("scheme.collective", scheme.collective != "native", scheme.collective, "native"),
             ("scheme.compression", scheme.compression != "none", scheme.compression, "none"),
             ("scheme.overlap", scheme.overlap, "it", "false"),
@@ -189,7 +179,7 @@ class Point:
             ("training.precision", precision not in SERVED_PRECISIONS, precision, "32-true"),
             ("workload", foreign and not modelled, f"the size of {self.workload.name}", "own"),
         ):
-            if setting and is_set:
+            if is_set:
                 message = f"{what} is not possible with split workers; model.shards=1 is needed"
                 raise SettingError(setting, f"{message}, or {neutral}")
         if modelled:
@@ -243,61 +233,3 @@ class Point:
             raise SettingError("training.precision", message)
         if precision == "16-mixed" and self.device == "cpu":
             raise SettingError("training.precision", "16-mixed needs a GPU; bf16-mixed does not")
-
-
-@settings("exchange")
-class Exchange:
-    """Settings of an exchange: workers sum a vector of `megabytes` (10^6 bytes) in each turn.
-
-    `turns`: number of turns.
-    """
-
-    megabytes: Positive
-    turns: Whole
-
-
-@dataclass(frozen=True)
-class ExchangePoint:
-    """Point of a study of exchanges: it measures one collective between real processes.
-
-    In each of `turns` turns, `workers` workers sum vectors [length] of float32 by this collective.
-    """
-
-    config: PointConfig
-    cluster: AbstractCluster
-    collective: str
-    workers: int
-    length: int
-    turns: int
-
-    @classmethod
-    def of(cls, config: PointConfig) -> "ExchangePoint":
-        """Build and check every part. Raises SettingError for the first invalid setting."""
-        values, workers = config.values.get("exchange"), config.values["workers"]
-        if not isinstance(values, dict):
-            raise SettingError("exchange", "{megabytes: ..., turns: ...} is needed")
-        exchange = Exchange(**cast("dict[str, Any]", values))
-        if not isinstance(workers, int) or workers < 2:
-            raise SettingError("workers", f"an exchange needs at least 2, not {workers}")
-        length = int(exchange.megabytes * 1e6 / _NUMBER_BYTES)
-        if not length:
-            message = f"not a whole number of {_NUMBER_BYTES} bytes"
-            raise SettingError("exchange.megabytes", message)
-        scheme = config.target("scheme").build_as(AbstractScheme)
-        cluster = config.target("cluster").build_as(AbstractCluster)
-        check_collective(scheme.collective)
-        if not isinstance(scheme, SyncAllReduce):
-            message = "a study of exchanges needs sync_allreduce with a scheme.collective"
-            raise SettingError("scheme", message)
-        if scheme.compression != "none":
-            message = "exchanges are not compressed; none is needed"
-            raise SettingError("scheme.compression", message)
-        if cluster.kind == "virtual":
-            message = "exchanges are measured between real processes, not virtual"
-            raise SettingError("cluster", message)
-        cluster.check(scheme, workers)
-        return cls(config, cluster, scheme.collective, workers, length, exchange.turns)
-
-    @property
-    def num_bytes(self) -> int:
-        return self.length * _NUMBER_BYTES

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from paceline.data.placement import Placement
 from paceline.errors import SettingError
 from paceline.model.network_size import Sharding
-from paceline.record.key import key_of, neutral_values
+from paceline.record.key import key_of, neutral_values, without_retired
 from paceline.record.measurement import Measurement
 from paceline.record.provenance import num_cores
 from paceline.record.rerun import Sweep
@@ -35,11 +35,16 @@ _OF_THE_RUN: dict[str, type] = {"model": Sharding, "data": Placement}
 class PointConfig:
     """Plain settings of a point, from which `record/point.py` builds the typed point.
 
-    `of_record`: True if they were read from a record; see Target.
+    `of_record`: True if they were read from a record; see Target. Settings that are gone are then
+    left out.
     """
 
     values: Mapping[str, Any]
     of_record: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.of_record:
+            object.__setattr__(self, "values", without_retired(self.values))
 
     @classmethod
     def of(cls, cfg: DictConfig) -> "PointConfig":

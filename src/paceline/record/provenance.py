@@ -3,7 +3,6 @@
 This module imports nothing slow.
 """
 
-import ast
 import hashlib
 import itertools
 import os
@@ -16,7 +15,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, TypedDict
 
 import psutil
 
@@ -49,9 +48,8 @@ class Hardware(TypedDict):
 def source_digest() -> str:
     """Return a digest of the source code that can change a result: 12 hexadecimal digits.
 
-    The digest covers the part of Paceline's source that computes results, and the code of the
-    project in the working directory. Changes of comments, docstrings, layout, and of Paceline's
-    error messages leave it the same.
+    The digest is of the bytes of the part of Paceline's source that computes results, and of the
+    code of the project in the working directory.
     """
     return _source_digest(Path.cwd())
 
@@ -61,22 +59,20 @@ def _source_digest(project: Path) -> str:
     return digest_of(Path(paceline.__file__).parent, project)
 
 
-def digest_of(package: Path, project: Path | None = None) -> str:
+def digest_of(package: Path, project: Path) -> str:
     """Return the digest of the source in ROOMS (folders) and FILES of `package`, and of `project`.
 
     The own code of a project is in `src/` and in the modules and packages at the project's top
     level.
     """
     rooms = itertools.chain.from_iterable((package / room).rglob("*.py") for room in ROOMS)
-    files = [each for name in FILES if (each := package / name).exists()]
-    found = [(path.relative_to(package).as_posix(), path, True) for path in (*rooms, *files)]
-    if project is not None:
-        own = ((path.relative_to(project).as_posix(), path) for path in _own_files(project))
-        found += [(f"of the project/{name}", path, False) for name, path in own]
+    ours = [*rooms, *(each for name in FILES if (each := package / name).exists())]
+    found = [(path.relative_to(package).as_posix(), path) for path in ours]
+    own = [(path.relative_to(project).as_posix(), path) for path in _own_files(project)]
     digest = hashlib.sha256()
-    for name, path, is_ours in sorted(found):
+    for name, path in [*sorted(found), *sorted(own)]:
         digest.update(f"{name}\0".encode())
-        digest.update(hashlib.sha256(_meaning(path.read_bytes(), is_ours)).digest())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()[:12]
 
 
@@ -87,53 +83,6 @@ def _own_files(project: Path) -> Iterator[Path]:
     for path in itertools.chain(project.glob("*.py"), project.glob("src/*.py"), *own):
         if path.is_file() and not path.name.startswith("."):
             yield path
-
-
-def _meaning(source: bytes, is_ours: bool) -> bytes:
-    """Return the source without docstrings and comments; if `is_ours`, also without error messages.
-
-    A file that is not valid Python is returned unchanged.
-    """
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return source
-    for node in ast.walk(tree):
-        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
-        if documented and ast.get_docstring(node):
-            node.body = node.body[1:] or [ast.Pass()]
-    return repr(_form(_WithoutMessages().visit(tree) if is_ours else tree)).encode()
-
-
-def _form(part: Any) -> Any:
-    """Return a part of a syntax tree as nested lists, the same in every version of Python.
-
-    Fields that are empty are left out, since later versions have more of them, and so are the empty
-    texts that some put into f-strings. `ast.unparse` and `ast.dump` write other words in another
-    version.
-    """
-    if isinstance(part, list):
-        return [_form(each) for each in cast("list[Any]", part)]
-    if not isinstance(part, ast.AST):
-        return part
-    if isinstance(part, ast.JoinedStr):
-        part.values = [v for v in part.values if getattr(v, "value", None) != ""]
-    fields = [[n, _form(value)] for n, value in ast.iter_fields(part) if value not in (None, [])]
-    return [type(part).__name__, *fields]
-
-
-class _WithoutMessages(ast.NodeTransformer):
-    """Removes the texts of raised errors and all assignments to variables named `message`."""
-
-    def visit_Raise(self, node: ast.Raise) -> ast.AST:
-        for part in ast.walk(node):
-            if isinstance(part, ast.Constant) and isinstance(part.value, str):
-                part.value = ""
-        return node
-
-    def visit_Assign(self, node: ast.Assign) -> ast.AST:
-        message = any(isinstance(name, ast.Name) and name.id == "message" for name in node.targets)
-        return ast.Pass() if message else node
 
 
 def commit(root: Path = Path()) -> str:

@@ -6,21 +6,25 @@ must agree. Records in an archive pass the same check. Reading imports and build
 record names, except the classes of Paceline's settings.
 """
 
+import json
 import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
+import yaml
+
 from paceline.errors import SettingError, printable
-from paceline.record.agreement import disagreement
-from paceline.record.plain import read_json, read_yaml
-from paceline.record.point_config import PointConfig
+from paceline.record.key import RETIRED
+from paceline.record.point_config import PointConfig, flat_settings
 from paceline.record.rows import POINT_TABLES
-from paceline.record.schema import Result, extra_fields, fault_of_result, fault_of_tables
+from paceline.record.schema import Result, fault_of_result, fault_of_tables
 from paceline.record.target import foreign_target
 
 _SAME = ("workers", "batch_size", "seed", "study")  # in the result as in the settings
 _NEEDED = ("config.yaml", "result.json")
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MOST_LISTS = 2**13  # twice as many, one in the other, end the process, as the loader is in C
 _LONGEST = 300  # characters of a reason
 # Bytes of each file of a record; the largest one in a committed archive has 40 kB.
 MOST_BYTES: Mapping[str, int] = {
@@ -80,16 +84,12 @@ def checked_result(files: Mapping[str, bytes], study: str, key: str) -> Result:
             raise _UnfitError(f"{name}: there is no such file")
     result = _object("result.json", files["result.json"])
     config = PointConfig(_settings(files["config.yaml"]), of_record=True)
-    exchange = bool(config.values.get("exchange"))
-    if fault := fault_of_result(result, exchange=exchange):
+    if fault := fault_of_result(result):
         raise _UnfitError(f"result.json: {fault}")
-    _check_place(study, key, result, config, exchange=exchange)
-    if exchange:
-        return result
+    _check_place(study, key, result, config)
     texts = {name: _text(name, files[name]) for name in files if name not in _NEEDED}
     tables = {name.removesuffix(".csv"): text for name, text in texts.items()}
-    fault = fault_of_tables(tables, result["status"]) or disagreement(result, config, tables)
-    if fault:
+    if fault := fault_of_tables(tables, result["status"]):
         raise _UnfitError(fault)
     return result
 
@@ -149,26 +149,27 @@ def _result_in(folder: Path) -> Result | str:
         return str(unfit)
 
 
-def _check_place(
-    study: str, key: str, result: Result, config: PointConfig, *, exchange: bool
-) -> None:
+def _check_place(study: str, key: str, result: Result, config: PointConfig) -> None:
     """Raise _UnfitError unless folder, key and settings agree, and for a class of another room."""
     if result["key"] != key:
         raise _UnfitError(f"result.json: its key is {result['key']}, not {key}")
-    if foreign := foreign_target(config.values, any_package=True):
-        raise _UnfitError(f"config.yaml: {foreign}")
     try:
+        foreign = foreign_target(config.values, any_package=True)
+        gone = {*config.values, *flat_settings(config.values)} & {*RETIRED}
         own, values = config.key, config.values
-        same = {name: values[name] for name in (["study"] if exchange else _SAME)}
-        same |= {} if exchange else config.names
+        same = {name: values[name] for name in _SAME} | config.names
     except Exception as error:  # settings of any shape
         what = " ".join(str(error).split()) or type(error).__name__
         raise _UnfitError(f"config.yaml: these are not the settings of a point: {what}") from error
+    if foreign:
+        raise _UnfitError(f"config.yaml: {foreign}")
+    if gone:
+        message = f"it is of an earlier version, whose setting {min(gone)} is gone"
+        raise _UnfitError(f"config.yaml: {message}")
     if own != key:
         raise _UnfitError(f"config.yaml: its settings have the key {own}, not {key}")
     if same["study"] != study:
         raise _UnfitError(f"config.yaml: it belongs to the study {same['study']!r}")
-    same |= {name: values[name] for name in extra_fields(result) & {*values} - {*same}}
     for name, value in same.items():
         if name in result and result[name] != value:
             raise _UnfitError(f"result.json: {name} is {result[name]!r}, not {value!r}")
@@ -184,8 +185,15 @@ def _object(name: str, content: bytes) -> dict[str, Any]:
     """Return what a JSON or YAML file holds. Raises _UnfitError unless it has values by name."""
     text = _text(name, content)
     try:
-        found = read_json(text) if name.endswith(".json") else read_yaml(text)
-    except ValueError as error:
+        if name.endswith(".json"):
+            found: Any = json.loads(text)
+            # raises ValueError for numbers and texts that no file can have
+            json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
+        elif sum(map(text.count, ("[", "{", "- ", "? "))) > _MOST_LISTS:
+            raise ValueError("it has too many lists")
+        else:
+            found = yaml.load(text, _Loader)
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise _UnfitError(f"{name}: {error}") from error
     if not isinstance(found, dict):
         raise _UnfitError(f"{name}: it has no values by name")

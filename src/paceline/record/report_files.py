@@ -5,8 +5,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from paceline.errors import SettingError
+from paceline.record.schema import state_of
 
 _MOST_BYTES = 2**28  # of a file of a report; the largest committed one has 3 MB
 
@@ -28,6 +30,19 @@ def read_file(path: Path, command: str) -> bytes:
         raise SettingError("study", f"there is no {path}; first: {command}") from None
     except OSError as error:
         raise damaged(path, f"cannot be read: {error.strerror}", command) from error
+
+
+def read_about(folder: Path, command: str) -> Any:
+    """Return the content of study.json in `folder`, which `command` made.
+
+    Raises SettingError("study") if the file is missing or damaged.
+    """
+    path = folder / "study.json"
+    content = read_file(path, command)
+    try:
+        return state_of(content)
+    except ValueError as error:
+        raise damaged(path, f"is damaged: {error}", command) from error
 
 
 def damaged(path: Path, what: str, command: str) -> SettingError:

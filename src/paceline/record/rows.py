@@ -210,8 +210,8 @@ class StudyState(TypedDict):
     without a record. `unfit`: for each invalid record, which counts as missing, the reason, by key.
     `margin`: largest difference of two accuracies [percentage points] that counts as none.
     `target`: the accuracy or loss to which the study asks for the time, or None. `settings`:
-    settings that have the same value in all points, by dotted name. `tuned_at`: settings that
-    trials of the hyperparameter search had in place of the points' values.
+    settings that have the same value in all points, by dotted name. `tuning`: the
+    settings of its hyperparameter searches.
     """
 
     study: str
@@ -223,7 +223,7 @@ class StudyState(TypedDict):
     margin: float
     target: dict[str, Any] | None
     settings: Mapping[str, Any]
-    tuned_at: Mapping[str, Any]
+    tuning: list[dict[str, Any]]
 
 
 def of_one_rate(rows: Sequence[Mapping[str, Any]], axes: Sequence[str], rate: object) -> list[str]:

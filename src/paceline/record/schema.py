@@ -1,27 +1,22 @@
 """Schema of records and of the tables that are collected from them.
 
 The valid range of a number follows from the unit that `numbers.py` declares. Records made by an
-earlier version of the code may lack numbers, tables and columns. All values that a record has are
-checked, and so are the columns of collected tables that have a type here.
+earlier version of the code may lack numbers, tables, columns and cells.
 """
 
 import csv
 import json
-import math
-import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import cache, partial
+from functools import cache
 from types import GenericAlias
 from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
-    TypeAdapter,
     ValidationError,
     create_model,
 )
@@ -46,18 +41,9 @@ _RANGES: dict[str, Any] = {
     "s": _Seconds,
     "text": str | list[dict[str, Any]],
 }
-_NOISE = {  # of pydantic
-    *("float", "int", "str", "constrained-float", "list[dict[str,any]]", "function-after"),
-    *("constrained-str",),
-}
-_INTEGER = re.compile(r"-?[0-9]+")
-_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?")  # as Python writes it
-_EXTRA = re.compile("[a-z][a-z0-9_]*")  # a name of a field; a column of a setting has dots
 _UNIT = {number.name: number.unit for number in NUMBERS}
-_MOST_ROWS = 2**17  # of a table; a curve has dozens, phases have one for each worker
 _NEEDED = ("samples", "seconds")  # numbers that every finished training has
 _NEEDED_TABLES = ("curve", "staleness", "phases")  # of every training that did not fail
-_WITH_ROWS = ("phases",)  # of every finished training
 
 
 class _Hardware(BaseModel):
@@ -67,7 +53,7 @@ class _Hardware(BaseModel):
     gpus: list[str] | None = None
 
 
-class _AnyRecord(BaseModel):
+class _Training(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     status: Literal["finished", "diverged", "untrained", "failed"]
@@ -79,9 +65,6 @@ class _AnyRecord(BaseModel):
     versions: dict[Annotated[str, Field(pattern=r"^[\w.-]+$")], str]
     commit: str
     source_digest: str
-
-
-class _Training(_AnyRecord):
     study: str
     data: _Name
     model: _Name
@@ -103,21 +86,6 @@ class _Training(_AnyRecord):
     environment: bool | None = None  # True if the machine or the network made it fail
 
 
-class _Exchange(_AnyRecord):
-    seconds: list[_NotNegative]
-    sent: _NotNegative | None
-    received: _NotNegative | None
-    formula: _NotNegative | None
-
-
-class _ExchangeState(BaseModel):
-    model_config = ConfigDict(allow_inf_nan=False)
-
-    study: str
-    question: str | None
-    facets: list[str]
-
-
 class _Target(BaseModel):
     metric: Literal["top1", "top5", "loss"]
     value: _NotNegative | None = None
@@ -132,28 +100,17 @@ _IN_TABLES: dict[str, Any] = {  # columns of collected tables that are not as in
 }
 
 
-def fault_of_result(result: Mapping[str, Any], *, exchange: bool) -> str | None:
-    """Return why a parsed `result.json` is invalid, or None.
-
-    `exchange`: True for the record of an exchange, False for that of a training.
-    """
+def fault_of_result(result: Mapping[str, Any]) -> str | None:
+    """Return why a parsed `result.json` is invalid, or None."""
     try:
-        (_Exchange if exchange else _training()).model_validate(dict(result), strict=True)
+        _training().model_validate(dict(result), strict=True)
     except ValidationError as error:
         return _first(error)
-    for name in extra_fields(result) if not exchange else ():
-        if not _EXTRA.fullmatch(name):
-            return f"{name}: there is no such field"
-    if not exchange and result["status"] == "finished":
+    if result["status"] == "finished":
         for name in _NEEDED:
             if result.get(name) is None:
                 return f"{name}: a finished record needs it"
     return None
-
-
-def extra_fields(result: Mapping[str, Any]) -> set[str]:
-    """Return the fields that are not declared, such as numbers of other versions of the code."""
-    return {*result} - {*_training().model_fields}
 
 
 def fault_of_tables(texts: Mapping[str, str], status: str) -> str | None:
@@ -162,46 +119,38 @@ def fault_of_tables(texts: Mapping[str, str], status: str) -> str | None:
     `texts`: content of the record's CSV files, by the name of the table.
     """
     for table in POINT_TABLES:
-        file = f"{table.name}.csv"
-        if table.name not in texts:
-            if table.name in _NEEDED_TABLES and status != "failed":
-                return f"{file}: there is no such file"
-            continue
-        fault, num_rows = _fault_of_table(table, texts[table.name])
-        if fault is None and not num_rows and table.name in _WITH_ROWS and status == "finished":
-            fault = "a finished record needs rows"
+        fault = None
+        if table.name in texts:
+            fault = _fault_of_table(table, texts[table.name])
+        elif table.name in _NEEDED_TABLES and status != "failed":
+            fault = "there is no such file"
         if fault:
-            return f"{file}: {fault}"
+            return f"{table.name}.csv: {fault}"
     return None
 
 
-def _fault_of_table(table: PointTable, text: str) -> tuple[str | None, int]:
-    """Return why a table is invalid, or None, and the number of its rows."""
-    if not text.endswith("\n"):
-        return "it is empty or cut off", 0
-    if text.count("\n") > _MOST_ROWS:
-        return f"it has more than {_MOST_ROWS} rows", 0
+def _fault_of_table(table: PointTable, text: str) -> str | None:
+    if not text.endswith("\n") or "\0" in text:
+        return "it is empty, cut off or no plain text"
     try:
-        header, *rows = list(csv.reader(text.splitlines(), strict=True))
+        header, *rows = csv.reader(text.split("\n")[:-1], strict=True)
     except csv.Error as error:
-        return str(error), 0
-    if len(set(header)) < len(header) or not set(header) <= set(table.columns):
-        return f"columns {', '.join(header)}, not {', '.join(table.columns)}", 0
+        return str(error)
+    if len({*header}) < len(header) or not {*header} <= {*table.columns}:
+        return f"columns {', '.join(header)}, not {', '.join(table.columns)}"
     for number, row in enumerate(rows, 1):
         if len(row) != len(header):
-            return f"row {number} has {len(row)} cells, not {len(header)}", 0
-    cells = [dict(zip(header, (cell or None for cell in row), strict=True)) for row in rows]
+            return f"row {number} has {len(row)} cells, not {len(header)}"
+    cells = {name: [row[n] or None for row in rows] for n, name in enumerate(header)}
+    if wrong := columns_of_rows(table).fault(cells):
+        column, place, problem = wrong
+        return f"row {place + 1}, {column}: {problem}"
     try:
-        _rows(table.name, tuple(header)).validate_python(cells)
-    except ValidationError as error:
-        return _first(error), 0
-    for number, row in enumerate(cells, 1):
-        if "right" in row and "images" in row:
-            try:
-                bits_of(str(row["right"]), int(row["images"] or 0))
-            except ValueError as error:
-                return f"row {number}, right: {error}", len(rows)
-    return None, len(rows)
+        for images, right in zip(cells.get("images", ()), cells.get("right", ()), strict=False):
+            bits_of(right or "", int(images or 0))
+    except ValueError as error:
+        return f"right: {error}"
+    return None
 
 
 class Columns:
@@ -240,7 +189,7 @@ class Columns:
 @cache
 def columns_of_runs() -> Columns:
     """Return the types of runs.csv, whose columns are fields of results."""
-    return Columns(_results() | {"repeat": _Count | None})
+    return Columns(_results())
 
 
 @cache
@@ -248,14 +197,6 @@ def columns_of_tuning() -> Columns:
     own: dict[str, Any] = {n: kind for n, kind in _results().items() if n in TUNING}
     own |= {"chance": _Share, "chosen": Literal["true", "false"]}
     return Columns(own | {"own_place": _Share | None})
-
-
-@cache
-def columns_of_exchanges() -> Columns:
-    fields: dict[str, Any] = get_type_hints(_AnyRecord, include_extras=True)
-    names = ("seconds", "predicted_seconds", "bytes_sent", "bytes_received", "bytes_formula")
-    counts = {"workers": _Whole, "num_bytes": _Whole, "turn": _Count}
-    return Columns(fields | dict.fromkeys(names, _NotNegative | None) | counts | _IN_TABLES)
 
 
 @cache
@@ -274,13 +215,13 @@ def columns_of_rows(table: PointTable) -> Columns:
     return Columns({name: _cell(name, hints[name]) | None for name in table.columns})
 
 
-def state_of(text: bytes, *, exchanges: bool = False) -> Any:
-    """Return the content of a study.json; `exchanges`: of a study of exchanges.
+def state_of(text: bytes) -> Any:
+    """Return the content of a study.json.
 
     Raises ValueError, with the problem in one line, if it does not follow the schema.
     """
     try:
-        (_ExchangeState if exchanges else _study_state()).model_validate_json(text, strict=True)
+        _study_state().model_validate_json(text, strict=True)
     except ValidationError as error:
         raise ValueError(_first(error)) from error
     return json.loads(text)
@@ -308,22 +249,6 @@ def _training() -> type[BaseModel]:
     return create_model("_TrainingWithNumbers", __base__=_Training, **numbers)
 
 
-@cache
-def _rows(name: str, header: Sequence[str]) -> TypeAdapter[Any]:
-    """Return a validator for rows of a table with these columns; cells are text or None."""
-    hints = next(get_type_hints(table.row) for table in POINT_TABLES if table.name == name)
-    columns: dict[str, Any] = {}
-    for column in header:
-        kind = _cell(column, hints[column])
-        if hints[column] is not str:
-            pattern = _INTEGER if hints[column] is int else _NUMBER
-            kind = Annotated[kind, BeforeValidator(partial(_as_written, pattern))]
-        columns[column] = (kind, ...)
-    row: Any = create_model(f"_{name}", **columns)
-    rows: Any = GenericAlias(list, (row,))
-    return TypeAdapter(rows)
-
-
 def _cell(column: str, hint: Any) -> Any:
     """Return the type of a cell; a number's range follows from its unit."""
     if hint is int:
@@ -334,23 +259,11 @@ def _cell(column: str, hint: Any) -> Any:
     return number if hint is float else number | None
 
 
-def _as_written(pattern: re.Pattern[str], cell: str | None) -> str | None:
-    """Refuse a number that only some readers take, such as 6_4, or with digits of other scripts."""
-    if cell is not None and not pattern.fullmatch(cell):
-        raise ValueError("it is not written as a number")
-    return cell
-
-
 def _first(error: ValidationError) -> str:
-    """Return pydantic's first error as one line: the place, the problem and the value."""
+    """Return pydantic's first error as one line: the field, the problem and the value."""
     first = error.errors(include_url=False)[0]
-    parts = [f"row {part + 1}" if isinstance(part, int) else part for part in first["loc"]]
-    place = ", ".join(part for part in parts if part not in _NOISE)
+    message = first["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    where = f"{first['loc'][0]}: " if first["loc"] else ""
     if first["type"] == "missing":
-        return f"{place}: a value is needed"
-    found, message = first["input"], first["msg"].removeprefix("Input ")
-    message = message.removeprefix("Value error, ")
-    if isinstance(found, dict | list):
-        return f"{place}: {message}"
-    shown = "infinity" if isinstance(found, float) and math.isinf(found) else repr(found)
-    return f"{place}: {message}, not {shown if len(shown) <= 40 else f'{shown[:37]}...'}"
+        return f"{where}a value is needed"
+    return f"{where}{message}, not {first['input']!r:.40}"

@@ -181,7 +181,7 @@ def throughput(findings: StudyFindings) -> list[str]:
         ratios = _images(findings, each, "speedup")
         text = say("images_of_one", size=each.size_words, schemes=ratios)
         start = f"{each.values['kind'].capitalize()}, {value_words(name, each.values[name])}"
-        texts.append(" ".join([f"{start}: {text}", *_of_reference(findings, each)]))
+        texts.append(f"{start}: {text}")
     return texts
 
 
@@ -256,19 +256,6 @@ def _images(findings: StudyFindings, situation: Situation, name: str) -> list[tu
     """Return the schemes of a situation, each with its ratio of images/s in the columns `name`."""
     rows = situation.of(findings.known(f"{name}_mean"))
     return [(scheme_words(row), interval(row, name, times)) for _, row in rows.iterrows()]
-
-
-def _of_reference(findings: StudyFindings, situation: Situation) -> list[str]:
-    """Return a sentence that compares images/s with the reference of the blocks, if there are any.
-
-    There is none where the reference has the situation's own number of images in a step.
-    """
-    ratios = _images(findings, situation, "block_ratio")
-    batch = findings.tables.facets[0]
-    for value in findings.tables.repeats[batch].unique() if ratios else ():
-        if value != situation.values[batch]:
-            return [say("images_of_best", schemes=ratios, reference=value_words(batch, value))]
-    return []
 
 
 def _compared(row: Frame) -> list[str]:

@@ -6,7 +6,6 @@ These are cautions (conditions that weaken some numbers), and broken rules of co
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from paceline.analysis.block_drift import MOST
 from paceline.analysis.configuration import NOT_TRAINED, groups, matching
 from paceline.analysis.frames import Frame
 from paceline.analysis.tables import Tables
@@ -18,7 +17,7 @@ from paceline.report.words import say, scheme_name, values_words
 
 # Rows of cautions.csv, before and after other sentences.
 _ON_TIME = ("crowded", "shared_gpu", "late", "unlike")
-_ON_CHANCE = ("uncertified", "one_machine", "dropped", "super_linear", "few_seeds", "at_edge")
+_ON_CHANCE = ("uncertified", "one_machine", "super_linear", "few_seeds", "at_edge")
 _OF_RECORDS = ("missing", "unfit")
 _OF_FIRST, _OF_REPORTING = 1, 5  # numbers of rules: on schemes that are first, on records
 
@@ -54,7 +53,7 @@ def cautions(findings: StudyFindings) -> list[str]:
 def _found(findings: StudyFindings, what: str) -> Iterator[str]:
     for _, row in matching(findings.concluded["cautions"], {"what": what}).iterrows():
         scheme = scheme_name(row["scheme"]) if row["scheme"] else ""
-        yield say(what, row, scheme=scheme, limit=f"{100 * MOST:.0f}")
+        yield say(what, row, scheme=scheme)
 
 
 def _free_links(findings: StudyFindings) -> list[str]:

@@ -8,9 +8,8 @@ import pandas as pd
 
 from paceline.analysis.analyse import NAME, metrics
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.tables import read_about
 from paceline.errors import SettingError
-from paceline.record.report_files import damaged, read_file, replaced
+from paceline.record.report_files import damaged, read_about, read_file, replaced
 from paceline.report.answer import answers
 from paceline.report.findings import StudyFindings, of_several_schemes
 from paceline.report.render import render
@@ -24,8 +23,9 @@ _PUBLISHED = "predictions/predictions.csv"  # of `paceline predict --published`
 
 
 def study_metrics(findings: StudyFindings) -> Row:
-    """Return the content of a study's metrics.json, which `dvc metrics diff` compares: numbers, what
-    to use in each situation, and the schemes of each situation by tier.
+    """Return the content of a study's metrics.json, which `dvc metrics diff` compares.
+
+    It has numbers, what to use in each situation, and the schemes of each situation by tier.
     """
     concluded = findings.concluded
     numbers = metrics(findings.tables, concluded[NAME], concluded["decision"])

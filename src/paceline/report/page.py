@@ -1,10 +1,11 @@
-"""Writes the figures, the page (index.html) and the README.md of a study from its tables."""
+"""Writes the tables, figures, page (index.html) and README.md of a study."""
 
 import json
 import shlex
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import vl_convert
@@ -66,7 +67,7 @@ def report(findings: StudyFindings, folder: Path) -> Path:
     """
     texts = {f"{FOLDER}/{each.name}.csv": findings.concluded.csv(each.name) for each in CONCLUSIONS}
     csvs = [name for name in ("runs.csv", "tuning.csv") if (folder / name).is_file()]
-    content = _content(findings) | {"csvs": [*csvs, *texts]}
+    content: dict[str, Any] = _content(findings) | {"csvs": [*csvs, *texts]}
     content["how"] = [*content["how"], ("Records", ARCHIVE)]
     content |= _charts(charts(findings), content)
     texts |= {METRICS: json.dumps(study_metrics(findings), indent=1, allow_nan=False) + "\n"}
@@ -167,7 +168,7 @@ def _content(findings: StudyFindings) -> Row:
         else say("hedge"),
         "broken_rules": [each for each in broken if each.affects],
         "cautions": [*cautions(findings), *(each.text for each in broken if not each.affects)],
-        "kinds": {kind: say(f"kind_{kind}", paced="computing") for kind in runs["kind"].unique()},
+        "kinds": {kind: say(f"kind_{kind}") for kind in runs["kind"].unique()},
         "num_points": len(runs),
         "num_finished": len(findings.tables.finished),
         "situations": situations(findings),

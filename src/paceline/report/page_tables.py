@@ -34,7 +34,7 @@ from paceline.report.summary import agreement, fault_sentences, predictions
 from paceline.report.words import phrase, read, say
 
 _RESULTS = ("clocks", "predicted", "faults", "summary", "scaling", "comparison")
-_RESULTS += ("time_to_target", "losses", "block_ratios", "predicted_exchange")
+_RESULTS += ("time_to_target", "losses", "predicted_exchange")
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ def _open_module(module: Any, reading: Reading) -> tuple["ModuleItems", Reading,
     _call(module, "setup", lambda: (module.setup("fit"), module.setup("test")))
     loader = _call(module, "train_dataloader", module.train_dataloader)
     placement = reading.placement
-    plain = (placement.placement, placement.store, placement.feed) == ("replicated", None, "own")
+    plain = (placement.placement, placement.store) == ("replicated", None)
     check_training_loader(loader, in_process=reading.worker is None or not plain)
     validation = _evaluated(module, "validation", "val_dataloader")
     test = _evaluated(module, "test", "test_dataloader")

@@ -22,7 +22,7 @@ from paceline.data.order import (
 )
 from paceline.data.placement import Placement
 from paceline.data.shuffle import DataTraffic, RowFormat, Share
-from paceline.exchange.sample_exchange import NodeFeed, SampleExchange
+from paceline.exchange.sample_exchange import SampleExchange
 from paceline.record.point import Point
 
 Pass = Callable[[], Iterable[Any]]  # starts a new pass over (images, labels)
@@ -129,16 +129,9 @@ class PlacedData:
         order = order_of(placement, stream, *sizes, training.labels)
         check_share(*sizes, order.smallest_share, self.num_train)
         self._indexed = cache(partial(training.batches, order, num_batches=sys.maxsize))
-        fed = placement.feed == "first_of_node"
-        self._feed: NodeFeed | None = None
-        if fed and reading.worker is not None:
-            self._feed = NodeFeed(reading.worker, reading.num_workers)
         self._hold(order)
         sample_bytes = training.row_format.num_bytes if placement.shuffle_every else 0
-        fed_bytes = 0
-        if fed and self._feed is None:
-            fed_bytes = sum(part.nbytes for part in self.batch(0, 0))
-        self.traffic = DataTraffic(order, sample_bytes, fed_bytes)
+        self.traffic = DataTraffic(order, sample_bytes)
 
     def train(
         self, worker: int, num_batches: int, begin: Callable[[], None] = lambda: None
@@ -147,18 +140,11 @@ class PlacedData:
 
         `begin()` is called each time after processes have exchanged samples.
         """
-        if self._feed is not None:
-            feed = self._feed
-            return LazyBatches(
-                num_batches, lambda first: self._fed(feed, range(first, num_batches), begin)
-            )
         order, shuffled = self.traffic.order, self._reading.placement.shuffle_every
         batches = self._training.batches(order, worker, num_batches)
         if self._reading.worker is None or not shuffled:
             return batches
-        assert isinstance(order, PartitionedOrder)
-        first_member = worker - worker % order.members
-        exchange = SampleExchange(range(first_member, first_member + order.members))
+        exchange = SampleExchange(order.num_workers)
         return LazyBatches(
             num_batches, lambda first: self._shuffled(batches, first, worker, exchange, begin)
         )
@@ -172,20 +158,11 @@ class PlacedData:
 
     def _hold(self, order: AbstractOrder) -> None:
         """Copy the samples that this process draws from memory into its memory."""
-        worker, draws = self._reading.worker, self._feed is None or self._feed.is_first
+        worker = self._reading.worker
         if isinstance(order, PartitionedOrder) and worker is not None:
-            self._training.hold(order.share(worker, 0), order.members - 1)
-        elif self._reading.placement.store == "memory" and draws:
+            self._training.hold(order.share(worker, 0), order.num_workers - 1)
+        elif self._reading.placement.store == "memory":
             self._training.hold(np.arange(self.num_train), 0)
-
-    def _fed(self, feed: NodeFeed, numbers: range, begin: Callable[[], None]) -> Iterator[Any]:
-        """Yield batches that the first worker of the node draws and sends to its workers."""
-        for n in numbers:
-            drawing = feed.workers if feed.is_first else []
-            batch, sent = feed.scatter([self.batch(worker, n) for worker in drawing])
-            self.traffic.moved.feed_bytes += sent
-            begin()
-            yield batch
 
     def _shuffled(
         self,
@@ -201,12 +178,10 @@ class PlacedData:
         """
         traffic, share, period = self.traffic, self._training.share, 0
         assert share is not None
-        assert isinstance(traffic.order, PartitionedOrder)
-        copy, member = divmod(worker, traffic.order.members)
         for n in range(first, len(batches)):
             if (following := traffic.order.period(n)) != period:
                 started = time.perf_counter()
-                parts = traffic.shuffle(copy, period, following).exchange(member, share)
+                parts = traffic.shuffle(period, following).exchange(worker, share)
                 traffic.moved.shuffle_bytes += exchange.carry_out(parts)
                 traffic.moved.shuffle_seconds += time.perf_counter() - started
                 begin()

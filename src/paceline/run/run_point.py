@@ -80,8 +80,8 @@ def check_length(point: Point) -> None:
     data = point.data.build_as(AbstractImageData) if point.data.is_ours else None
     num_train = (data and data.num_training_images) or 0
     if num_train:
-        members = point.workers // point.placement.copies
-        check_share(point.workers, point.batch_size, num_train // members, num_train)
+        share = num_train // point.workers
+        check_share(point.workers, point.batch_size, share, num_train)
     if num_train or point.training.samples:
         budget_of(point, num_train)
 

@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.data_digest import look_again
@@ -12,7 +14,7 @@ from paceline.record.reading import fault_of
 from paceline.record.record import Row, write_rows
 from paceline.record.report_files import replaced
 from paceline.record.rows import OWN, TUNING, StudyState, of_one_rate
-from paceline.study.study_point import REPEAT, Points, StudyPoint, is_repeat
+from paceline.study.study_point import Points, StudyPoint
 from paceline.study.study_points import STRONG, Study
 
 
@@ -26,13 +28,13 @@ def collect(study: Study) -> Path:
     record.
     Raises SettingError("study") if the files cannot be written.
     """
-    name, points = study.points[0].config.study, study.with_repeats()
+    name, points = study.points[0].config.study, study.points
     folder = study.root / "reports" / name
     runs = [_row(point) for point in points if point.result]
-    tuning, tuned, trials = study.tuning, study.configurations, study.trials
+    tuned, trials = study.configurations, study.trials
     axes = tuned[0].axes if tuned else ()
     tried = [row for each in tuned for row in each.rows()]
-    state = _state(points, trials, dict(tuning.at) if tuning else {})
+    state = _state(points, trials, [asdict(tuning) for tuning in study.tunings])
     with replaced(folder) as new:
         write_rows(new / "runs.csv", dict.fromkeys(name for row in runs for name in row), runs)
         own = OWN if any(name in row for row in tried for name in OWN) else ()
@@ -65,20 +67,19 @@ def _row(point: StudyPoint) -> Row:
     return {k: json.dumps(v) if isinstance(v, nested_types) else v for k, v in row.items()}
 
 
-def _state(points: Points, trials: Points, tuned_at: Row) -> StudyState:
+def _state(points: Points, trials: Points, tunings: list[dict[str, Any]]) -> StudyState:
     config = points[0].config
-    own = [point for point in points if not is_repeat(point)]
     return {
         "study": config.study,
-        "axes": [name for name in points[0].axes if name != REPEAT],
+        "axes": list(points[0].axes),
         "question": config.question,
-        "num_points": len(own),
-        "missing": [point.key for point in own if not point.result],
+        "num_points": len(points),
+        "missing": [point.key for point in points if not point.result],
         "unfit": {p.key: fault for p in (*points, *trials) if (fault := fault_of(p.folder))},
         "margin": config.margin,
         "target": dict(config.asked_target or {}) or None,
         "settings": _common([flat_settings(point.config.values) for point in points]),
-        "tuned_at": tuned_at,
+        "tuning": tunings,
     }
 
 
@@ -90,7 +91,7 @@ def _common(settings: Sequence[Row]) -> Row:
 
 def _print(study: Study, state: StudyState, folder: Path) -> None:
     """Print what the study lacks, and which records here are not, or no longer, of its points."""
-    points, trials = study.with_repeats(), study.trials
+    points, trials = study.points, study.trials
     missing = state["missing"]
     print(f"{folder / 'runs.csv'}: {state['num_points'] - len(missing)} points")
     if missing:

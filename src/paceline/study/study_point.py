@@ -1,38 +1,23 @@
-"""Points (training runs) of a study with the state of their records, and their order in blocks.
+"""Points (training runs) of a study with the state of their records."""
 
-The speed of a machine drifts within minutes. If the seeds of a configuration ran one after the
-other, a slow minute would look like a slow scheme. Therefore, a study can run in blocks, one for
-each seed. A block runs all configurations once with its seed, in a random order, between two runs
-of a reference configuration. The second of these (repeat=1) trains the same as the first, and shows
-how much the speed of the machine has drifted meanwhile. The points of blocks run one at a time.
-Points on the virtual clock are in no block, because the speed of the machine does not change their
-results.
-"""
-
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
-from pydantic import Field
 
-from paceline.errors import SettingError
-from paceline.grouped import grouped
-from paceline.random_bits import random_permutation
 from paceline.record.data_digest import is_of_other_data
-from paceline.record.point_config import PointConfig, kind_of
+from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result
 from paceline.record.record import outlives
 from paceline.record.rerun import failed_by_environment
 from paceline.record.schema import Result
-from paceline.settings import Count, settings
 
 if TYPE_CHECKING:
-    from paceline.record.point import ExchangePoint, Point
+    from paceline.record.point import Point
 
 
 UNTUNED = "untuned"  # in place of the key of a point whose learning rate is not known yet
@@ -82,30 +67,18 @@ class StudyPoint:
 
         return Point.of(self.config)
 
-    @cached_property
-    def exchange(self) -> "ExchangePoint":
-        """The same for a point that measures a collective."""
-        from paceline.record.point import ExchangePoint
-
-        return ExchangePoint.of(self.config)
-
     @property
     def num_processes(self) -> int:
         """Number of all processes, both workers and servers."""
         return sum(self.point.num_processes)
-
-    @property
-    def is_exchange(self) -> bool:
-        """True if the point measures a collective and trains nothing."""
-        return bool(self.config.values.get("exchange"))
 
     def check(self) -> None:
         """Raise SettingError for an invalid setting.
 
         A tuned point that has no learning rate yet is not checked.
         """
-        if self.is_exchange or self.has_rate:
-            _ = self.exchange if self.is_exchange else self.point  # built, and so checked
+        if self.has_rate:
+            _ = self.point  # built, and so checked
 
     @property
     def words(self) -> str:
@@ -170,71 +143,3 @@ def counts(points: Points) -> str:
         again = "sweep.rerun=stale runs them again"
         parts.append(f"{others} of data that have changed since ({again})")
     return f"{len(points)} points: {', '.join(parts)}"
-
-
-REPEAT = "repeat"  # name of the setting, and in a study with blocks of a column of runs.csv
-
-
-@settings("blocks")
-class Blocks:
-    """Settings of the blocks of a study.
-
-    `order`: seed of the random order. `reference`: values of axes that only the reference
-    configuration has, by setting.
-    """
-
-    order: Count
-    reference: Mapping[str, Any] = Field(min_length=1)
-
-
-def in_blocks(points: Points) -> list[list[StudyPoint]]:
-    """Return the points of each block in the order of their runs; [] for a study without blocks.
-
-    Points on the virtual clock are left out. The last point of a block is the repetition of its
-    reference. Raises SettingError if the points cannot form blocks.
-    """
-    asked = points[0].config.values["blocks"]
-    if asked is None:
-        return []
-    if not isinstance(asked, Mapping):
-        raise SettingError("blocks", f"null or {{order, reference}} is needed, not {asked!r}")
-    blocks = Blocks(**asked)
-    real = [each for each in points if kind_of(each.config.values["cluster"]) != "virtual"]
-    if any(point.config.is_tuned for point in real):
-        raise SettingError("blocks", "points with training.rate=tuned cannot be in blocks")
-    by_seed = grouped((_numbered(point, 0) for point in real), lambda each: each.config.seed)
-    first, *others = {seed: _configurations(each) for seed, each in by_seed.items()}.items()
-    for seed, configurations in others:
-        if configurations != first[1]:
-            message = f"seed {seed} has other configurations than seed {first[0]}"
-            raise SettingError("blocks", f"{message}, but each block needs all of them")
-    return [_in_order(blocks, seed, members) for seed, members in by_seed.items()]
-
-
-def is_repeat(point: StudyPoint) -> bool:
-    return bool(point.axes.get(REPEAT))
-
-
-def _configurations(points: Points) -> Counter[str]:
-    return Counter(repr({k: v for k, v in point.axes.items() if k != "seed"}) for point in points)
-
-
-def _in_order(blocks: Blocks, seed: int, points: Points) -> list[StudyPoint]:
-    """Return the reference, all other points in random order, and the reference again."""
-    asked = dict(blocks.reference)
-    reference = [each for each in points if {k: each.axes.get(k) for k in asked} == asked]
-    if len(reference) != 1:
-        message = f"it fits {len(reference)} of {len(points)} configurations; it must fit one"
-        raise SettingError("blocks.reference", message)
-    others = [point for point in points if point is not reference[0]]
-    order = random_permutation(len(others), "blocks", blocks.order, seed)
-    return [reference[0], *(others[n] for n in order), _numbered(reference[0], 1)]
-
-
-def _numbered(point: StudyPoint, repeat: int) -> StudyPoint:
-    """Return the point with the setting `repeat`, and with no other point at the same time."""
-    axes = {**point.axes, REPEAT: repeat}
-    sweep = {**point.config.values["sweep"], "jobs": 1}
-    config = point.config.replaced(repeat=repeat, sweep=sweep)
-    overrides = (*point.overrides, f"{REPEAT}={repeat}") if repeat else point.overrides
-    return replace(point, config=config, axes=axes, overrides=overrides)

@@ -18,10 +18,11 @@ from paceline.grouped import grouped
 from paceline.record.point_config import PointConfig
 from paceline.record.schema import Result
 from paceline.study.compose import Composed, composer, copied, hydra_errors, jobs_of, parsed
-from paceline.study.study_point import StudyPoint, in_blocks
+from paceline.study.study_point import StudyPoint
 from paceline.study.surface_search import SurfaceSearch
 from paceline.study.tuning import (
     Configuration,
+    Searches,
     needs_tuning,
     put_best,
     read_tuning,
@@ -78,50 +79,28 @@ class Study:
     def points(self) -> list[StudyPoint]:
         return [point for grid in self.grids for point in grid]
 
-    @cached_property
-    def blocks(self) -> list[list[StudyPoint]]:
-        """The points of each block in the order of their runs, see `in_blocks`."""
-        return in_blocks(self.points)
-
-    def with_repeats(self) -> list[StudyPoint]:
-        """Return the points in the order of the study, then the second runs of the references.
-
-        The points of blocks have REPEAT as an additional axis.
-        """
-        by_key = {point.key: point for block in self.blocks for point in block}
-        repeats = [block[-1] for block in self.blocks]
-        return [*(by_key.get(point.key, point) for point in self.points), *repeats]
-
     @property
-    def batches(self) -> list[list[StudyPoint]]:
-        """The points in the groups that run one after the other: in blocks, then in grids."""
-        blocked = {point.key for block in self.blocks for point in block}
-        rest = [[each for each in grid if each.key not in blocked] for grid in self.grids]
-        return [*self.blocks, *filter(None, rest)]
-
-    @property
-    def in_order(self) -> list[StudyPoint]:
-        """All points in the order of their runs."""
-        return [point for batch in self.batches for point in batch]
-
-    @property
-    def tuning(self) -> SurfaceSearch | None:
-        """The tuning (hyperparameter search) of the study's first point, or None.
+    def tunings(self) -> list[SurfaceSearch]:
+        """The different tunings (hyperparameter searches) of the study's points.
 
         Raises SettingError if a trial has the same seed as a point of the study.
         """
         if self.points[0].cfg.tuning is None:
-            return None
+            return []
         seeds = {point.config.seed for point in self.points}
         tunings = {id(each): each for each in (self._tuning(p.cfg) for p in self.points)}
         for tuning in tunings.values():
             tuning.require_other_seeds(seeds)
-        return self._tuning(self.points[0].cfg)
+        return list(tunings.values())
+
+    @cached_property
+    def _searches(self) -> Searches:
+        return Searches(self.root / "reports" / self.points[0].config.study)
 
     @property
     def configurations(self) -> list[Configuration]:
         """The configurations whose hyperparameters are searched, once each; [] without a tuning."""
-        if self.tuning is None:
+        if not self.tunings:
             return []
         found = {each.key: each for each in map(self._configuration, self.points)}
         return list(found.values())
@@ -148,7 +127,7 @@ class Study:
     @property
     def first_trials(self) -> list[StudyPoint]:
         """The trials of each configuration that do not depend on results of other trials."""
-        if self.tuning is None or not self.trials_of_points:
+        if not self.trials_of_points:
             return []
         return [each.points[trial] for each in self.configurations for trial in each.first]
 
@@ -156,7 +135,7 @@ class Study:
         """Read all records again, and set the learning rates of tuned points that are now known."""
         for configuration in self._configurations.values():
             configuration.refresh()
-        for point in (*self.points, *(point for block in self.blocks for point in block)):
+        for point in self.points:
             point.refresh()
         self.put_rates()
 
@@ -185,7 +164,7 @@ class Study:
         return replace(point, config=PointConfig.of(cfg), cfg=cfg, has_rate=True)
 
     def _configuration(self, point: StudyPoint) -> Configuration:
-        made = Configuration(point, self._tuning(point.cfg))
+        made = Configuration(point, self._tuning(point.cfg), self._searches)
         common = repr(made.axes)
         if common not in self._known:
             self._known[common] = self._configurations.setdefault(made.key, made)

@@ -13,6 +13,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import yaml
 from pydantic import Field
 
 from paceline.errors import SettingError
@@ -86,13 +87,16 @@ class SurfaceSearch:
 
         `family`: the configurations that differ from `searched` in their scheme only, and itself.
         """
+        if searched.ended:
+            return searched.ended
         place = family.index(searched)
-        trials = [list(self.first(each)) for each in family]
+        trials = [list(each.ended.trials if each.ended else self.first(each)) for each in family]
         for _ in range(self.rounds - 1):
             if (surfaces := self._surfaces(family, trials)) is None:
                 return Tried(tuple(trials[place]), None, "")
             for member, each in enumerate(family):
-                trials[member] += self._next(surfaces, member, each.scheme, len(family))
+                if not each.ended:
+                    trials[member] += self._next(surfaces, member, each.scheme, len(family))
         best, surfaces = None, self._surfaces(family, trials)
         if surfaces is not None:
             best = _best(surfaces, place, trials)
@@ -104,7 +108,7 @@ class SurfaceSearch:
 
     def names(self, scheme: str) -> list[str]:
         """Return the dotted names of the settings that a trial sets, without the seed."""
-        return list(self.first(Searched(scheme, lambda _: None))[0].settings)
+        return ["training.lr", "training.momentum", *self.own.get(scheme, ())]
 
     def require_other_seeds(self, seeds: Iterable[int]) -> None:
         """Raise SettingError if the trials have one of `seeds`, the seeds of reported points."""
@@ -121,6 +125,13 @@ class SurfaceSearch:
             return {}
         text = " ".join(f"{name}={value}" for name, value in trial.own)
         return dict(zip(OWN, (text, self.place_of(scheme, trial)), strict=True))
+
+    def trial_of(self, row: Mapping[str, str]) -> Trial:
+        """Return the trial in a row of tuning.csv. Raises ValueError for values of no trial."""
+        name, _, text = (row.get(OWN[0]) or "").partition("=")
+        own = ((name, yaml.safe_load(text)),) if name else ()
+        rate, momentum, seed = float(row["lr"]), float(row["momentum"]), int(row["seed"])
+        return Trial(lr=rate, momentum=momentum, seed=seed, own=own)
 
     def place_of(self, scheme: str, trial: Trial) -> float:
         """Return the place of the trial's own setting, from 0 to 1; 0 without one."""

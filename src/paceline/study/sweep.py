@@ -85,14 +85,13 @@ def _check(study: Study) -> None:
     if (study.root / "params.yaml").exists():  # as `dvc exp run -S training.lr=0.1` writes it
         message = "params.yaml is not read; dvc exp run -S experiments/STUDY.yaml:SETTING=VALUE is"
         tell(message)
-    points = [*study.trials_of_points, *study.in_order]
+    points = [*study.trials_of_points, *study.points]
     for point in points:
         point.check()
     tell_unfit(point.folder for point in points)
-    if not points[0].is_exchange:
-        tell_if_unfollowed(points[0].config.target("data"))
-        _warn_of_crowding(to_run(points))
-        _warn_of_no_effect(study)
+    tell_if_unfollowed(points[0].config.target("data"))
+    _warn_of_crowding(to_run(points))
+    _warn_of_no_effect(study)
 
 
 def _take_up(study: Study, source: Path, unpack: bool) -> None:
@@ -108,7 +107,7 @@ def _take_up(study: Study, source: Path, unpack: bool) -> None:
     new = dict[str, Record]()
     study.archived.update({key: result for key, (_, result) in records.items()})
     study.refresh()  # the results of trials may tell further trials
-    points = {point.key: point for point in (*study.trials_of_points, *study.with_repeats())}
+    points = {point.key: point for point in (*study.trials_of_points, *study.points)}
     kept = {key: result for key in points if (result := read_result(runs / key))}
     for key, record in records.items():
         if key in points and (key not in kept or failed_by_environment(kept[key])):
@@ -142,7 +141,7 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
     does that of a point that failed while an older record stays. If points are in a queue and the
     sweep does not wait for them, no record counts as missing.
     """
-    config, axes = study.points[0].config, study.in_order[0].axes
+    config, axes = study.points[0].config, study.points[0].axes
     folder, mlflow = study.root / "runs" / config.study, config.measurement.mlflow
     with one_at_a_time(folder):
         settle_partial_records(folder)
@@ -150,14 +149,14 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
         watch = SweepWatch(config.study, study.root / "runs")
         runner = _Runner(launch, (take_over, *write), watch)
         with RecordLog(folder, mlflow, list(axes), note=config.question) as log:
-            done = _tune(study, runner) and runner.complete(config.study, study.batches)
+            done = _tune(study, runner) and runner.complete(config.study, study.grids)
         if log.failure:
             tell(f"measurement.mlflow.tracking_uri: {log.failure}")
         elif mlflow.tracking_uri:
             print(f"runs in MLflow: {log.address}", flush=True)
         if not runner.is_awaited:
             return True
-        all_failed = all(each.status == "failed" for each in study.in_order)
+        all_failed = all(each.status == "failed" for each in study.points)
         return done and not (runner.has_failed or all_failed)
 
 

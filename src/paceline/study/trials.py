@@ -62,13 +62,6 @@ class Trial:
 ResultOf = Callable[[Trial], Result | None]  # result.json of a trial; None without a record
 
 
-class Searched(NamedTuple):
-    """Configuration as its search sees it: the name of its scheme, and its results so far."""
-
-    scheme: str
-    result_of: ResultOf
-
-
 class Tried(NamedTuple):
     """Trials of one configuration that are known so far, with the best one.
 
@@ -79,6 +72,17 @@ class Tried(NamedTuple):
     trials: tuple[Trial, ...]
     best: Trial | None
     edge: str
+
+
+class Searched(NamedTuple):
+    """Configuration as its search sees it: the name of its scheme, and its results so far.
+
+    `ended`: its search, if it has ended and is kept as it was; else None.
+    """
+
+    scheme: str
+    result_of: ResultOf
+    ended: Tried | None = None
 
 
 def top1_of(result: Result) -> float:

@@ -1,11 +1,15 @@
 """Hyperparameter search of a study: the trials of each configuration, and the best of them.
 
-Trials run before the points of the study. Of the tables, only tuning.csv has their results. The
-learning rate that a search finds is not stored; it is derived from the records of the trials each
-time it is needed.
+Trials run before the points of the study. Of the tables, only tuning.csv has their results. A
+search that has ended is read back from there, so that the points of a study stay what they are.
 """
 
+import csv
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -13,6 +17,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
+from paceline.record.report_files import damaged
+from paceline.record.schema import Result
 from paceline.study.compose import copied
 from paceline.study.study_point import StudyPoint
 from paceline.study.surface_search import SurfaceSearch
@@ -26,17 +32,17 @@ class Configuration:
 
     `point`: any point of the configuration. `axes`: values of the settings that differ between
     configurations, by dotted name. `family`: the configurations that differ from this one in their
-    scheme only, and itself; whoever makes them all sets it.
+    scheme only, and itself; whoever makes them all sets it. `searches`: those that have ended.
     """
 
-    def __init__(self, point: StudyPoint, tuning: SurfaceSearch) -> None:
+    def __init__(self, point: StudyPoint, tuning: SurfaceSearch, searches: "Searches") -> None:
         scheme = _scheme(point.cfg)
         decided = {"seed", "training.rate", *tuning.names(scheme), *tuning.at}
         self.axes = {name: value for name, value in point.axes.items() if name not in decided}
         self.family: Sequence[Configuration] = [self]
         self._points = dict[Trial, StudyPoint]()
-        self._of, self._tuning = point, tuning
-        self._searched = Searched(scheme, lambda trial: self._point(trial).result)
+        self._of, self._tuning, self._searches = point, tuning, searches
+        self._scheme = scheme
 
     @property
     def key(self) -> str:
@@ -46,7 +52,7 @@ class Configuration:
     @property
     def first(self) -> Sequence[Trial]:
         """The trials that do not depend on any result."""
-        return self._tuning.first(self._searched)
+        return self._ended.trials if self._ended else self._tuning.first(self._searched)
 
     @property
     def situation(self) -> str:
@@ -64,9 +70,34 @@ class Configuration:
         """The points of the known trials, in the order of their runs."""
         return {trial: self._point(trial) for trial in self.tried.trials}
 
+    @property
+    def _searched(self) -> Searched:
+        return Searched(self._scheme, self._result_of, self._ended)
+
+    @cached_property
+    def _ended(self) -> Tried | None:
+        """The search as tuning.csv has it.
+
+        None if it has not ended, if its settings have changed since, or if its trials have, or must
+        have, other results than there.
+        """
+        rows = self._searches.rows_of(self.axes, self._tuning)
+        chosen = [row for row in rows if row["chosen"] == "true"]
+        if len(rows) != self._tuning.rounds * self._tuning.trials or len(chosen) != 1:
+            return None
+        trials = [self._tuning.trial_of(row) for row in rows]
+        for trial, row in zip(trials, rows, strict=True):
+            point = self._point(trial)
+            if point.key != row["key"] or point.result is None or point.needs_run:
+                return None
+            if any(_cell(point.result.get(name)) != row[name] for name in ("top1", "status")):
+                return None
+        return Tried(tuple(trials), trials[rows.index(chosen[0])], chosen[0]["at_edge"])
+
     def refresh(self) -> None:
         for point in self._points.values():
             point.refresh()
+        self.__dict__.pop("_ended", None)
 
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Yield a row of tuning.csv for each trial with a record."""
@@ -84,8 +115,11 @@ class Configuration:
                     "chance": 1 / point.config.values["data"]["num_classes"],
                     "chosen": "true" if chosen else "false",
                     "at_edge": tried.edge if chosen else "",
-                    **self._tuning.own_of(self._searched.scheme, trial),
+                    **self._tuning.own_of(self._scheme, trial),
                 }
+
+    def _result_of(self, trial: Trial) -> Result | None:
+        return self._point(trial).result
 
     def _point(self, trial: Trial) -> StudyPoint:
         if trial not in self._points:
@@ -97,6 +131,37 @@ class Configuration:
                 config, of.cfg, axes, names, of.root, archived=of.archived
             )
         return self._points[trial]
+
+
+class Searches:
+    """The searches of a study in its folder of reports/: rows of tuning.csv, and their settings.
+
+    Raises SettingError("study") for files that cannot be read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._settings, self._rows = list[Any](), list[dict[str, str]]()
+        table, about = folder / "tuning.csv", folder / "study.json"
+        if table.is_file() and about.is_file():
+            try:
+                self._settings = json.loads(about.read_text()).get("tuning", [])
+                self._rows = list(csv.DictReader(table.read_text().splitlines()))
+            except (ValueError, KeyError, csv.Error) as error:
+                raise damaged(table, f"is damaged: {error!r}", f"rm {table}") from error
+
+    def rows_of(self, axes: Mapping[str, Any], tuning: SurfaceSearch) -> list[dict[str, str]]:
+        """Return the trials of the configuration with these `axes`, in the order of their runs.
+
+        There are none if the search had other settings than `tuning`.
+        """
+        if asdict(tuning) not in self._settings:
+            return []
+        cells = {name: _cell(value) for name, value in axes.items()}
+        return [row for row in self._rows if cells.items() <= row.items()]
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else str(value)
 
 
 def read_tuning(setting: Any) -> SurfaceSearch:

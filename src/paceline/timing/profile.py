@@ -4,10 +4,8 @@ fill one node after the other; `workers_per_node` then counts processes.
 """
 
 import math
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
@@ -247,43 +245,24 @@ def of_like_processes(profile: ClusterProfile, workers: int, shards: int) -> Clu
     )
 
 
-class Exchanged(NamedTuple):
-    """All-to-all exchange among `workers`. `num_bytes` [senders, receivers]: bytes from each worker
-    to each worker.
+def shuffle_seconds(num_bytes: np.ndarray, profile: ClusterProfile) -> float:
+    """Return the seconds of an all-to-all by pairwise exchange.
+
+    `num_bytes` [senders, receivers]: bytes from each worker to each worker. p workers take p - 1
+    rounds with a latency each, and the time of the fullest link for its bytes: those that a worker
+    sends or receives inside its node, or those that all workers of a node exchange with others
+    (Thakur, Rabenseifner, Gropp 2005, IJHPCA 19(1): (p - 1) latency + n / BW if each of p nodes
+    sends n bytes). The cores of a node pass the bytes inside it.
     """
-
-    workers: range
-    num_bytes: np.ndarray
-
-
-def shuffle_seconds(exchanges: Sequence[Exchanged], profile: ClusterProfile) -> float:
-    """Return the seconds of simultaneous all-to-alls, each by pairwise exchange.
-
-    p workers take p - 1 rounds with a latency each, and the time of the fullest link for its bytes:
-    those that a worker sends or receives inside its node, or those that all workers of a node
-    exchange with others (Thakur, Rabenseifner, Gropp 2005, IJHPCA 19(1): (p - 1) latency + n / BW
-    if each of p nodes sends n bytes). The cores of a node pass the bytes inside it.
-    """
-    latency = busiest = 0.0  # busiest: most bytes of a worker inside its node
-    inside, out, into = Counter[int](), Counter[int](), Counter[int]()  # by node
-    for workers, num_bytes in exchanges:
-        nodes = np.array([profile.node_of(worker) for worker in workers])
-        same = nodes[:, None] == nodes
-        within = np.where(same, num_bytes, 0)
-        across = num_bytes - within
-        busiest = max(busiest, float(max(within.sum(0).max(), within.sum(1).max())))
-        for node in set(nodes.tolist()):
-            inside[node] += int(within[nodes == node].sum())
-            out[node] += int(across[nodes == node].sum())
-            into[node] += int(across[:, nodes == node].sum())
-        link = profile.node_link if same.all() else profile.link
-        latency = max(latency, (len(workers) - 1) * link.latency)
-    by_core = max(inside.values()) / (profile.at_once or math.inf)
+    nodes = np.array([profile.node_of(worker) for worker in range(len(num_bytes))])
+    same = nodes[:, None] == nodes
+    within = np.where(same, num_bytes, 0)
+    across = num_bytes - within
+    busiest = max(within.sum(0).max(), within.sum(1).max())  # most bytes of a worker in its node
+    members = [nodes == node for node in sorted(set(nodes.tolist()))]  # of each node
+    by_core = max(within[of_node].sum() for of_node in members) / (profile.at_once or math.inf)
+    outside = max(max(across[each].sum(), across[:, each].sum()) for each in members)
     inside_seconds = max(busiest, by_core) / profile.node_link.bandwidth
-    outside_seconds = max(*out.values(), *into.values()) / profile.link.bandwidth
-    return latency + max(inside_seconds, outside_seconds)
-
-
-def scatter_seconds(num_bytes: int, receivers: int, profile: ClusterProfile) -> float:
-    """Return the seconds in which a worker sends so many bytes to each receiver on its node."""
-    return receivers * profile.node_link.seconds(num_bytes)
+    link = profile.node_link if same.all() else profile.link
+    latency = (len(num_bytes) - 1) * link.latency
+    return float(latency + max(inside_seconds, outside / profile.link.bandwidth))

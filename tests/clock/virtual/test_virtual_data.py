@@ -1,13 +1,13 @@
-"""Data take time on the virtual clock: shuffles between epochs, and the feed before each step."""
+"""Data take time on the virtual clock: shuffles between epochs."""
 
 import pytest
 
 from paceline.record.numbers import measured
 from paceline.record.observed import Observed
-from paceline.timing.profile import Exchanged, shuffle_seconds
-from tests.tiny import NUM_TRAIN, point_of, run_tiny, tiny_point
+from paceline.timing.profile import shuffle_seconds
+from tests.tiny import point_of, run_tiny, tiny_point
 
-ROW, BATCH = 16 + 8, 4 * (16 * 8 + 8)
+ROW = 16 + 8  # bytes of an image and its label
 LINK = {"latency": 0.5, "bandwidth": 100.0}
 NODE_LINK = {"latency": 0.125, "bandwidth": 1000.0}
 
@@ -36,21 +36,16 @@ def test_without_traffic_time_is_as_it_was(scheme, tmp_path):
     assert {worker.seconds_data for worker in partitioned.workers} == {0}
 
 
-@pytest.mark.parametrize(("copies", "per_node"), [(1, 2), (2, 2), (1, 1), (2, None)])
-def test_a_run_is_longer_by_its_shuffles(copies, per_node, tmp_path):
+@pytest.mark.parametrize("per_node", [2, 1, None])
+def test_a_run_is_longer_by_its_shuffles(per_node, tmp_path):
     _, before = run(tmp_path, per_node=per_node)
-    shuffled = {"placement": "partitioned", "shuffle_every": 1, "copies": copies}
+    shuffled = {"placement": "partitioned", "shuffle_every": 1}
     point, after = run(tmp_path, per_node=per_node, **shuffled)
     order, expected, num_bytes = after.first.order, 0.0, 0
     for period in range(2):
-        exchanges = []
-        for copy in range(copies):
-            pair = order.shares(copy, period), order.shares(copy, period + 1)
-            first = copy * order.members
-            moved = ROW * moves(*pair)
-            num_bytes += moved.sum()
-            exchanges.append(Exchanged(range(first, first + order.members), moved))
-        expected += shuffle_seconds(exchanges, point.cluster.profile)
+        moved = ROW * moves(order.shares(period), order.shares(period + 1))
+        num_bytes += moved.sum()
+        expected += shuffle_seconds(moved, point.cluster.profile)
     assert after.seconds - before.seconds == pytest.approx(expected, rel=1e-9)
     numbers = measured(after)
     assert numbers["shuffle_seconds"] == pytest.approx(expected, rel=1e-9)
@@ -68,22 +63,9 @@ def moves(before, after):
     return counts
 
 
-def test_a_feed_delays_each_step_of_a_node_by_its_scatter(tmp_path):
-    _, before = run(tmp_path)
-    _, after = run(tmp_path, feed="first_of_node")
-    steps = 3 * NUM_TRAIN // 16
-    assert after.seconds - before.seconds == pytest.approx(steps * (0.125 + BATCH / 1000), rel=1e-9)
-    assert measured(after)["feed_bytes"] == steps * 2 * BATCH  # one receiver on each of two nodes
-
-
-def test_a_slow_worker_is_waited_for(tmp_path):
-    """By the feed in every step, by a shuffle between epochs."""
+def test_a_slow_worker_is_waited_for_before_the_second_epoch(tmp_path):
     settings = {"cluster__slow_workers": 1, "cluster__slow_factor": 3.0, "training__epochs": 2}
-    for data, waits in (
-        ({"feed": "first_of_node"}, 2 * 5),  # before each step but the first
-        ({"placement": "partitioned", "shuffle_every": 1}, 2 * 3),  # before the second epoch
-    ):
-        config = tiny_point("local_sgd", 4, 4, cluster="virtual", scheme__period=100, **settings)
-        config["data"] = {**config["data"], **data}
-        seen, _ = run_tiny(config, tmp_path)
-        assert sorted(worker.seconds_data for worker in seen.workers) == [0, waits, waits, waits]
+    config = tiny_point("local_sgd", 4, 4, cluster="virtual", scheme__period=100, **settings)
+    config["data"] = {**config["data"], "placement": "partitioned", "shuffle_every": 1}
+    seen, _ = run_tiny(config, tmp_path)
+    assert sorted(worker.seconds_data for worker in seen.workers) == [0, 2 * 3, 2 * 3, 2 * 3]
