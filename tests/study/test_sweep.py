@@ -11,7 +11,7 @@ from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.mlflow import client
 from paceline.record.record import PartialRecord
-from paceline.study.progress import estimate, finished_results, results_table, status_table
+from paceline.study.progress import Costs, finished_results, points_table
 from paceline.study.study_point import counts, to_run
 from paceline.study.study_points import study_points
 from paceline.study.sweep import (
@@ -43,7 +43,7 @@ def records(root):
     def write(*positions, **changes):
         points = study_points("made", root)
         for n in positions:
-            make_record(points[n].folder, points[n].config, peak_rss_bytes=2**30, **changes)
+            make_record(points[n].folder, points[n].config, **changes)
 
     return write
 
@@ -57,10 +57,10 @@ def test_a_dry_run_writes_nothing(root, records, capsys):
     assert len(out.splitlines()) == 7
 
 
-def test_a_multirun_ends_with_a_table_of_its_points(root, records):
+def test_a_table_has_a_line_for_each_point(root, records):
     records(0, images_per_second=1234.5, top1=0.875)
     records(1, status="failed", top1=None)
-    header, first, second, third, _ = results_table(study_points("made", root)).splitlines()
+    header, first, second, third, _ = points_table(study_points("made", root)).splitlines()
     assert header.split() == ["key", "scheme", "seed", "status", "top-1", "images/s"]
     assert first.split()[3:] == ["finished", "87.50", "%", "1,234", "measured"]
     assert second.split()[3:] == ["failed", "-", "-"]
@@ -242,30 +242,16 @@ def test_records_that_do_not_fit_are_named_and_made_anew(root, records, capsys):
     assert to_run(points) == [points[0]]
 
 
-def test_the_table_names_axes_and_status(root, records):
-    records(1)
-    points = study_points("made", root)
-    lines = [line.split() for line in status_table(points).splitlines()]
-    assert lines[0] == ["key", "scheme", "seed", "status"]
-    assert lines[2] == [points[1].key, "sync_allreduce", "1", "finished"]
-    assert lines[3] == [points[2].key, "async_parameter_server", "0", "to", "do"]
-    assert counts(points) == "4 points: 1 finished, 3 to do"
-
-
 def test_costs_come_from_records_alone(root, records):
     """The first two points are synchronous, the others have a server."""
     points = study_points("made", root, ["sweep.jobs=1"])
-    assert estimate(points, []) == "time and memory: unknown until one point has run"
-    assert estimate([], []) == "nothing to run"
+    assert Costs([]).left(points) is None
     records(0, wall_seconds=7200)
-    assert estimate(points[1:2], finished_results(root / "runs")) == (
-        "about 2.0 hours; up to 1.0 GiB of memory in 1 processes"
-    )
+    assert Costs(finished_results(root / "runs")).left(points[1:2]) == "about 2.0 hours"
     records(2, wall_seconds=3600)
     points = study_points("made", root, ["sweep.jobs=2"])
-    assert estimate([points[1], points[3]], finished_results(root / "runs")) == (
-        "about 1.5 hours; up to 4.0 GiB of memory in 4 processes"
-    )
+    costs = Costs(finished_results(root / "runs"))
+    assert costs.left([points[1], points[3]]) == "about 1.5 hours"
 
 
 def test_costs_follow_the_samples_and_other_studies_count(root, records, studied):
@@ -273,13 +259,13 @@ def test_costs_follow_the_samples_and_other_studies_count(root, records, studied
     results = finished_results(root / "runs")
     studied("other", scheme="sync_allreduce,async_parameter_server", seed="8,9")
     longer = study_points("other", root, ["training.epochs=1,4", "sweep.jobs=1"])
-    assert estimate(longer[:2], results).startswith("about 2.5 hours; ")
-    assert estimate(longer[:1], results).startswith("about 30.0 minutes; ")
-    assert estimate(longer[3:6], results).startswith("about 2.0 hours and 2 points of unknown")
+    assert Costs(results).left(longer[:2]) == "about 2.5 hours"
+    assert Costs(results).left(longer[:1]) == "about 30.0 minutes"
+    assert Costs(results).left(longer[3:6]).startswith("about 2.0 hours and 2 points of unknown")
     (by_samples,) = study_points(
         "other", root, ["training.samples=32", "seed=8", "scheme=sync_allreduce", "sweep.jobs=1"]
     )
-    assert estimate([by_samples], results).startswith("about 15.0 minutes; ")
+    assert Costs(results).left([by_samples]) == "about 15.0 minutes"
 
 
 def test_costs_are_those_of_the_study_itself_where_it_has_any(root, records, studied):
@@ -289,5 +275,5 @@ def test_costs_are_those_of_the_study_itself_where_it_has_any(root, records, stu
     own = {**other, "study": "other", "batch_size": 2 * other["batch_size"], "wall_seconds": 60}
     studied("other", scheme="sync_allreduce", seed="8")
     points = study_points("other", root, ["sweep.jobs=1"])
-    assert estimate(points, [other]).startswith("about 1.0 hours; ")
-    assert estimate(points, [other, own]).startswith("about 1.0 minutes; ")
+    assert Costs([other]).left(points) == "about 1.0 hours"
+    assert Costs([other, own]).left(points) == "about 1.0 minutes"

@@ -29,7 +29,7 @@ UNLOGGED = ["measurement.mlflow.tracking_uri=null"]
 def collected(root):
     """The study `made`, collected with three of its four records, in a clone without runs/."""
     for point in study_points("made", root)[:3]:
-        make_record(point.folder, point.config, peak_rss_bytes=2**30)
+        make_record(point.folder, point.config)
     collect(Study("made", root))
     shutil.rmtree(root / "runs")
     return root
@@ -82,7 +82,7 @@ def test_a_dry_run_counts_what_the_archive_has(collected, capsys):
     printed = capsys.readouterr().out
     assert printed.startswith(f"3 records to unpack from reports/made/{ARCHIVE}\n")
     assert "4 points: 3 finished, 1 to do; 1 to run\n" in printed
-    assert "2.0 GiB of memory in 2 processes" in printed  # as those of the archive needed
+    assert printed.splitlines()[-1].startswith("about ")  # as those of the archive took
     assert sorted(collected.rglob("*")) == before
 
 

@@ -43,7 +43,7 @@ class StudySweeper(Sweeper):
         from paceline.study.collect import collect
         from paceline.study.compose import hydra_errors
         from paceline.study.point_processes import processes_kept
-        from paceline.study.progress import results_table
+        from paceline.study.progress import points_table
         from paceline.study.sweep import checked_study, sweep
 
         name = self._config.hydra.runtime.choices.get("experiments")
@@ -53,7 +53,7 @@ class StudySweeper(Sweeper):
             with processes_kept():
                 complete = sweep(study, self._launch, _retime)
             if name is None:
-                print(results_table(study.points))
+                print(points_table(study.points))
                 print(study.points[0].folder.parent.relative_to(study.root))
             elif any(point.result for point in study.points):
                 collect(study)

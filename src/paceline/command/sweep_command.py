@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     only = parser.add_mutually_exclusive_group()
-    only.add_argument("--dry-run", action="store_true", help="show points, hours, memory")
+    only.add_argument("--dry-run", action="store_true", help="show points and hours")
     only.add_argument("--prepare", action="store_true", help="find or download the data, no more")
     only.add_argument("--cancel", action="store_true", help="take its jobs out of Slurm's queue")
     parser.add_argument(
@@ -55,8 +55,8 @@ def _run(options: argparse.Namespace, root: Path) -> int:
 
 
 def print_plan(study: "Study") -> None:
-    """Print the points, the status of their records, and the time and memory of a sweep."""
-    from paceline.study.progress import estimate, finished_results
+    """Print the points, the status of their records, and the time of a sweep."""
+    from paceline.study.progress import Costs, finished_results
     from paceline.study.study_point import to_run
     from paceline.study.sweep import to_take_over
 
@@ -68,9 +68,9 @@ def print_plan(study: "Study") -> None:
     _print_points("", points, others)
     if untuned := sum(not point.has_rate for point in points):
         print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
-    left = [point for point in needed if point.key not in others]
-    results = finished_results(study.root / "runs", study.archived.values())
-    print(estimate(left, results))
+    if left := [point for point in needed if point.key not in others]:
+        costs = Costs(finished_results(study.root / "runs", study.archived.values()))
+        print(costs.left(left) or "time: unknown until one point has run")
 
 
 def _print_points(name: str, points: "Points", others: "Mapping[str, Path]") -> None:
@@ -78,10 +78,10 @@ def _print_points(name: str, points: "Points", others: "Mapping[str, Path]") -> 
 
     `others`: records of other studies that can be copied for these points, by key.
     """
-    from paceline.study.progress import status_table
+    from paceline.study.progress import points_table
     from paceline.study.study_point import counts, to_run
 
-    print(status_table(points))
+    print(points_table(points))
     needed = to_run(points)
     found = sum(point.key in others for point in needed)
     taken = f", {found} to take over from other studies" if found else ""

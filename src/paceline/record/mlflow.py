@@ -24,6 +24,7 @@ import yaml
 from filelock import FileLock
 
 from paceline.errors import SettingError, first_line, refused
+from paceline.record.key import without_retired
 from paceline.record.measurement import MLflow
 from paceline.record.numbers import NUMBERS
 from paceline.record.point_config import flat_settings
@@ -194,7 +195,6 @@ class RecordLog:
         key, result = folder.name, read_result(folder)
         if result is None:
             return
-        config = yaml.safe_load((folder / "config.yaml").read_text())
         about = {name: str(result[name]) for name in ("study", "kind", "status", "commit")}
         about["started"] = result["started"]
         with _alone(self._uri):
@@ -202,7 +202,7 @@ class RecordLog:
             if self._found(f"{known} and tags.started = '{about['started']}'"):
                 return
             started = datetime.fromisoformat(result["started"]).timestamp()
-            run = self._running.get(key) or self._begin(key, config, started)
+            run = self._running.get(key) or self._begin(folder, key, started)
             live, curve = folder / "progress.csv", folder / "curve.csv"
             self._write(run, [*_rows("live", live), *_rows("curve", curve), _final(result)])
             for name in _FILES:
@@ -221,15 +221,15 @@ class RecordLog:
         if path.stat().st_mtime < self._entered:  # of a process that was killed
             return
         if rows := _rows("live", path, run.num_rows if run else 0):
-            config = yaml.safe_load((folder / "config.yaml").read_text())
             with _alone(self._uri):
-                run = run or self._begin(key, config, time.time())
+                run = run or self._begin(folder, key, time.time())
                 self._write(run, rows)
                 run.num_rows += len(rows)
 
-    def _begin(self, key: str, config: Mapping[str, Any], started: float) -> _Run:
+    def _begin(self, folder: Path, key: str, started: float) -> _Run:
         from mlflow.entities import Param
 
+        config = without_retired(yaml.safe_load((folder / "config.yaml").read_text()))
         tags = {
             "key": key,
             "study": config["study"],

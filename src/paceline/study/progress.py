@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
@@ -21,7 +21,7 @@ from paceline.record.point_config import PointConfig
 from paceline.record.reading import read_result, record_version
 from paceline.record.record import partial_records
 from paceline.record.schema import Result
-from paceline.study.study_point import Points, StudyPoint, most_processes
+from paceline.study.study_point import Points, StudyPoint
 
 PREFIX = "progress: "  # of a line where there is no terminal
 _PERIOD = 1.0  # seconds between updates
@@ -172,9 +172,8 @@ class Costs:
     """Estimates how long points take, from `results` of finished points of any study.
 
     The estimate follows from the median time per sample of finished points with the same scheme,
-    model, data and cluster. If there are any, only points of the same study are used, because other
-    studies may pace their steps (emulate step times), and of these only points with the same number
-    of workers and batch size.
+    model, data and cluster. Of these, it takes those of the same study if there are any, because
+    other studies may pace their steps; then those of the same number of workers and batch size.
     """
 
     def __init__(self, results: Iterable[Result]) -> None:
@@ -185,22 +184,19 @@ class Costs:
     def add(self, result: Result) -> None:
         self._by_names.setdefault(_names(result), []).append(result)
 
-    def matching(self, point: StudyPoint) -> list[Result]:
-        """Return the results of points with the same scheme, model, data and cluster."""
-        return self._by_names.get(_names(point.config.names), [])
-
     def seconds(self, point: StudyPoint) -> float | None:
         """Return the estimated seconds of the point; None if no result matches."""
-        matching, values = self.matching(point), point.config.values
-        sizes, training = ("workers", "batch_size"), values["training"]
-        own = [each for each in matching if each["study"] == values["study"]] or matching
-        same = [each for each in own if all(each[size] == values[size] for size in sizes)]
-        if not own:
+        matching, values = self._by_names.get(_names(point.config.names)), point.config.values
+        if not matching:
             return None
-        samples = training["samples"]
+        samples = values["training"]["samples"]
         if samples is None:
-            samples = training["epochs"] * max(each["distinct_samples"] for each in matching)
-        return median(each["wall_seconds"] / each["samples"] for each in same or own) * samples
+            most = max(each["distinct_samples"] for each in matching)
+            samples = values["training"]["epochs"] * most
+        for names in (["study"], ["workers", "batch_size"]):
+            same = [each for each in matching if all(each[n] == values[n] for n in names)]
+            matching = same or matching
+        return median(each["wall_seconds"] / each["samples"] for each in matching) * samples
 
     def left(self, points: Points, shares: Mapping[str, float] | None = None) -> str | None:
         """Return words for the time that `points` take, with `sweep.jobs` points at a time.
@@ -216,22 +212,6 @@ class Costs:
         rest = len(points) - len(known)
         more = f" and {rest} points of unknown length" if rest else ""
         return f"about {duration(sum(known))}{more}" if known else None
-
-
-def estimate(to_run: Points, results: Iterable[Result]) -> str:
-    """Return words for the time and memory that the points `to_run` need.
-
-    `results`: results of finished points of any study, from which the need is estimated; without a
-    similar point it is unknown.
-    """
-    if not to_run:
-        return "nothing to run"
-    costs = Costs(results)
-    if (left := costs.left(to_run)) is None:
-        return "time and memory: unknown until one point has run"
-    peak = max(r.get("peak_rss_bytes") or 0 for point in to_run for r in costs.matching(point))
-    processes = max(1, most_processes(to_run))
-    return f"{left}; up to {processes * peak / 2**30:.1f} GiB of memory in {processes} processes"
 
 
 def _names(of: Mapping[str, Any]) -> tuple[str | None, ...]:
@@ -330,28 +310,17 @@ def _bar(file: TextIO) -> Generator[Show]:
         yield show
 
 
-def status_table(points: Points) -> str:
-    """Return a line for each point: key, axes, status."""
-    return aligned(points, ["status"], [[point.status or "to do"] for point in points])
-
-
-def results_table(points: Points) -> str:
+def points_table(points: Points) -> str:
     """Return a line for each point: key, axes, status, top-1 and images/s."""
-    cells = list[list[str]]()
+    axes = list(dict.fromkeys(name for point in points for name in point.axes))
+    rows = [["key", *axes, "status", "top-1", "images/s"]]
     for point in points:
         found = point.result or {}
         top1, speed = found.get("top1"), found.get("images_per_second")
-        cells.append([point.status or "to do", "-" if top1 is None else f"{100 * top1:.2f} %"])
-        cells[-1].append("-" if speed is None else f"{speed:,.0f} {found['kind']}")
-    return aligned(points, ["status", "top-1", "images/s"], cells)
-
-
-def aligned(points: Points, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    """Return a line for each point: key, axes, and its `cells` of these columns."""
-    axes = list(dict.fromkeys(name for point in points for name in point.axes))
-    rows = [["key", *axes, *columns]]
-    for point, own in zip(points, cells, strict=True):
-        rows.append([point.key, *(str(point.axes.get(name, "")) for name in axes), *own])
+        score = "-" if top1 is None else f"{100 * top1:.2f} %"
+        throughput = "-" if speed is None else f"{speed:,.0f} {found['kind']}"
+        values = (str(point.axes.get(name, "")) for name in axes)
+        rows.append([point.key, *values, point.status or "to do", score, throughput])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
