@@ -6,23 +6,24 @@ earlier version of the code may lack numbers, tables, columns and cells.
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from types import GenericAlias
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
+    TypeAdapter,
     ValidationError,
     create_model,
 )
 
 from paceline.record.numbers import NUMBERS
-from paceline.record.rows import POINT_TABLES, TUNING, PointTable, StudyState, bits_of
+from paceline.record.rows import POINT_TABLES, PointTable, StudyState, bits_of
 
 Result = Mapping[str, Any]  # content of result.json
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
@@ -92,14 +93,6 @@ class _Target(BaseModel):
     below_baseline: _NotNegative | None = None
 
 
-_IN_TABLES: dict[str, Any] = {  # columns of collected tables that are not as in a result
-    "key": Annotated[str, Field(pattern=r"^\w[\w.]*$")],
-    "started": Literal[""] | Annotated[str, AfterValidator(datetime.fromisoformat)],
-    "environment": Literal["", "true", "false"],
-    "hardware.cores": Annotated[int | None, Field(ge=1)],
-}
-
-
 def fault_of_result(result: Mapping[str, Any]) -> str | None:
     """Return why a parsed `result.json` is invalid, or None."""
     try:
@@ -142,9 +135,12 @@ def _fault_of_table(table: PointTable, text: str) -> str | None:
         if len(row) != len(header):
             return f"row {number} has {len(row)} cells, not {len(header)}"
     cells = {name: [row[n] or None for row in rows] for n, name in enumerate(header)}
-    if wrong := columns_of_rows(table).fault(cells):
-        column, place, problem = wrong
-        return f"row {place + 1}, {column}: {problem}"
+    for name, column in cells.items():
+        try:
+            _columns(table.row)[name].validate_python(column)
+        except ValidationError as error:
+            place, _, problem = _first(error).partition(": ")
+            return f"row {int(place) + 1}, {name}: {problem}"
     try:
         for images, right in zip(cells.get("images", ()), cells.get("right", ()), strict=False):
             bits_of(right or "", int(images or 0))
@@ -153,66 +149,24 @@ def _fault_of_table(table: PointTable, text: str) -> str | None:
     return None
 
 
-class Columns:
-    """Types of the columns of a collected table; columns without a type may have any cells.
-
-    `numbers`, `texts`: names of the columns of numbers, and of all others with a type. `optional`:
-    names of those columns that may have empty cells.
-    """
-
-    def __init__(self, types: Mapping[str, Any]) -> None:
-        lists: dict[str, Any] = {n: (GenericAlias(list, (kind,)), []) for n, kind in types.items()}
-        self._model = create_model("_Columns", **lists)
-        self.numbers, self.optional = self._taking(1), self._taking(None)
-        self.texts = frozenset(types) - self.numbers
-
-    def fault(
-        self, cells: Mapping[str, Sequence[str | float | None]]
-    ) -> tuple[str, int, str] | None:
-        """Return the first wrong cell: its column, its place in `cells`, and the problem."""
-        try:
-            self._model.model_validate(cells)
-        except ValidationError as error:
-            column, place, *_ = error.errors(include_url=False)[0]["loc"]
-            return str(column), int(place), _first(error).partition(": ")[2]
-        return None
-
-    def _taking(self, cell: float | None) -> frozenset[str]:
-        names = frozenset(self._model.model_fields)
-        try:
-            self._model.model_validate({name: [cell] for name in names})
-        except ValidationError as error:
-            return names - {str(each["loc"][0]) for each in error.errors(include_url=False)}
-        return names
-
-
 @cache
-def columns_of_runs() -> Columns:
-    """Return the types of runs.csv, whose columns are fields of results."""
-    return Columns(_results())
+def _columns(row: type[Any]) -> Mapping[str, TypeAdapter[Any]]:
+    """Return the types of a table's columns; a record of earlier code may lack any cell."""
+    hints = get_type_hints(row)
+    return {
+        n: TypeAdapter(GenericAlias(list, (_cell(n, hint) | None,))) for n, hint in hints.items()
+    }
 
 
-@cache
-def columns_of_tuning() -> Columns:
-    own: dict[str, Any] = {n: kind for n, kind in _results().items() if n in TUNING}
-    own |= {"chance": _Share, "chosen": Literal["true", "false"]}
-    return Columns(own | {"own_place": _Share | None})
+def number_columns(row: type[Any]) -> frozenset[str]:
+    """Return the columns of numbers of a table with such rows."""
+    hints = get_type_hints(row).items()
+    return frozenset(name for name, hint in hints if {int, float} & {hint, *get_args(hint)})
 
 
-@cache
-def columns_of_predictions() -> Columns:
-    names = ("images_per_second", "free_images_per_second", "staleness_distance")
-    types: dict[str, Any] = {"kind": Literal["predicted", "calibrated"]}
-    types |= {"key": _IN_TABLES["key"], "half": Literal["", "development", "validation"]}
-    types |= dict.fromkeys(names, _NotNegative | None)
-    return Columns(types | {"staleness_p": _Share | None})
-
-
-@cache
-def columns_of_rows(table: PointTable) -> Columns:
-    """Return the types of a table of all points; a record of earlier code may lack any cell."""
-    hints = get_type_hints(table.row)
-    return Columns({name: _cell(name, hints[name]) | None for name in table.columns})
+def numbers_of_runs() -> frozenset[str]:
+    """Return the columns of numbers of runs.csv, whose columns are fields of results."""
+    return number_columns(_Training) | {each.name for each in NUMBERS if each.unit != "text"}
 
 
 def state_of(text: bytes) -> Any:
@@ -233,10 +187,6 @@ def _study_state() -> type[BaseModel]:
     hints = get_type_hints(StudyState) | ranges | {"target": _Target | None}
     fields: dict[str, Any] = {name: (kind, ...) for name, kind in hints.items()}
     return create_model("_StudyState", __config__=ConfigDict(allow_inf_nan=False), **fields)
-
-
-def _results() -> dict[str, Any]:
-    return get_type_hints(_Training, include_extras=True) | _numbers() | _IN_TABLES
 
 
 def _numbers() -> dict[str, Any]:
