@@ -5,23 +5,24 @@ import io
 from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_origin, get_type_hints
 
 import pandas as pd
 
-from paceline.record.numbers import NUMBERS
 from paceline.record.report_files import damaged, read_file
+from paceline.record.result import NUMBERS, ResultFields
 
 # A DataFrame. pandas annotates each selection as DataFrame or Series, so Any it is.
 Frame: TypeAlias = Any
 Entry: TypeAlias = Any  # value of a cell of a Frame
 Row = dict[str, Entry]  # entries by column
 
-_TEXT = {"key", "status", "reason", "kind", "study", "started", "scheme", "data", "model"}
-_TEXT |= {"cluster", "half", "commit", "source_digest", "hardware.cpu", "phase", "name", "value"}
-_TEXT |= {"at_edge", "less_accurate_than", "own", "right", "reference", "baseline", "target_set_by"}
+_RESULT = get_type_hints(ResultFields).items()
+_TEXT = {name for name, hint in _RESULT if hint is str or get_origin(hint) is Literal}
+_TEXT |= {number.name for number in NUMBERS if number.unit == "text"}
+_TEXT |= {"half", "hardware.cpu", "phase", "name", "value", "fault_reason", "at_edge", "own"}
+_TEXT |= {"less_accurate_than", "right", "reference", "baseline", "target_set_by"}
 _VERDICTS = ("verdict", "_half")  # ends of names of columns that are text
-_TEXT |= {"fault_reason", *(number.name for number in NUMBERS if number.unit == "text")}
 DIGITS = 9  # significant digits of numbers in the tables of conclusions
 
 

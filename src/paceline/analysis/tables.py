@@ -14,9 +14,10 @@ from paceline.analysis.configuration import finished
 from paceline.analysis.frames import Frame, Row, read_table, typed_table
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, read_archive
+from paceline.record.fields import numbers_in
 from paceline.record.report_files import read_about
+from paceline.record.result import ResultFields
 from paceline.record.rows import POINT_TABLES, PointTable, StudyState, bits_of
-from paceline.record.schema import number_columns, numbers_of_runs
 
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
 _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "updates")
@@ -134,8 +135,10 @@ def read_tables(folder: Path) -> Tables:
     missing, or if there is no point.
     """
     first = f"paceline sweep {folder.name}"
-    runs = read_table(folder / "runs.csv", first, numbers_of_runs())
-    tuning = read_table(folder / "tuning.csv", first, numbers_of_runs() | {"chance", "own_place"})
+    runs = read_table(folder / "runs.csv", first, numbers_in(ResultFields))
+    tuning = read_table(
+        folder / "tuning.csv", first, numbers_in(ResultFields) | {"chance", "own_place"}
+    )
     tables = Tables(
         about=read_about(folder, first),
         runs=runs,
@@ -187,7 +190,7 @@ def _joined(table: PointTable, archive: Mapping[str, Mapping[str, bytes]], keys:
             else:
                 read = csv.DictReader(io.StringIO(content))
                 joined.writerows({"key": key, **row} for row in read)
-        return typed_table(text.getvalue().encode(), number_columns(table.row))
+        return typed_table(text.getvalue().encode(), numbers_in(table.row))
     except ValueError as error:
         message = f"all {table.name}.csv of {ARCHIVE} together are damaged: {error}"
         raise SettingError("study", message) from error

@@ -18,13 +18,12 @@ from paceline.errors import OF_MACHINE, SettingError, printable, said_of_environ
 from paceline.record import provenance
 from paceline.record.checkpoint import begin, has_checkpoint, latest
 from paceline.record.data_digest import data_digest, look_again, tell_if_unfollowed
-from paceline.record.numbers import result as result_of
-from paceline.record.numbers import unmeasured
 from paceline.record.observed import Observed, TrainingReport
 from paceline.record.point import Point
 from paceline.record.record import PartialRecord
+from paceline.record.result import Result, unmeasured
+from paceline.record.result import result as result_of
 from paceline.record.rows import POINT_TABLES
-from paceline.record.schema import Result
 from paceline.record.target import Target
 from paceline.run.asked import asked_by_signals
 from paceline.run.budget import budget_of
