@@ -5,7 +5,7 @@ import pytest
 
 from paceline.analysis.analyse import CONCLUSIONS, Conclusion
 from paceline.record import result
-from paceline.record.result import NUMBERS, Number, measured, unmeasured
+from paceline.record.result import NUMBERS, Number, measured
 from tests.made_reports import make_run, write_page, write_reports
 
 STEPS = Number(
@@ -24,7 +24,6 @@ class Made:
 def test_a_new_number_reaches_the_record_the_summary_and_the_page(tmp_path, monkeypatch):
     monkeypatch.setattr(result, "NUMBERS", [STEPS])
     assert measured(Made()) == {"steps_of_all": 7}  # type: ignore[arg-type]
-    assert unmeasured() == {"steps_of_all": None}
     monkeypatch.setattr(result, "NUMBERS", [*NUMBERS, STEPS])
     folder = write_reports(
         tmp_path / "made", [make_run(seed=s, steps_of_all=1000 + s) for s in (0, 2)]

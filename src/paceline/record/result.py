@@ -9,6 +9,7 @@ MLflow, runs.csv, and the summary and the page of a study's report follow from i
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_type_hints
 
 import numpy as np
@@ -81,20 +82,13 @@ def number(observe: _Observe | None = None, heading: str = "", **shown: Any) -> 
     return field(default=None, metadata={"observe": observe, "heading": heading, **shown})
 
 
-def _last_score(name: str) -> _Observe:
-    return lambda o: o.last_score and finite(getattr(o.last_score, name))
-
-
-def _test_score(name: str) -> _Observe:
-    return lambda o: o.test and finite(getattr(o.test, name))
+def _score(part: str, name: str) -> _Observe:
+    """Return a function that reads a number of the score "last_score" or "test"."""
+    return lambda o: (score := getattr(o, part)) and finite(getattr(score, name))
 
 
 def _of_workers(name: str) -> _Observe:
     return lambda o: sum(getattr(worker, name) for worker in o.workers)
-
-
-def _of_first(name: str) -> _Observe:
-    return lambda o: getattr(o.first, name)
 
 
 def _train_loss(o: "Observed") -> Value:
@@ -168,9 +162,9 @@ class ResultFields:
     fault_seconds: Finite | None
     environment: bool | None  # True if the machine or the network made it fail
 
-    global_batch_size: Images | None = number(_of_first("images_per_update"))
-    lr: Plain | None = number(_of_first("lr"))
-    momentum: Plain | None = number(_of_first("momentum"))
+    global_batch_size: Images | None = number(attrgetter("first.images_per_update"))
+    lr: Plain | None = number(attrgetter("first.lr"))
+    momentum: Plain | None = number(attrgetter("first.momentum"))
     samples: Images | None = number()
     dropped_samples: Images | None = number(lambda o: len(o.dropped) * o.batch_size)
     distinct_samples: Images | None = number()
@@ -190,24 +184,28 @@ class ResultFields:
     )
     late_steps: Plain | None = number(_of_workers("late_steps"))
     top1: Share | None = number(
-        _last_score("top1"), "top-1, validation", place=3, each_point=True, of="validation_images"
+        _score("last_score", "top1"),
+        "top-1, validation",
+        place=3,
+        each_point=True,
+        of="validation_images",
     )
-    top5: Share | None = number(_last_score("top5"))
+    top5: Share | None = number(_score("last_score", "top5"))
     train_loss: Nats | None = number(_train_loss)
     validation_loss: Nats | None = number(
-        _last_score("loss"), "validation loss", section=_TIMES, place=1
+        _score("last_score", "loss"), "validation loss", section=_TIMES, place=1
     )
     test_top1: Share | None = number(
-        _test_score("top1"), "top-1, test", place=2, each_point=True, of="test_images"
+        _score("test", "top1"), "top-1, test", place=2, each_point=True, of="test_images"
     )
-    averaged_top1: Share | None = number(_last_score("averaged_top1"))
+    averaged_top1: Share | None = number(_score("last_score", "averaged_top1"))
     averaged_test_top1: Share | None = number(
-        _test_score("averaged_top1"), "top-1, test, moving average", place=5, of="test_images"
+        _score("test", "averaged_top1"), "top-1, test, moving average", place=5, of="test_images"
     )
-    test_top5: Share | None = number(_test_score("top5"))
-    test_loss: Nats | None = number(_test_score("loss"))
-    validation_images: Images | None = number(_last_score("num_images"))
-    test_images: Images | None = number(_test_score("num_images"))
+    test_top5: Share | None = number(_score("test", "top5"))
+    test_loss: Nats | None = number(_score("test", "loss"))
+    validation_images: Images | None = number(_score("last_score", "num_images"))
+    test_images: Images | None = number(_score("test", "num_images"))
     staleness_mean: Updates | None = number(
         _staleness(lambda pushes: float(pushes.mean())),
         "staleness",
@@ -221,43 +219,35 @@ class ResultFields:
     bytes_sent: Bytes | None = number(_of_workers("bytes_sent"))
     bytes_received: Bytes | None = number(_of_workers("bytes_received"))
     activation_bytes_sent: Bytes | None = number(_of_workers("activation_bytes_sent"))
-    shuffle_bytes: Bytes | None = number(lambda o: o.data_moved.shuffle_bytes)
-    shuffle_seconds: Seconds | None = number(lambda o: o.data_moved.shuffle_seconds)
+    shuffle_bytes: Bytes | None = number(attrgetter("data_moved.shuffle_bytes"))
+    shuffle_seconds: Seconds | None = number(attrgetter("data_moved.shuffle_seconds"))
     data_digest: Text | None = number()
-    optimizer: Text | None = number(_of_first("optimizer"))
-    scheduler: Text | None = number(_of_first("scheduler"))
-    num_parameters: Plain | None = number(_of_first("num_parameters"))
-    evaluated: Text | None = number(_of_first("evaluated"))
-    engine: Text | None = number(lambda o: o.first.strategy.engine)
-    certificate: Text | None = number(lambda o: o.certificate.words)
+    optimizer: Text | None = number(attrgetter("first.optimizer"))
+    scheduler: Text | None = number(attrgetter("first.scheduler"))
+    num_parameters: Plain | None = number(attrgetter("first.num_parameters"))
+    evaluated: Text | None = number(attrgetter("first.evaluated"))
+    engine: Text | None = number(attrgetter("first.strategy.engine"))
+    certificate: Text | None = number(attrgetter("certificate.words"))
     steps_spread: Plain | None = number(lambda o: int(np.ptp([w.steps for w in o.workers])))
     held_answers: Plain | None = number(lambda o: sum(server.held for server in o.servers))
-    checkpoints: Plain | None = number(_of_first("checkpoints"))
-    resumes: Plain | None = number(_of_first("resumes"))
+    checkpoints: Plain | None = number(attrgetter("first.checkpoints"))
+    resumes: Plain | None = number(attrgetter("first.resumes"))
     lost_workers: Lines | None = number(lambda o: [asdict(lost) for lost in o.lost])
     peak_rss_bytes: Bytes | None = number(_most("peak_rss_bytes"))
     stopped_seconds: Seconds | None = number(_most("stopped_seconds"))
 
 
-def _numbers() -> list[Number]:
-    hints = get_type_hints(ResultFields, include_extras=True)
-    declared = [each for each in fields(ResultFields) if each.metadata]
-    units = [get_args(hints[each.name])[0].__metadata__[0] for each in declared]
-    pairs = zip(declared, units, strict=True)
-    return [Number(each.name, unit, **each.metadata) for each, unit in pairs]
-
-
-NUMBERS = _numbers()
+_HINTS = get_type_hints(ResultFields, include_extras=True)
+NUMBERS = [
+    Number(each.name, get_args(_HINTS[each.name])[0].__metadata__[0], **each.metadata)
+    for each in fields(ResultFields)
+    if each.metadata
+]
 
 
 def measured(observed: "Observed") -> dict[str, Value]:
     """Return the value of each number, by name."""
     return {number.name: number.of_run(observed) for number in NUMBERS}
-
-
-def unmeasured() -> dict[str, Value]:
-    """Return None for each number, by name, as in the record of a failed point."""
-    return dict.fromkeys(number.name for number in NUMBERS)
 
 
 def result(observed: "Observed") -> dict[str, Value]:

@@ -21,7 +21,7 @@ from paceline.record.data_digest import data_digest, look_again, tell_if_unfollo
 from paceline.record.observed import Observed, TrainingReport
 from paceline.record.point import Point
 from paceline.record.record import PartialRecord
-from paceline.record.result import Result, unmeasured
+from paceline.record.result import NUMBERS, Result
 from paceline.record.result import result as result_of
 from paceline.record.rows import POINT_TABLES
 from paceline.record.target import Target
@@ -148,7 +148,8 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
             partial.write_table(table.name, table.columns, [])
         environment = isinstance(failure, ProcessFailure) and failure.environment and not fault
         failed = {"status": "failed", "reason": printable(str(failure)), "environment": environment}
-        return {**_about(point, started, None), **failed, **unmeasured(), **fault}
+        failed |= dict.fromkeys(each.name for each in NUMBERS)
+        return {**_about(point, started, None), **failed, **fault}
     fault = _fault(partial.folder)
     shutil.rmtree(task.log_folder, ignore_errors=True)  # of a failure they are kept
     observed = observed_by(point, returned)
