@@ -1,20 +1,19 @@
 """A number or a conclusion that is declared is everywhere; no other list names it."""
 
-from typing import get_args
-
 import pandas as pd
 import pytest
 
 from paceline.analysis.analyse import CONCLUSIONS, Conclusion
-from paceline.record import numbers
-from paceline.record.numbers import NUMBERS, Number, Shown, Unit, measured, unmeasured
+from paceline.record import result
+from paceline.record.result import NUMBERS, Number, measured
 from tests.made_reports import make_run, write_page, write_reports
 
 STEPS = Number(
     "steps_of_all",
     "images",
     lambda observed: observed.steps,
-    Shown("Summary", "steps of all workers", each_point=True),
+    "steps of all workers",
+    each_point=True,
 )
 
 
@@ -23,10 +22,9 @@ class Made:
 
 
 def test_a_new_number_reaches_the_record_the_summary_and_the_page(tmp_path, monkeypatch):
-    monkeypatch.setattr(numbers, "NUMBERS", [STEPS])
+    monkeypatch.setattr(result, "NUMBERS", [STEPS])
     assert measured(Made()) == {"steps_of_all": 7}  # type: ignore[arg-type]
-    assert unmeasured() == {"steps_of_all": None}
-    monkeypatch.setattr(numbers, "NUMBERS", [*NUMBERS, STEPS])
+    monkeypatch.setattr(result, "NUMBERS", [*NUMBERS, STEPS])
     folder = write_reports(
         tmp_path / "made", [make_run(seed=s, steps_of_all=1000 + s) for s in (0, 2)]
     )
@@ -39,20 +37,14 @@ def test_a_new_number_reaches_the_record_the_summary_and_the_page(tmp_path, monk
     assert '"1,002"' in page
 
 
-def test_each_number_has_a_name_and_a_known_unit():
-    names = [number.name for number in NUMBERS]
-    assert len({*names} - {""}) == len(names)
-    assert {number.unit for number in NUMBERS} <= {*get_args(Unit)}
-
-
 def test_each_column_has_a_place_of_its_own():
-    shown = [number.shown for number in NUMBERS if number.shown]
-    places = [(each.section, each.place) for each in shown if each.place != Shown.place]
+    shown = [number for number in NUMBERS if number.heading]
+    places = [(each.section, each.place) for each in shown if each.place != Number.place]
     assert len(set(places)) == len(places)
 
 
 def test_reports_of_code_before_a_number_are_still_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr(numbers, "NUMBERS", [*NUMBERS, STEPS])
+    monkeypatch.setattr(result, "NUMBERS", [*NUMBERS, STEPS])
     folder = write_reports(tmp_path / "made", [make_run()])
     page = write_page(folder).read_text()
     assert "steps_of_all_mean" not in pd.read_csv(folder / "tables/configurations.csv")

@@ -15,11 +15,11 @@ from paceline.analysis.frames import typed_table
 from paceline.cluster.cluster import AbstractCluster
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, read_archive
+from paceline.record.fields import numbers_in
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig, kind_of
 from paceline.record.reading import checked_result, read_config
 from paceline.record.rows import POINT_TABLES
-from paceline.record.schema import columns_of_rows
 from paceline.record.target import GROUPS, Target, own_classes
 from paceline.study.compose import composed
 from tests.tiny import REPOSITORY
@@ -97,7 +97,7 @@ def test_any_damage_is_named_or_leaves_a_record_that_can_be_read(damage):
     json.dumps(result, allow_nan=False, ensure_ascii=False).encode()
     for table in POINT_TABLES:
         if content is not None and name == f"{table.name}.csv":
-            typed_table(content, columns_of_rows(table))
+            typed_table(content, numbers_in(table.row))
 
 
 def config_with(**changes):

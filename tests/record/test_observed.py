@@ -13,8 +13,8 @@ import pytest
 from paceline.clock.reports import ServerReport, StrategyReport, WorkerReport
 from paceline.cluster.supervisor import LostWorker
 from paceline.data.order import SampleStream, StreamOrder
-from paceline.record.numbers import measured, result
 from paceline.record.observed import Observed, SnapshotScore, TrainingReport
+from paceline.record.result import measured, result
 from paceline.record.rows import POINT_TABLES, curve, phases, staleness, timeline
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.gossip import Gossip

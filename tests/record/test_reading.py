@@ -9,8 +9,8 @@ import yaml
 
 from paceline.errors import SettingError
 from paceline.record.key import RETIRED
-from paceline.record.numbers import NUMBERS
 from paceline.record.reading import fault_of, read_config, read_result, require_fit
+from paceline.record.result import NUMBERS
 from paceline.record.rows import POINT_TABLES, text_of
 from tests.made_records import made_config, make_record
 

@@ -10,8 +10,8 @@ from torch.testing import assert_close
 
 from paceline.data.image_folder import ImageFolder
 from paceline.data.shuffle import Shuffle
-from paceline.record.numbers import measured
 from paceline.record.observed import Observed
+from paceline.record.result import measured
 from paceline.run.open_data import TrainingImages, open_data
 from paceline.run.placed_data import reading_of
 from tests.clock.references import plain_weights

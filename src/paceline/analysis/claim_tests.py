@@ -26,7 +26,7 @@ from paceline.analysis.tables import Tables, read_tables
 from paceline.analysis.time_to_target import crossings
 from paceline.errors import SettingError
 from paceline.model.network_size import Layer, NetworkSize
-from paceline.record.numbers import NUMBERS
+from paceline.record.result import NUMBERS
 
 FEWEST = 3  # seeds
 ACCURACIES = {each.name for each in NUMBERS if each.unit == "share" and "top" in each.name}

@@ -12,7 +12,7 @@ from paceline.analysis.statistics.means import POINTS, logit_of, variance_of_log
 from paceline.analysis.tables import Tables
 from paceline.analysis.time_to_target import time_to_target
 from paceline.errors import SettingError
-from paceline.record.numbers import Number, shown_numbers
+from paceline.record.result import Number, shown_numbers
 
 NAME = "configurations"
 PHASES = {
@@ -28,13 +28,13 @@ def configuration_table(tables: Tables) -> Frame:
 
     `n` is the number of its points; `n_finished`, `n_diverged` and `n_failed` are the numbers of
     points with each status. Then come the means over finished points of all numbers that
-    record.numbers shows, and then the columns that are described at each function in _PARTS. A mean
+    record.result shows, and then the columns that are described at each function in _PARTS. A mean
     has four columns: <name>_mean, <name>_low and <name>_high (95 % interval, empty for a single
     observation), and <name>_n. Means of positive numbers are geometric. Means of accuracies are
     means of logits, and their intervals also contain the error due to the random draw of the test
     images.
     """
-    numbers = [number for number, _ in shown_numbers() if number.name in tables.runs]
+    numbers = [number for number in shown_numbers() if number.name in tables.runs]
     names = dict.fromkeys(["data", *tables.axes])
     rows = []
     for configuration, points in configurations(tables.runs, list(names)):

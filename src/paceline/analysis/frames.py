@@ -1,69 +1,57 @@
 """Reads and writes tables as CSV files; each column read has a type, text or number."""
 
-import csv
 import io
-from collections import Counter
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_origin, get_type_hints
 
 import pandas as pd
 
-from paceline.record.numbers import NUMBERS
 from paceline.record.report_files import damaged, read_file
-from paceline.record.schema import Columns
+from paceline.record.result import NUMBERS, ResultFields
 
 # A DataFrame. pandas annotates each selection as DataFrame or Series, so Any it is.
 Frame: TypeAlias = Any
 Entry: TypeAlias = Any  # value of a cell of a Frame
 Row = dict[str, Entry]  # entries by column
 
-_TEXT = {"key", "status", "reason", "kind", "study", "started", "scheme", "data", "model"}
-_TEXT |= {"cluster", "half", "commit", "source_digest", "hardware.cpu", "phase", "name", "value"}
-_TEXT |= {"at_edge", "less_accurate_than", "own", "right", "reference", "baseline", "target_set_by"}
+_RESULT = get_type_hints(ResultFields).items()
+_TEXT = {name for name, hint in _RESULT if hint is str or get_origin(hint) is Literal}
+_TEXT |= {number.name for number in NUMBERS if number.unit == "text"}
+_TEXT |= {"half", "hardware.cpu", "phase", "name", "value", "fault_reason", "at_edge", "own"}
+_TEXT |= {"less_accurate_than", "right", "reference", "baseline", "target_set_by"}
 _VERDICTS = ("verdict", "_half")  # ends of names of columns that are text
-_TEXT |= {"fault_reason", *(number.name for number in NUMBERS if number.unit == "text")}
 DIGITS = 9  # significant digits of numbers in the tables of conclusions
 
 
-def read_table(path: Path, command: str, columns: Columns | None = None) -> Frame:
+def read_table(path: Path, command: str, numbers: Collection[str] = ()) -> Frame:
     """Read a CSV that `command` wrote; see `typed_table`.
 
     Raises SettingError("study"), which names the command, if the file is missing or damaged.
     """
     try:
-        return typed_table(read_file(path, command), columns)
+        return typed_table(read_file(path, command), numbers)
     except ValueError as error:
         raise damaged(path, f"is damaged: {error}", command) from error
 
 
-def typed_table(content: bytes, columns: Columns | None) -> Frame:
+def typed_table(content: bytes, numbers: Collection[str] = ()) -> Frame:
     """Read a CSV; a column is text if it is declared so, or if a cell of it is not a number.
 
-    All other columns are numeric, with NaN for empty cells. `columns`: types that they must have.
-    Raises ValueError, with the problem in one line, if the content is no CSV, or
-    if a column does not follow its type.
+    All other columns are numeric, with NaN for empty cells. Raises ValueError, with the problem in
+    one line, if the content is no CSV, or if a cell of the columns `numbers` is not a number.
     """
     text = content.decode()
     if not text.endswith("\n") or "\0" in text or text.startswith("\ufeff"):
         raise ValueError("it is empty, cut off or no plain text")
-    header = next(csv.reader([text[: text.index("\n")]]))
-    if twice := [name for name, number in Counter(header).items() if number > 1]:
-        raise ValueError(f"it has the column {twice[0]} twice")
     table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
     if not isinstance(table.index, pd.RangeIndex):
         raise ValueError("row 1 has more cells than there are columns")
-    numbers = columns.numbers if columns else frozenset[str]()
     if not len(table):
-        return table.astype(dict.fromkeys(numbers.intersection(table), float))
-    if (missing := table.isna().to_numpy().any(axis=1)).any():
-        raise ValueError(f"row {missing.argmax() + 1} has fewer cells than there are columns")
+        return table.astype({name: float for name in table if name in numbers})
     # texts as Python's: where a table has a hundred rows, selecting some is four times as fast
     texts: Frame = table.astype(object)
-    table = pd.DataFrame({name: _typed(texts[name], numbers) for name in texts}).copy()
-    if columns:
-        _check(table, columns)
-    return table
+    return pd.DataFrame({name: _typed(texts[name], numbers) for name in texts}).copy()
 
 
 def as_csv(table: Frame, *, exact: bool = False) -> str:
@@ -98,26 +86,3 @@ def _typed(column: pd.Series, numbers: Collection[str]) -> pd.Series:
         known: Frame = pd.to_numeric(cells, errors="coerce")
         row = int((known.isna() & cells.notna()).argmax())
         raise ValueError(f"row {row + 1}, {name}: a number is needed, not {cells[row]!r}") from None
-
-
-def _check(table: Frame, columns: Columns) -> None:
-    """Raise ValueError for a cell that does not follow the type of its column.
-
-    Of numbers, the extremes are checked, and one that is not whole.
-    """
-    rows = dict[str, list[int]]()
-    for name in columns.numbers.intersection(table):
-        known = table[name].dropna()
-        rows[name] = [] if name in columns.optional else [*table.index[table[name].isna()][:1]]
-        if len(known):
-            rows[name] += [known.idxmin(), known.idxmax(), *known[known % 1 != 0].index[:1]]
-    for name in columns.texts.intersection(table.select_dtypes(exclude="number")):
-        texts = table[name].drop_duplicates()
-        rows[name] = [*(texts[texts != ""] if name in columns.optional else texts).index]
-    cells = {
-        name: [None if pd.isna(cell) else cell for cell in table[name][of]]
-        for name, of in rows.items()
-    }
-    if fault := columns.fault(cells):
-        name, place, what = fault
-        raise ValueError(f"row {rows[name][place] + 1}, {name}: {what}")

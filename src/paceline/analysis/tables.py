@@ -14,14 +14,10 @@ from paceline.analysis.configuration import finished
 from paceline.analysis.frames import Frame, Row, read_table, typed_table
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, read_archive
+from paceline.record.fields import numbers_in
 from paceline.record.report_files import read_about
+from paceline.record.result import ResultFields
 from paceline.record.rows import POINT_TABLES, PointTable, StudyState, bits_of
-from paceline.record.schema import (
-    columns_of_predictions,
-    columns_of_rows,
-    columns_of_runs,
-    columns_of_tuning,
-)
 
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
 _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "updates")
@@ -139,8 +135,10 @@ def read_tables(folder: Path) -> Tables:
     missing, or if there is no point.
     """
     first = f"paceline sweep {folder.name}"
-    runs = read_table(folder / "runs.csv", first, columns_of_runs())
-    tuning = read_table(folder / "tuning.csv", first, columns_of_tuning())
+    runs = read_table(folder / "runs.csv", first, numbers_in(ResultFields))
+    tuning = read_table(
+        folder / "tuning.csv", first, numbers_in(ResultFields) | {"chance", "own_place"}
+    )
     tables = Tables(
         about=read_about(folder, first),
         runs=runs,
@@ -192,7 +190,7 @@ def _joined(table: PointTable, archive: Mapping[str, Mapping[str, bytes]], keys:
             else:
                 read = csv.DictReader(io.StringIO(content))
                 joined.writerows({"key": key, **row} for row in read)
-        return typed_table(text.getvalue().encode(), columns_of_rows(table))
+        return typed_table(text.getvalue().encode(), numbers_in(table.row))
     except ValueError as error:
         message = f"all {table.name}.csv of {ARCHIVE} together are damaged: {error}"
         raise SettingError("study", message) from error
@@ -202,7 +200,8 @@ def _read_predictions(path: Path) -> Frame:
     if not path.exists():
         return pd.DataFrame(columns=["key"])
     first = f"paceline predict --study {path.parent.name}"
-    table = read_table(path, first, columns_of_predictions())
+    numbers = ("free_images_per_second", "staleness_distance", "staleness_p")
+    table = read_table(path, first, (*numbers, "images_per_second"))
     if "half" not in table:
         raise SettingError("study", f"{path} has no column half; first: {first}")
     return table

@@ -14,9 +14,9 @@ from paceline.command.terminal import plain_table
 from paceline.errors import SettingError, did_you_mean
 from paceline.record.key import deciding
 from paceline.record.mlflow import flat_params
-from paceline.record.numbers import NUMBERS
 from paceline.record.point_config import PointConfig
 from paceline.record.reading import read_config, require_fit
+from paceline.record.result import NUMBERS
 from paceline.report.number_format import form_of
 from paceline.study.compose import composed
 from paceline.study.study_points import studies

@@ -19,7 +19,7 @@ from paceline.grouped import grouped
 from paceline.record.mlflow import run_label
 from paceline.record.record import is_under_way, partial_records
 from paceline.record.report_files import read_about
-from paceline.record.schema import fault_of_result
+from paceline.record.result import fault_of_result
 from paceline.report.tiers import MEANINGS, tier_of
 from paceline.study.collect import num_of_other_code
 from paceline.study.compose import Composer, composer, hydra_errors, jobs_of

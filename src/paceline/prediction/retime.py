@@ -16,13 +16,13 @@ from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
 from paceline.prediction.predict import point_clock
 from paceline.record.data_digest import is_of_other_data
-from paceline.record.numbers import NUMBERS
 from paceline.record.observed import Observed, TrainingReport
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_config, read_result, require_fit
 from paceline.record.record import PartialRecord
+from paceline.record.result import NUMBERS
 from paceline.record.rows import POINT_TABLES
 from paceline.scheme.accounting import Accounting
 from paceline.study.compose import composed

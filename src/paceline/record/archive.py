@@ -22,7 +22,7 @@ from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.record.reading import MOST_BYTES, checked_result, read_result, require_fit
 from paceline.record.record import PartialRecord
-from paceline.record.schema import Result
+from paceline.record.result import Result
 
 ARCHIVE = "records.tar.xz"
 _NAMES = tuple(MOST_BYTES)  # of the files of a record

@@ -26,10 +26,10 @@ from filelock import FileLock
 from paceline.errors import SettingError, first_line, refused
 from paceline.record.key import without_retired
 from paceline.record.measurement import MLflow
-from paceline.record.numbers import NUMBERS
 from paceline.record.point_config import flat_settings
 from paceline.record.reading import read_result, record_version
 from paceline.record.record import partial_records
+from paceline.record.result import NUMBERS
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

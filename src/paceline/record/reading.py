@@ -1,9 +1,9 @@
 """Reads and checks records. An invalid record counts as missing, and users are told the reason.
 
 The files of a record must be regular, complete and not too large. `result.json` and the tables must
-follow `schema.py`. The names of the folders, the key in the result, and the key of the settings
-must agree. Records in an archive pass the same check. Reading imports and builds nothing that a
-record names, except the classes of Paceline's settings.
+follow `result.py` and `rows.py`. The names of the folders, the key in the result, and the key of
+the settings must agree. Records in an archive pass the same check. Reading imports and builds
+nothing that a record names, except the classes of Paceline's settings.
 """
 
 import json
@@ -17,8 +17,9 @@ import yaml
 from paceline.errors import SettingError, printable
 from paceline.record.key import RETIRED
 from paceline.record.point_config import PointConfig, flat_settings
+from paceline.record.result import Result, fault_of_result
 from paceline.record.rows import POINT_TABLES
-from paceline.record.schema import Result, fault_of_result, fault_of_tables
+from paceline.record.table_check import fault_of_tables
 from paceline.record.target import foreign_target
 
 _SAME = ("workers", "batch_size", "seed", "study")  # in the result as in the settings

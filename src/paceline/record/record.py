@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from paceline.errors import SettingError, tell
 from paceline.record.checkpoint import CHECKPOINTS, discard_checkpoints, has_checkpoint, sync
 from paceline.record.reading import read_result
-from paceline.record.schema import Result
+from paceline.record.result import Result
 
 Row = Mapping[str, Any]  # cells of a row in a CSV file
 

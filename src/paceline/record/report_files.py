@@ -1,5 +1,6 @@
 """Reads files of a report, and writes them whole or not at all."""
 
+import json
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -8,7 +9,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from paceline.errors import SettingError
-from paceline.record.schema import state_of
+from paceline.record.fields import fault_of_fields, types_of
+from paceline.record.rows import StudyState
 
 _MOST_BYTES = 2**28  # of a file of a report; the largest committed one has 3 MB
 
@@ -38,11 +40,13 @@ def read_about(folder: Path, command: str) -> Any:
     Raises SettingError("study") if the file is missing or damaged.
     """
     path = folder / "study.json"
-    content = read_file(path, command)
     try:
-        return state_of(content)
-    except ValueError as error:
+        content = dict.fromkeys(types_of(StudyState)) | json.loads(read_file(path, command))
+    except (ValueError, TypeError) as error:
         raise damaged(path, f"is damaged: {error}", command) from error
+    if fault := fault_of_fields(StudyState, content):
+        raise damaged(path, f"is damaged: {fault}", command)
+    return content
 
 
 def damaged(path: Path, what: str, command: str) -> SettingError:

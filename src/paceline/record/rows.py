@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
+from paceline.record.fields import Count, Nats, Seconds, Share, Word
+
 if TYPE_CHECKING:
     from paceline.clock.reports import WorkerReport
     from paceline.record.observed import Observed
@@ -32,24 +34,24 @@ class CurveRow:
     the run has no moving average.
     """
 
-    samples: int
-    updates: int
-    seconds: float
-    train_loss: float | None
-    validation_loss: float | None
-    top1: float
-    top5: float
-    real_seconds: float
-    averaged_top1: float | None
+    samples: Count
+    updates: Count
+    seconds: Seconds
+    train_loss: Nats | None
+    validation_loss: Nats | None
+    top1: Share
+    top5: Share
+    real_seconds: Seconds
+    averaged_top1: Share | None
 
 
 @dataclass(frozen=True)
 class StalenessRow:
     """Number of `pushes` with the same staleness [updates] that a server applied."""
 
-    server: int
-    staleness: int
-    pushes: int
+    server: Count
+    staleness: Count
+    pushes: Count
 
 
 @dataclass(frozen=True)
@@ -61,26 +63,26 @@ class PhasesRow:
     these bytes.
     """
 
-    worker: int
-    steps: int
-    samples: int
-    seconds_data: float
-    seconds_compute: float
-    seconds_communicate: float
-    bytes_sent: int
-    bytes_received: int
-    activation_bytes_sent: int
-    activation_bytes_received: int
+    worker: Count
+    steps: Count
+    samples: Count
+    seconds_data: Seconds
+    seconds_compute: Seconds
+    seconds_communicate: Seconds
+    bytes_sent: Count
+    bytes_received: Count
+    activation_bytes_sent: Count
+    activation_bytes_received: Count
 
 
 @dataclass(frozen=True)
 class TimelineRow:
     """Time span in which a worker computed, communicated or waited [seconds]."""
 
-    worker: int
-    phase: str
-    start: float
-    end: float
+    worker: Count
+    phase: Word
+    start: Seconds
+    end: Seconds
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,8 @@ class ScoredRow:
     `right`: one bit for each image, 1 if the first guess is right, as a text that `bits_of` reads.
     """
 
-    images: int
-    right: str
+    images: Count
+    right: Word
 
 
 TableRow = CurveRow | StalenessRow | PhasesRow | TimelineRow | ScoredRow

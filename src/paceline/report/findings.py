@@ -110,7 +110,7 @@ class Concluded(dict[str, Frame]):
     def __missing__(self, name: str) -> Frame:
         maker = self._makers[name]
         self._texts[name] = text = as_csv(maker.make(self._tables), exact=maker.exact)
-        self[name] = self._named(typed_table(text.encode(), None))
+        self[name] = self._named(typed_table(text.encode()))
         return self[name]
 
     def csv(self, name: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import pandas as pd
 
 from paceline.analysis.frames import Entry, Frame, setting
-from paceline.record.numbers import Unit
+from paceline.record.fields import Unit
 
 Form = Callable[[float], str]
 

@@ -16,7 +16,7 @@ from paceline.analysis.predicted import EXCHANGE_NEAR, SIZE
 from paceline.analysis.searches import tuning_axes
 from paceline.analysis.statistics.times import IN_A_ROW
 from paceline.analysis.tables import implied_by_kind, implied_by_scheme
-from paceline.record.numbers import NUMBERS, shown_numbers
+from paceline.record.result import NUMBERS, shown_numbers
 from paceline.report.accuracy_at_scale import is_searched, rows_at_scale
 from paceline.report.answer import target_metric, validation_images
 from paceline.report.findings import StudyFindings
@@ -157,9 +157,9 @@ def all_points(findings: StudyFindings) -> Table:
         *axes(["seed"]),
         Column("status", lambda row: ": ".join(filter(None, (row["status"], row["reason"])))),
         *(
-            of_value(shown.label, number.name, form_of(number.unit, each_point=True))
-            for number, shown in shown_numbers()
-            if shown.each_point and number.name in runs  # a number declared since is in no record
+            of_value(number.heading, number.name, form_of(number.unit, each_point=True))
+            for number in shown_numbers()
+            if number.each_point and number.name in runs  # a number declared since is in no record
         ),
         of_value("key", "key"),
     ]
@@ -270,8 +270,8 @@ def _numbers(findings: StudyFindings, section: str) -> list[Column]:
     frame = findings.concluded[NAME]
     has_virtual = "virtual" in set(frame["kind"])
     return [
-        of_mean(shown.label, number.name, form_of(number.unit))
-        for number, shown in shown_numbers()
-        if shown.section == section and (has_virtual or not shown.beside_virtual)
+        of_mean(number.heading, number.name, form_of(number.unit))
+        for number in shown_numbers()
+        if number.section == section and (has_virtual or not number.beside_virtual)
         if f"{number.name}_mean" in frame and frame[f"{number.name}_mean"].notna().any()
     ]

@@ -18,13 +18,12 @@ from paceline.errors import OF_MACHINE, SettingError, printable, said_of_environ
 from paceline.record import provenance
 from paceline.record.checkpoint import begin, has_checkpoint, latest
 from paceline.record.data_digest import data_digest, look_again, tell_if_unfollowed
-from paceline.record.numbers import result as result_of
-from paceline.record.numbers import unmeasured
 from paceline.record.observed import Observed, TrainingReport
 from paceline.record.point import Point
 from paceline.record.record import PartialRecord
+from paceline.record.result import NUMBERS, Result
+from paceline.record.result import result as result_of
 from paceline.record.rows import POINT_TABLES
-from paceline.record.schema import Result
 from paceline.record.target import Target
 from paceline.run.asked import asked_by_signals
 from paceline.run.budget import budget_of
@@ -149,7 +148,8 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
             partial.write_table(table.name, table.columns, [])
         environment = isinstance(failure, ProcessFailure) and failure.environment and not fault
         failed = {"status": "failed", "reason": printable(str(failure)), "environment": environment}
-        return {**_about(point, started, None), **failed, **unmeasured(), **fault}
+        failed |= dict.fromkeys(each.name for each in NUMBERS)
+        return {**_about(point, started, None), **failed, **fault}
     fault = _fault(partial.folder)
     shutil.rmtree(task.log_folder, ignore_errors=True)  # of a failure they are kept
     observed = observed_by(point, returned)

@@ -23,7 +23,7 @@ from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of, read_result
 from paceline.record.record import partial_folder
-from paceline.record.schema import Result
+from paceline.record.result import Result
 from paceline.record.without_effect import on_cpu, without_effect
 from paceline.study.compose import CONFIG, as_setting_error, check_groups, models_of, with_libraries
 from paceline.study.progress import RunWatch, result_line, status_line

@@ -20,7 +20,7 @@ from paceline.record.mlflow import run_label, yield_to_workers
 from paceline.record.point_config import PointConfig
 from paceline.record.reading import read_result, record_version
 from paceline.record.record import partial_records
-from paceline.record.schema import Result
+from paceline.record.result import Result
 from paceline.study.study_point import Points, StudyPoint
 
 PREFIX = "progress: "  # of a line where there is no terminal

@@ -14,7 +14,7 @@ from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result
 from paceline.record.record import outlives
 from paceline.record.rerun import failed_by_environment
-from paceline.record.schema import Result
+from paceline.record.result import Result
 
 if TYPE_CHECKING:
     from paceline.record.point import Point

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from paceline.errors import SettingError, did_you_mean
 from paceline.grouped import grouped
 from paceline.record.point_config import PointConfig
-from paceline.record.schema import Result
+from paceline.record.result import Result
 from paceline.study.compose import Composed, composer, copied, hydra_errors, jobs_of, parsed
 from paceline.study.study_point import StudyPoint
 from paceline.study.surface_search import SurfaceSearch

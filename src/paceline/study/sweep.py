@@ -35,7 +35,7 @@ from paceline.record.record import (
     remove_replaced,
 )
 from paceline.record.rerun import failed_by_environment
-from paceline.record.schema import Result
+from paceline.record.result import Result
 from paceline.study.collect import num_of_other_code
 from paceline.study.progress import SweepWatch, status_line
 from paceline.study.study_point import Points, StudyPoint, counts, most_processes, to_run

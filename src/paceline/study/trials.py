@@ -6,7 +6,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, Field
 
-from paceline.record.schema import Result
+from paceline.record.result import Result
 from paceline.settings import Count, Positive, settings
 
 

@@ -18,7 +18,7 @@ from omegaconf.errors import OmegaConfBaseException
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.record.report_files import damaged
-from paceline.record.schema import Result
+from paceline.record.result import Result
 from paceline.study.compose import copied
 from paceline.study.study_point import StudyPoint
 from paceline.study.surface_search import SurfaceSearch

@@ -2,8 +2,8 @@
 
 import pytest
 
-from paceline.record.numbers import measured
 from paceline.record.observed import Observed
+from paceline.record.result import measured
 from paceline.timing.profile import shuffle_seconds
 from tests.tiny import point_of, run_tiny, tiny_point
 
