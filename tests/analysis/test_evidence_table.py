@@ -24,10 +24,10 @@ def test_only_tables_that_are_not_known_are_read_again(tmp_path):
     rows = read_evidence()
     for study in {row.study for row in rows}:
         (tmp_path / study).symlink_to(ROOT / "reports" / study)
-    others = [row for row in rows if row.study != "example"]
-    names = ("small_cnn", "fashion_mnist_subset")
+    others = [row for row in rows if row.study != "schemes"]
+    names = ("small_cnn", "fashion_mnist")
     found = find_evidence(tmp_path, others, names)
-    assert {row.study for row in found} == {"example"}
+    assert {row.study for row in found} == {"schemes"}
     assert find_evidence(tmp_path, rows, names) == []
 
 

@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from paceline import cli
+from paceline.analysis.predicted import predicted_comparisons
+from paceline.analysis.tables import read_tables
 from paceline.command import predict_command
 from paceline.command.cluster_plan_view import assumed, points, recommendation, sections
 from paceline.command.plan_command import COMMAND
@@ -38,7 +40,6 @@ from paceline.prediction.evidence import (
 )
 from paceline.prediction.prediction_interval import FACTOR
 from paceline.study.compose import composed
-from tests.made_records import rows_of
 from tests.tiny import CONF
 
 ROOT = CONF.parent
@@ -61,11 +62,9 @@ class Planted(Candidate):
 def test_how_far_predicted_ratios_were_off():
     errors = []
     for study in ("exchange", "own_pace"):
-        path = ROOT / f"reports/{study}/tables/predicted_comparisons.csv"
-        for row in rows_of(path):
-            if row["half"] == "validation" and row["against"] == "sync_allreduce":
-                ratio = float(row["observed_ratio"]) / float(row["predicted_ratio"])
-                errors.append(abs(math.log(ratio)))
+        rows = predicted_comparisons(read_tables(ROOT / "reports" / study))
+        rows = rows[(rows["half"] == "validation") & (rows["against"] == "sync_allreduce")]
+        errors += abs(np.log(rows["observed_ratio"] / rows["predicted_ratio"])).tolist()
     assert len(errors) == 95  # as docs/modelled_clusters.md says
     quantile = np.exp(np.quantile(errors, 0.9, method="inverted_cdf"))
     assert RATIO - 0.03 <= quantile <= RATIO

@@ -9,7 +9,7 @@ from paceline.prediction.evidence import BY_RULE, Observed, evidence_for, read_e
 
 ONE = Observed(
     study="planted",
-    table="0" * 64,
+    runs_digest="0" * 64,
     data="images",
     model="network",
     num_weights=1000,
@@ -93,7 +93,7 @@ def test_the_package_knows_schemes_that_meet_and_schemes_that_do_not():
     evidence = evidence_for(read_evidence(), "resnet50", "ImageNet-1k")
     assert len(evidence.schemes) >= 10
     assert evidence.schemes["sync_parameter_server"] == ["scheme.backup_workers=1"]
-    assert all(len(row.table) == 64 and row.seeds >= 3 for row in evidence.observed)
+    assert all(len(row.runs_digest) == 64 and row.seeds >= 3 for row in evidence.observed)
     for scheme in evidence.schemes:  # what was studied is worse with fewer rounds
         rows = [row for row in evidence.observed if (row.scheme, row.rate) == (scheme, "tuned")]
         found = [evidence.change(scheme, row.rounds, row.staleness) for row in rows]
