@@ -59,6 +59,7 @@ def test_a_rate_that_cannot_be_is_named(rate, tuning, message):
         ({}, "tuning.effective_rate"),
         (SEARCH | {"searches": 3}, "tuning.searches"),
         (SEARCH | {"effective_rate": [1, 0.001]}, "tuning.effective_rate"),
+        (SEARCH | {"own": {"gossip": {}}}, "tuning.own.gossip"),
         (SEARCH | {"one_minus_momentum": [0.1, 1.5]}, "tuning.one_minus_momentum"),
         (SEARCH | {"one_minus_momentum": [0.1]}, "tuning.one_minus_momentum"),
         (SEARCH | {"rounds": 0}, "tuning.rounds"),
