@@ -13,15 +13,10 @@ from paceline.study.surface_search import SurfaceSearch
 from paceline.study.surfaces import Surfaces
 from paceline.study.sweep import checked_study, sweep
 from paceline.study.trials import Searched, Trial
+from tests.made_records import SEARCH as SEARCH_OF_ONE
 from tests.made_records import make_record, rows_of
 
-ASKED = {
-    "effective_rate": [0.001, 1],
-    "one_minus_momentum": [0.03, 1],
-    "rounds": 2,
-    "trials": 6,
-    "seed": 100,
-}
+ASKED = SEARCH_OF_ONE | {"rounds": 2, "trials": 6}
 SEARCH = SurfaceSearch(**ASKED)
 CLIFF = 0.5  # effective rate from which trials diverge
 

@@ -14,15 +14,9 @@ from paceline.record.provenance import source_digest
 from paceline.study.collect import collect
 from paceline.study.study_points import Study, study_points
 from paceline.study.sweep import checked_study, sweep
-from tests.made_records import make_record
+from tests.made_records import SEARCH, make_record
 
-SEARCH = {  # in two rounds, of which the second learns from the first
-    "effective_rate": [0.001, 1],
-    "one_minus_momentum": [0.03, 1],
-    "rounds": 2,
-    "trials": 2,
-    "seed": 100,
-}
+IN_ROUNDS = SEARCH | {"rounds": 2}  # of which the second learns from the first
 UNLOGGED = ["measurement.mlflow.tracking_uri=null"]
 
 
@@ -37,7 +31,7 @@ def collected(root):
 
 
 def test_the_archive_has_the_records_of_points_and_trials(root, studied):
-    studied("made", {"tuning": SEARCH | {"rounds": 1}}, **{"training.rate": "tuned"})
+    studied("made", {"tuning": SEARCH}, **{"training.rate": "tuned"})
     seen = []
 
     def run(points):
@@ -138,7 +132,7 @@ def test_records_of_other_code_and_data_are_taken_up_and_told(root, elsewhere, c
 
 def test_trials_that_follow_from_trials_are_taken_up(root, studied, tmp_path):
     """The keys of later rounds, and of the points, are known only after the earlier ones."""
-    studied("made", {"tuning": SEARCH}, seed="0,1", **{"training.rate": "tuned"})
+    studied("made", {"tuning": IN_ROUNDS}, seed="0,1", **{"training.rate": "tuned"})
 
     def run(points):
         return [make_record(point.folder, point.config) for point in points]

@@ -5,16 +5,8 @@ from omegaconf import OmegaConf
 
 from paceline.errors import SettingError
 from paceline.study.tuning import put_trial, read_tuning
-from tests.made_records import NAMES
+from tests.made_records import NAMES, SEARCH
 from tests.record.test_point_config import CONFIG
-
-SEARCH = {
-    "effective_rate": [0.001, 1],
-    "one_minus_momentum": [0.03, 1],
-    "rounds": 1,
-    "trials": 2,
-    "seed": 100,
-}
 
 
 def config(rate, tuning, workers=2):

@@ -13,15 +13,8 @@ from paceline.study.study_points import Study, study_points
 from paceline.study.surface_search import SurfaceSearch
 from paceline.study.sweep import checked_study, sweep
 from paceline.study.trials import Searched
-from tests.made_records import make_record, rows_of
+from tests.made_records import SEARCH, make_record, rows_of
 
-SEARCH = {
-    "effective_rate": [0.001, 1],
-    "one_minus_momentum": [0.03, 1],
-    "rounds": 1,
-    "trials": 2,
-    "seed": 100,
-}
 MORE = {"tuning": SEARCH, "measurement": {"mlflow": {"tracking_uri": None}}}
 SCHEMES = ("sync_allreduce", "async_parameter_server")
 BEST = {}  # the first trial of the first scheme is its best, and the second one of the second
