@@ -12,6 +12,14 @@ from paceline.record.rows import POINT_TABLES
 CURVE = "samples,updates,seconds,train_loss,validation_loss,top1,top5\n"
 TABLES = {table.name: ",".join(table.columns) + "\n" for table in POINT_TABLES}
 
+# a tuning of one round
+SEARCH = {
+    "effective_rate": [0.001, 1],
+    "one_minus_momentum": [0.03, 1],
+    "rounds": 1,
+    "trials": 2,
+    "seed": 100,
+}
 NAMES = {
     "data": "synthetic",
     "model": "small_cnn",

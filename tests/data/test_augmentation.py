@@ -3,6 +3,7 @@ import torch
 from torch.nn.functional import pad
 
 from paceline.data.augmentation import CropAndFlip
+from paceline.data.random_resized_crop import RandomResizedCrop
 from paceline.errors import SettingError
 
 IMAGES = torch.arange(1, 241).to(torch.uint8).reshape(4, 3, 5, 4)
@@ -30,20 +31,22 @@ def test_every_window_and_its_mirror_image_appears_equally_often():
     assert max(counts) < 290
 
 
-def test_an_image_depends_on_its_position_and_the_seed_alone():
-    augment = CropAndFlip(padding=2, flip=True)
-    positions = torch.tensor([70_000, 3, 12, 9])
-    together = augment(IMAGES, positions, 5)
-    alone = [augment(IMAGES[i : i + 1], positions[i : i + 1], 5) for i in range(4)]
+@pytest.mark.parametrize(
+    "augment",
+    [
+        CropAndFlip(padding=2, flip=True),
+        RandomResizedCrop(scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), flip=True),
+    ],
+)
+def test_an_image_depends_on_its_position_and_the_seed_alone(augment):
+    images = torch.arange(6 * 3 * 20 * 17).mul(7).to(torch.uint8).reshape(6, 3, 20, 17)
+    positions, before = torch.tensor([70_000, 3, 12, 9, 10, 11]), images.clone()
+    together = augment(images, positions, 5)
+    alone = [augment(images[i : i + 1], positions[i : i + 1], 5) for i in range(6)]
     assert together.equal(torch.cat(alone))
-    assert not together.equal(augment(IMAGES, positions, 6))
-    assert not together.equal(augment(IMAGES, positions + 1, 5))
-
-
-def test_augmentation_does_not_write_into_the_images():
-    before = IMAGES.clone()
-    CropAndFlip(padding=0, flip=True)(IMAGES, torch.arange(4), 0)
-    assert IMAGES.equal(before)
+    assert not together.equal(augment(images, positions, 6))
+    assert not together.equal(augment(images, positions + 1, 5))
+    assert images.equal(before)
 
 
 def test_negative_padding_is_refused_by_name():

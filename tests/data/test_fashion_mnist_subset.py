@@ -44,15 +44,11 @@ def test_splits_are_stratified(tmp_path):
     assert splits.train.images.shape == (10_000, 1, 28, 28)
 
 
-def test_corrupt_file_is_named(tmp_path, monkeypatch):
-    damaged = tmp_path / "subset.npz"
-    damaged.write_bytes(SUBSET_FILE.read_bytes()[:-1])
-    monkeypatch.setattr(fashion_mnist_subset, "SUBSET_FILE", damaged)
+def test_corrupt_and_missing_files_are_named(tmp_path, monkeypatch):
+    file = tmp_path / "subset.npz"
+    monkeypatch.setattr(fashion_mnist_subset, "SUBSET_FILE", file)
+    with pytest.raises(SettingError, match=r"installation is incomplete.*subset\.npz"):
+        FashionMnistSubset(**settings(tmp_path, **SIZES)).load()
+    file.write_bytes(SUBSET_FILE.read_bytes()[:-1])
     with pytest.raises(SettingError, match=r"subset\.npz is corrupt"):
-        FashionMnistSubset(**settings(tmp_path, **SIZES)).prepare()
-
-
-def test_missing_file_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(fashion_mnist_subset, "SUBSET_FILE", tmp_path / "absent.npz")
-    with pytest.raises(SettingError, match=r"installation is incomplete.*absent\.npz"):
         FashionMnistSubset(**settings(tmp_path, **SIZES)).load()

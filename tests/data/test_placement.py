@@ -20,11 +20,8 @@ PARTITIONED = {"placement": "partitioned"}
 @pytest.mark.parametrize(
     ("setting", "changed"),
     [
-        ("placement", {"placement": "everywhere"}),
         ("partition", {"partition": "by_class"}),
         ("shuffle_every", {"shuffle_every": 1}),
-        ("shuffle_every", {**PARTITIONED, "shuffle_every": 0}),
-        ("store", {"store": "tape"}),
         ("store", {**PARTITIONED, "store": "mapped"}),
         ("store", {**PARTITIONED, "store": "decoded_each_time"}),
     ],

@@ -62,16 +62,6 @@ def test_the_whole_image_stays_and_half_of_them_are_mirrored():
     assert 900 < int(mirrored.sum()) < 1100
 
 
-def test_an_image_depends_on_its_position_and_the_seed_alone():
-    augment, before = RandomResizedCrop(**IMAGENET, flip=True), IMAGES.clone()
-    together = augment(IMAGES, POSITIONS, 5)
-    alone = [augment(IMAGES[i : i + 1], POSITIONS[i : i + 1], 5) for i in range(6)]
-    assert together.equal(torch.cat(alone))
-    assert not together.equal(augment(IMAGES, POSITIONS, 6))
-    assert not together.equal(augment(IMAGES, POSITIONS + 1, 5))
-    assert IMAGES.equal(before)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [("scale", (0, 1)), ("scale", (0.5, 0.4)), ("scale", (0.5, 1.1)), ("ratio", (2, 1))],

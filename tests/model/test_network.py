@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from paceline.errors import SettingError
-from paceline.model.network import torchvision_network
+from paceline.model.network import num_groups, replace_batch_norm, torchvision_network
 
 FAMILIES = [
     "alexnet",
@@ -24,18 +24,15 @@ FAMILIES = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", FAMILIES)
-def test_one_of_each_family_trains_on_small_images(name):
-    check_trains(name, (1, 32, 32))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "pixels"), [("inception_v3", 64), ("vit_b_16", 32)])
-def test_heavier_families_train(name, pixels):
-    check_trains(name, (3, pixels, pixels))
-
-
-def check_trains(name, image_shape):
+@pytest.mark.parametrize(
+    ("name", "image_shape"),
+    [
+        *((name, (1, 32, 32)) for name in FAMILIES),
+        ("inception_v3", (3, 64, 64)),
+        ("vit_b_16", (3, 32, 32)),
+    ],
+)
+def test_one_of_each_family_trains_on_small_images(name, image_shape):
     network = torchvision_network(name, image_shape, 7, "batch")
     logits = network(torch.randn(2, *image_shape))
     logits.square().sum().backward()
@@ -85,6 +82,20 @@ def test_group_normalization_leaves_no_batch_norm():
     network = torchvision_network("resnet18", (1, 28, 28), 10, "group")
     kinds = [type(module) for module in network.modules()]
     assert (kinds.count(nn.BatchNorm2d), kinds.count(nn.GroupNorm)) == (0, 20)
+
+
+@pytest.mark.parametrize(
+    ("channels", "groups"), [(3, 1), (8, 2), (16, 4), (58, 1), (64, 16), (96, 8), (512, 32)]
+)
+def test_groups_are_equal_of_four_channels_or_more_and_at_most_32(channels, groups):
+    assert num_groups(channels) == groups
+
+
+def test_every_batch_norm_is_replaced_however_deep():
+    network = nn.Sequential(nn.BatchNorm2d(8), nn.Sequential(nn.ReLU(), nn.BatchNorm2d(16)))
+    assert replace_batch_norm(network) == 2
+    assert [type(network[0]), type(network[1][1])] == [nn.GroupNorm, nn.GroupNorm]
+    assert replace_batch_norm(network) == 0
 
 
 @pytest.mark.parametrize(

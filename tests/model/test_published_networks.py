@@ -1,4 +1,4 @@
-"""Networks of the papers: what they return, and GoogLeNet's loss."""
+"""Networks of the papers: their weights, and GoogLeNet's loss."""
 
 from functools import partial
 
@@ -11,13 +11,6 @@ from paceline.model.googlenet import GoogLeNet, GoogLeNetClassifier
 from paceline.model.nin import NiN
 
 IMAGE = (3, 224, 224)
-
-
-@pytest.mark.parametrize("kind", [NiN, AlexNet, GoogLeNet])
-def test_images_become_logits(kind):
-    with torch.device("meta"):
-        network, images = kind(IMAGE, 7), torch.empty(2, *IMAGE)
-    assert network.eval()(images).shape == (2, 7)
 
 
 @pytest.mark.parametrize(

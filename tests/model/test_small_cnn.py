@@ -1,7 +1,6 @@
 import pytest
 import torch
 
-from paceline.errors import SettingError
 from paceline.model.small_cnn import SmallCNN
 
 
@@ -28,27 +27,8 @@ def test_without_normalization_convolutions_have_biases():
     assert not any("Norm" in type(module).__name__ for module in network.modules())
 
 
-@pytest.mark.parametrize("image_shape", [(1, 28, 28), (3, 32, 32), (2, 3, 17), (1, 29, 31)])
-def test_takes_images_of_any_shape(image_shape):
-    logits = SmallCNN(image_shape, 7, 4, "batch")(torch.zeros(2, *image_shape))
-    assert logits.shape == (2, 7)
-
-
 @pytest.mark.parametrize("normalization", ["group", "none"])
 def test_an_image_scores_the_same_in_any_company_without_batch_norm(normalization):
     network = SmallCNN((1, 28, 28), 10, 16, normalization).double()
     images = torch.randn(3, 1, 28, 28, dtype=torch.float64)
     torch.testing.assert_close(network(images)[:1], network(images[:1]))
-
-
-@pytest.mark.parametrize(
-    ("image_shape", "normalization", "setting"),
-    [
-        ((1, 2, 28), "batch", "data.image_shape"),
-        ((1, 28, 28), "layer", "model.network.normalization"),
-    ],
-)
-def test_a_wrong_setting_is_named(image_shape, normalization, setting):
-    with pytest.raises(SettingError) as error:
-        SmallCNN(image_shape, 10, 4, normalization)
-    assert error.value.setting == setting

@@ -1,12 +1,14 @@
-"""The small networks of AlexNet's and of Network in Network's kind."""
+"""The networks for small images."""
 
 import pytest
 import torch
 from torch import nn
 
 from paceline.errors import SettingError
+from paceline.model.cifar_resnet import CifarResNet
 from paceline.model.count_layers import count_layers
 from paceline.model.small_alexnet import SmallAlexNet
+from paceline.model.small_cnn import SmallCNN
 from paceline.model.small_nin import SmallNiN
 
 TRACED = (
@@ -21,14 +23,24 @@ TRACED = (
 )
 
 
-@pytest.mark.parametrize("kind", [SmallAlexNet, SmallNiN])
-@pytest.mark.parametrize("image_shape", [(1, 28, 28), (3, 32, 32), (2, 7, 9)])
-def test_images_become_logits_and_every_weight_gets_a_gradient(kind, image_shape):
-    network = kind(image_shape, 7, 0.5)
+BUILT = {
+    SmallAlexNet: (0.5,),
+    SmallNiN: (0.5,),
+    SmallCNN: (4, "batch"),
+    CifarResNet: (8, "group"),
+}
+
+
+@pytest.mark.parametrize("kind", BUILT)
+@pytest.mark.parametrize("image_shape", [(1, 28, 28), (3, 32, 32), (2, 7, 9), (1, 29, 31)])
+def test_images_of_any_shape_become_logits_and_every_weight_gets_a_gradient(kind, image_shape):
+    network = kind(image_shape, 7, *BUILT[kind])
     logits = network(torch.randn(2, *image_shape))
     assert logits.shape == (2, 7)
     logits.square().sum().backward()
-    assert all(weight.grad is not None for weight in network.parameters())
+    assert all(parameter.grad is not None for parameter in network.parameters())
+    batch_norm = any(isinstance(module, nn.BatchNorm2d) for module in network.modules())
+    assert batch_norm == (kind is SmallCNN)
 
 
 def test_small_alexnet_has_nine_tenths_of_its_weights_in_linear_layers():
@@ -61,18 +73,24 @@ def test_dropout_zero_trains_as_it_evaluates(kind):
     assert torch.equal(network(images), network.eval()(images))
 
 
-@pytest.mark.parametrize("kind", [SmallAlexNet, SmallNiN])
 @pytest.mark.parametrize(
-    ("image_shape", "dropout", "setting"),
+    ("build", "setting"),
     [
-        ((1, 6, 28), 0.5, "data.image_shape"),
-        ((1, 28, 28), 1.0, "model.network.dropout"),
-        ((1, 28, 28), -0.1, "model.network.dropout"),
+        (lambda: SmallAlexNet((1, 6, 28), 10, 0.5), "data.image_shape"),
+        (lambda: SmallNiN((1, 6, 28), 10, 0.5), "data.image_shape"),
+        (lambda: SmallAlexNet((1, 28, 28), 10, 1.0), "model.network.dropout"),
+        (lambda: SmallNiN((1, 28, 28), 10, -0.1), "model.network.dropout"),
+        (lambda: SmallCNN((1, 2, 28), 10, 4, "batch"), "data.image_shape"),
+        (lambda: SmallCNN((1, 28, 28), 10, 4, "layer"), "model.network.normalization"),
+        (lambda: CifarResNet((1, 28, 28), 10, 18, "batch"), "model.network.depth"),
+        (lambda: CifarResNet((1, 28, 28), 10, 2, "batch"), "model.network.depth"),
+        (lambda: CifarResNet((1, 28, 28), 10, 8, "none"), "model.network.normalization"),
+        (lambda: CifarResNet((1, 28, 28), 10, 8, "layer"), "model.network.normalization"),
     ],
 )
-def test_a_wrong_setting_is_named(kind, image_shape, dropout, setting):
+def test_a_wrong_setting_is_named(build, setting):
     with pytest.raises(SettingError) as error:
-        kind(image_shape, 10, dropout)
+        build()
     assert error.value.setting == setting
 
 

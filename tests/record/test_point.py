@@ -1,6 +1,5 @@
 """Every setting that cannot be honoured is named, before any process starts."""
 
-import math
 import re
 from copy import deepcopy
 from pathlib import Path
@@ -56,69 +55,14 @@ def assert_refused_in_a_line(config, setting):
     assert "\n" not in str(error.value)
 
 
-WHOLE = (
-    "workers",
-    "batch_size",
-    "measurement.evaluation_batch_size",
-    "cluster.threads_per_worker",
-    "sweep.jobs",
-)
-POSITIVE = (
-    "training.epochs",
-    "training.lr",
-    "training.samples",
-    "training.gradient_clip_val",
-    "training.gamma",
-    "training.poly_power",
-    "training.lr_reference_batch_size",
-    "cluster.timeout_seconds",
-)
-JUST_ALLOWED = {"training.lr_reference_batch_size": 1, "cluster.timeout_seconds": 0.1}
-NOT_NEGATIVE = (
-    "training.momentum",
-    "training.weight_decay",
-    "training.warmup_epochs",
-    "measurement.warmup_fraction",
-)
-OTHERS = [
-    ("measurement.evaluations", -1),
-    ("measurement.evaluations", 1.5),
-    ("seed", -1),
-    ("seed", 0.5),
-    ("measurement.warmup_fraction", 1),
-    ("measurement.curve_images", 0),
-    ("measurement.curve_images", "all"),
-    ("cluster.accelerator", "tpu"),
-    ("training.precision", "8-true"),
-    ("training.precision", "16-mixed"),
-    ("training.lr_rule", "cubic"),
-    ("training.momentum_correction", "some"),
-    ("training.schedule", "saw"),
-    ("training.gradient_clip_algorithm", "sum"),
-    ("training.ema_decay", 1),
+BAD = [
     ("training.initial_weights", "nowhere/weights.pt"),
-    ("training.initial_weights", 3),
-    ("training.ema_decay", -0.1),
     ("training.milestones", [0.75, 0.5]),
     ("training.milestones", [0.5, 1.5]),
     ("training.milestones", ["half"]),
-    ("training.milestones", 0.5),
-    ("training.gamma", 1.5),
-    ("cluster.step_seconds", 0),
-    ("cluster.step_jitter", -1),
-    ("cluster.server_seconds", -1),
     ("scheme.collective", "rumour"),
     ("scheme.compression", "zip"),
-    ("data.placement", "everywhere"),
     ("data.shuffle_every", 1),
-    ("data.store", "tape"),
-    ("margin", -1),
-]
-BAD = [
-    *((setting, value) for setting in WHOLE for value in (0, 1.5, True, "2", None)),
-    *((setting, value) for setting in POSITIVE for value in (0, -1, math.nan, math.inf, "1")),
-    *((setting, value) for setting in NOT_NEGATIVE for value in (-0.1, math.nan, "0", None)),
-    *OTHERS,
 ]
 
 
@@ -130,17 +74,8 @@ def test_a_bad_value_is_named(config):
 
 
 SCHEMES = [
-    *(
-        ("async_parameter_server", setting, value)
-        for setting in ("scheme.servers", "scheme.compensation")
-        for value in ("abc", None, [1], -2, True)
-    ),
-    ("async_parameter_server", "scheme.servers", 1.5),
-    ("async_parameter_server", "scheme.compensation", math.nan),
-    ("async_parameter_server", "scheme.damping", ["none"]),
     ("sync_parameter_server", "scheme.backup_workers", 4),
     ("mixed", "scheme.group_size", 3),
-    ("gossip", "scheme.graph", 1),
 ]
 
 
@@ -171,17 +106,6 @@ def test_momentum_that_cannot_be_corrected(optimizer, setting, config):
     with pytest.raises(SettingError) as error:
         check(config)
     assert error.value.setting == setting
-
-
-def test_the_defaults_and_what_is_just_allowed_pass(config):
-    check(config)
-    for setting in WHOLE:
-        put(config, setting, 1)
-    for setting in POSITIVE:
-        put(config, setting, JUST_ALLOWED.get(setting, 0.01))
-    for setting in NOT_NEGATIVE:
-        put(config, setting, 0)
-    check(config)
 
 
 def put_gpus(monkeypatch, number):
@@ -325,14 +249,9 @@ def test_checkpoints_are_refused_to_real_processes_that_cannot_stop(config):
 
 MODELLED = [
     ("cluster.step_seconds", None),
-    ("cluster.link.bandwidth", -1),
-    ("cluster.node_link.latency", -1),
-    ("cluster.server_bandwidth", 0),
-    ("cluster.workers_per_node", 0),
     ("scheme.collective", "rumour"),
     ("scheme.compression", "zip"),
     ("training.precision", "bf16-true"),
-    ("workers", 0),
 ]
 
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from paceline.errors import SettingError
 from paceline.record.rerun import Sweep
 from paceline.study.compose import composed
 from tests.tiny import REPOSITORY
@@ -44,8 +43,3 @@ def test_auto_jobs_follow_from_the_machine(monkeypatch):
         found = composed([*settings, "sweep.jobs=auto"], REPOSITORY)
         assert found.sweep.jobs == jobs
         assert found.key == composed([*settings, "sweep.jobs=3"], REPOSITORY).key
-
-
-def test_another_word_names_those_that_are():
-    with pytest.raises(SettingError, match=r"^sweep\.rerun: should be 'none', .* not 'some'$"):
-        Sweep(jobs=1, rerun="some")

@@ -36,8 +36,7 @@ def test_changed_data_are_said_and_run_again_when_asked(root, photos, capsys):
     study = checked_study("made", root)
     assert to_run(study.points) == []
     print_plan(study)
-    said = "4 finished, 4 of data that have changed since (sweep.rerun=stale runs them again)"
-    assert said in capsys.readouterr().out
+    assert "4 of data that have changed since" in capsys.readouterr().out
     study = checked_study("made", root, STALE)
     assert to_run(study.points) == study.points
 
@@ -49,8 +48,7 @@ def test_data_that_change_during_a_sweep_are_found_at_its_end(root, photos, caps
     assert "changed" not in capsys.readouterr().out
     photos.write_text("a dog")
     collect(study)
-    said = "4 records are of data that have changed since; sweep.rerun=stale renews them\n"
-    assert said in capsys.readouterr().out
+    assert "4 records are of data that have changed since" in capsys.readouterr().out
 
 
 def test_records_of_other_data_are_not_taken_over(root, photos, studied):

@@ -138,7 +138,7 @@ def test_points_run_by_another_launcher_of_hydra(launcher, root):
         lines = ran.stdout.splitlines()
     assert f"{launcher}: 2 points: 2 finished" in lines
     found = results(root, launcher)
-    assert [(each["seed"], each["status"]) for each in sorted(found, key=lambda r: r["seed"])] == [
+    assert sorted((each["seed"], each["status"]) for each in found) == [
         (0, "finished"),
         (1, "finished"),
     ]

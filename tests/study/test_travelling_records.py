@@ -1,5 +1,6 @@
 """A clone that has the archive of a study, and no runs/, trains what is new alone."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -13,15 +14,9 @@ from paceline.record.provenance import source_digest
 from paceline.study.collect import collect
 from paceline.study.study_points import Study, study_points
 from paceline.study.sweep import checked_study, sweep
-from tests.made_records import make_record
+from tests.made_records import SEARCH, make_record
 
-SEARCH = {  # in two rounds, of which the second learns from the first
-    "effective_rate": [0.001, 1],
-    "one_minus_momentum": [0.03, 1],
-    "rounds": 2,
-    "trials": 2,
-    "seed": 100,
-}
+IN_ROUNDS = SEARCH | {"rounds": 2}  # of which the second learns from the first
 UNLOGGED = ["measurement.mlflow.tracking_uri=null"]
 
 
@@ -36,7 +31,7 @@ def collected(root):
 
 
 def test_the_archive_has_the_records_of_points_and_trials(root, studied):
-    studied("made", {"tuning": SEARCH | {"rounds": 1}}, **{"training.rate": "tuned"})
+    studied("made", {"tuning": SEARCH}, **{"training.rate": "tuned"})
     seen = []
 
     def run(points):
@@ -60,9 +55,7 @@ def test_a_sweep_of_a_clone_runs_what_the_archive_lacks(collected, capsys):
         return [None for _ in points]
 
     assert not sweep(checked_study("made", collected, UNLOGGED), run)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"3 records unpacked from reports/made/{ARCHIVE}"
-    assert lines[1:] == ["made: 4 points: 3 finished, 1 to do"]
+    assert "3 finished, 1 to do" in capsys.readouterr().out
     assert len(seen) == 1
 
 
@@ -80,9 +73,9 @@ def test_a_dry_run_counts_what_the_archive_has(collected, capsys):
     before = sorted(collected.rglob("*"))
     print_plan(checked_study("made", collected, unpack=False))
     printed = capsys.readouterr().out
-    assert printed.startswith(f"3 records to unpack from reports/made/{ARCHIVE}\n")
-    assert "4 points: 3 finished, 1 to do; 1 to run\n" in printed
-    assert printed.splitlines()[-1].startswith("about ")  # as those of the archive took
+    assert printed.startswith("3 records to unpack")
+    assert "3 finished, 1 to do; 1 to run" in printed
+    assert "about " in printed  # as those of the archive took
     assert sorted(collected.rglob("*")) == before
 
 
@@ -117,35 +110,29 @@ def test_records_of_another_machine_are_taken_up_by_key(root, elsewhere, capsys)
     before = sorted(root.rglob("*"))
     asked = checked_study("made", root, unpack=False, source=archive)
     assert [each.status for each in asked.points] == ["finished"] * 3 + [None]
-    line = f"2 records {{}} from {archive}; 1 of other settings are left out; "
-    line += "1 have another result here, which is kept\n"
-    assert capsys.readouterr().out == line.format("to take up")
+    counts = ["2", "1", "1"]  # taken up, of other settings, with another result here
+    assert re.findall(r"(?:^|; )(\d+) ", capsys.readouterr().out) == counts
     assert sorted(root.rglob("*")) == before
     study = checked_study("made", root, source=archive)
-    assert capsys.readouterr().out == line.format("taken up")
+    assert re.findall(r"(?:^|; )(\d+) ", capsys.readouterr().out) == counts
     assert [each.status for each in study.points] == ["finished"] * 3 + [None]
     assert points[0].folder.joinpath("result.json").read_bytes() == kept
     checked_study("made", root, source=archive)
-    assert capsys.readouterr().out.startswith("0 records taken up")
+    assert re.findall(r"(?:^|; )(\d+) ", capsys.readouterr().out) == ["0", "1", "1"]
 
 
-def test_records_of_other_code_are_taken_up_and_told(root, elsewhere, capsys, monkeypatch):
-    archive = elsewhere()
+def test_records_of_other_code_and_data_are_taken_up_and_told(root, elsewhere, capsys, monkeypatch):
     monkeypatch.setattr("paceline.study.collect.source_digest", lambda: "another")
-    checked_study("made", root, source=archive)
-    assert "; 3 were made by a different version of the code\n" in capsys.readouterr().out
-
-
-def test_records_of_other_data_are_taken_up_and_told(root, elsewhere, capsys, monkeypatch):
-    archive = elsewhere()
     monkeypatch.setattr("paceline.study.sweep.is_of_other_data", lambda *_, **__: True)
-    checked_study("made", root, source=archive)
-    assert "; 3 are of data with another content than here\n" in capsys.readouterr().out
+    checked_study("made", root, source=elsewhere())
+    out = capsys.readouterr().out
+    assert "3 were made by a different version of the code" in out
+    assert "3 are of data with another content" in out
 
 
 def test_trials_that_follow_from_trials_are_taken_up(root, studied, tmp_path):
     """The keys of later rounds, and of the points, are known only after the earlier ones."""
-    studied("made", {"tuning": SEARCH}, seed="0,1", **{"training.rate": "tuned"})
+    studied("made", {"tuning": IN_ROUNDS}, seed="0,1", **{"training.rate": "tuned"})
 
     def run(points):
         return [make_record(point.folder, point.config) for point in points]

@@ -18,11 +18,11 @@ def write_progress(folder, text, time):
     os.utime(folder / "progress.csv", (time, time))
 
 
-@pytest.mark.parametrize("text", ["", "64,1.0,0.1"])
-def test_no_whole_row_is_no_progress(text, tmp_path):
+def test_no_whole_row_is_no_progress(tmp_path):
     assert read_progress(tmp_path) is None
-    write_progress(tmp_path, text, 100)
-    assert read_progress(tmp_path) is None
+    for text in ("", "64,1.0,0.1"):
+        write_progress(tmp_path, text, 100)
+        assert read_progress(tmp_path) is None
 
 
 def test_the_last_whole_row_counts_however_long_the_file_is(tmp_path):
@@ -57,11 +57,9 @@ def test_a_sweep_counts_what_is_done_and_names_the_best(root):
     write_progress(partial_folder(folder), "64,1.0,0.5,2.3,512\n", 100)
     status = watch.status()
     assert status.share == (1 + 0.5) / 4
-    parts = status.note.split(", ")
-    assert parts[:2] == ["1 of 4 points", "then 1 more"]
     # half a point and a later one, two at a time; nothing is known of the other scheme
-    assert parts[2] == "about 1.2 minutes and 2 points of unknown length left"
-    assert parts[3] == "best so far sync_allreduce seed 0: 87.50% top-1"
+    for part in ("1 of 4", "1.2 minutes", "2 points of unknown length", "seed 0: 87.50%"):
+        assert part in status.note
 
 
 def test_a_record_that_is_made_again_counts_when_it_is_new(root, points):
