@@ -104,7 +104,7 @@ def wrongly_taken(bad):
     for (_, setting), (place, value, values) in declared().items():
         is_flag = isinstance(value, bool) or setting == "cluster.overlap"
         is_free = setting in ANY_TEXT if isinstance(bad, str) else is_flag and bad is True
-        no_limit = bad == math.inf and ("bandwidth" in setting or setting == "margin")
+        no_limit = bad == math.inf and "bandwidth" in setting
         named = refusal(place, bad, values)
         if named != setting and not (is_free or no_limit):
             found[setting] = named

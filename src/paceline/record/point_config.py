@@ -105,7 +105,11 @@ class PointConfig:
         Raises SettingError unless it is a number above 0.
         """
         value = self.values["margin"]
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 0 < value < math.inf
+        ):
             raise SettingError("margin", f"a number of points above 0 is needed, not {value!r}")
         return float(value)
 
