@@ -34,12 +34,13 @@ def _fault_of_table(table: PointTable, text: str) -> str | None:
         return str(error)
     if len({*header}) < len(header) or not {*header} <= {*table.columns}:
         return f"columns {', '.join(header)}, not {', '.join(table.columns)}"
+    kinds = types_of(table.row)
     for number, row in enumerate(rows, 1):
         if len(row) != len(header):
             return f"row {number} has {len(row)} cells, not {len(header)}"
         cells = dict(zip(header, row, strict=True))
         for name, cell in cells.items():
-            if cell and (fault := fault_of_value(types_of(table.row)[name], cell, strict=False)):
+            if cell and (fault := fault_of_value(kinds[name], cell, strict=False)):
                 return f"row {number}, {name}: {fault}"
         try:
             if "right" in cells:
