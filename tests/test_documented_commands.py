@@ -45,7 +45,6 @@ STANDS_FOR = {
     "cluster=mine": "cluster=dgx_a100",
     "collective=NAME": "collective=native",
     "model=mine": "model=small_cnn",
-    r"\.\./mine": ".",
     "KEY": "$(ls -t runs/adhoc | sed -n 2p)",  # the run before the last is on a modelled cluster
     "FILE": "reports/STUDY/records.tar.xz",
     "STUDY": "kumar2017_placement",
