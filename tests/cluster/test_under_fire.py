@@ -128,4 +128,4 @@ def test_a_run_under_fire_ends_with_the_same_weights(two_nodes, tmp_path, scheme
     two_nodes.fires.set()
     weights = weights_of(scheme, tmp_path / "under fire")
     assert all(torch.equal(weights[name], expected[name]) for name in expected)
-    assert two_nodes.calls > CALLS_PER_SECOND
+    assert two_nodes.calls > 10

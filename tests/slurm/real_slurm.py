@@ -14,7 +14,7 @@ from paceline.cluster.namespaces import shaped_network
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "setpriv", "nsenter", "ip", "tc")
 NODES = ("n1", "n2")
-_SECONDS = 60  # for daemons to come up, and to end
+_SECONDS = 300  # for daemons to come up, and to end
 _CONF = """\
 ClusterName=paceline
 SlurmctldHost=head({head})

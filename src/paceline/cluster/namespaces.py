@@ -69,8 +69,8 @@ def shaped_network(
     """
     if num_nodes > _MOST:
         raise SettingError("cluster", f"{num_nodes} nodes; {_MOST} are the most")
-    _remove(_left_behind())
     process = os.getpid()
+    _remove([*_left_behind(), process])  # one that was killed may have had this number
     switch = _SWITCH.format(process=process)
     names = [_NAME.format(process=process, node=node) for node in range(num_nodes)]
     try:
