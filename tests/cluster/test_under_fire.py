@@ -115,7 +115,7 @@ def two_nodes(monkeypatch):
 
 def weights_of(scheme, folder):
     """Return the weights at the end of a run on the two nodes."""
-    config = tiny_point(scheme, 2, 4, "agents", cluster__nodes=2, training__epochs=20)
+    config = tiny_point(scheme, 2, 4, "agents", cluster__nodes=2, training__epochs=60)
     return run_tiny(config, folder)[1]
 
 
@@ -128,4 +128,4 @@ def test_a_run_under_fire_ends_with_the_same_weights(two_nodes, tmp_path, scheme
     two_nodes.fires.set()
     weights = weights_of(scheme, tmp_path / "under fire")
     assert all(torch.equal(weights[name], expected[name]) for name in expected)
-    assert two_nodes.calls > 10
+    assert two_nodes.calls > CALLS_PER_SECOND

@@ -306,6 +306,21 @@ def test_a_search_that_has_ended_is_read_back(root, ended, studied):
     assert tuned_rates(root) == [None, RATES[SCHEMES[1]]]
 
 
+def test_a_search_that_tried_a_place_twice_is_read_back(root, studied, monkeypatch):
+    """tuning.csv has a row for each record, and so one for both."""
+    more = MORE | {"tuning": SEARCH | {"rounds": 2}}
+    studied("made", more, **{"scheme": ",".join(SCHEMES), "training.rate": "tuned"})
+
+    def again(search, _surfaces, _member, scheme, _of):
+        return search.first(Searched(scheme, lambda _: None))
+
+    monkeypatch.setattr(SurfaceSearch, "_next", again)
+    records(trials(root))
+    collect(Study("made", root))
+    monkeypatch.setattr(SurfaceSearch, "_surfaces", lambda *_: None)
+    assert tuned_rates(root) == list(RATES.values())
+
+
 @pytest.mark.parametrize("change", ["tuning.rounds=3", "tuning.effective_rate=[0.01,1]"])
 def test_a_search_with_other_settings_is_another(root, ended, change):
     assert tuned_rates(root) == list(RATES.values())
@@ -319,7 +334,17 @@ def test_trials_with_other_results_are_another_search(root, ended):
     assert tuned_rates(root) == [None, RATES[SCHEMES[1]]]
 
 
-def test_a_damaged_table_of_trials_is_named(root, ended):
-    (root / "reports/made/study.json").write_text("{")
+@pytest.mark.parametrize(
+    ("name", "whole", "bad"),
+    [
+        ("study.json", "{", ""),
+        ("study.json", "{", "[{"),
+        ("tuning.csv", "lr,", "l,"),
+        ("tuning.csv", ",100,", ",,"),
+    ],
+)
+def test_a_damaged_table_of_trials_is_named(root, ended, name, whole, bad):
+    path = root / "reports/made" / name
+    path.write_text(path.read_text().replace(whole, bad, 1))
     with pytest.raises(SettingError, match=r"tuning\.csv is damaged"):
         study_points("made", root)

@@ -82,17 +82,16 @@ class Configuration:
         have, other results than there.
         """
         rows = self._searches.rows_of(self.axes, self._tuning)
-        chosen = [row for row in rows if row["chosen"] == "true"]
-        if len(rows) != self._tuning.rounds * self._tuning.trials or len(chosen) != 1:
+        chosen = [trial for trial, row in rows.items() if row.get("chosen") == "true"]
+        if len(chosen) != 1:  # which a search has only when it has ended
             return None
-        trials = [self._tuning.trial_of(row) for row in rows]
-        for trial, row in zip(trials, rows, strict=True):
+        for trial, row in rows.items():
             point = self._point(trial)
-            if point.key != row["key"] or point.result is None or point.needs_run:
+            if point.key != row.get("key") or point.result is None or point.needs_run:
                 return None
-            if any(_cell(point.result.get(name)) != row[name] for name in ("top1", "status")):
+            if any(_cell(point.result.get(name)) != row.get(name) for name in ("top1", "status")):
                 return None
-        return Tried(tuple(trials), trials[rows.index(chosen[0])], chosen[0]["at_edge"])
+        return Tried(tuple(rows), chosen[0], rows[chosen[0]].get("at_edge") or "")
 
     def refresh(self) -> None:
         for point in self._points.values():
@@ -141,23 +140,32 @@ class Searches:
 
     def __init__(self, folder: Path) -> None:
         self._settings, self._rows = list[Any](), list[dict[str, str]]()
-        table, about = folder / "tuning.csv", folder / "study.json"
-        if table.is_file() and about.is_file():
+        self._table, about = folder / "tuning.csv", folder / "study.json"
+        if self._table.is_file() and about.is_file():
             try:
                 self._settings = json.loads(about.read_text()).get("tuning", [])
-                self._rows = list(csv.DictReader(table.read_text().splitlines()))
-            except (ValueError, KeyError, csv.Error) as error:
-                raise damaged(table, f"is damaged: {error!r}", f"rm {table}") from error
+                self._rows = list(csv.DictReader(self._table.read_text().splitlines()))
+            except (ValueError, AttributeError, csv.Error) as error:
+                raise self._damaged(error) from error
 
-    def rows_of(self, axes: Mapping[str, Any], tuning: SurfaceSearch) -> list[dict[str, str]]:
+    def rows_of(
+        self, axes: Mapping[str, Any], tuning: SurfaceSearch
+    ) -> dict[Trial, dict[str, str]]:
         """Return the trials of the configuration with these `axes`, in the order of their runs.
 
         There are none if the search had other settings than `tuning`.
         """
         if asdict(tuning) not in self._settings:
-            return []
+            return {}
         cells = {name: _cell(value) for name, value in axes.items()}
-        return [row for row in self._rows if cells.items() <= row.items()]
+        rows = [row for row in self._rows if cells.items() <= row.items()]
+        try:
+            return {tuning.trial_of(row): row for row in rows}
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> SettingError:
+        return damaged(self._table, f"is damaged: {error!r}", f"rm {self._table}")
 
 
 def _cell(value: Any) -> str:
