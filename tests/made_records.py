@@ -12,12 +12,13 @@ from paceline.record.rows import POINT_TABLES
 CURVE = "samples,updates,seconds,train_loss,validation_loss,top1,top5\n"
 TABLES = {table.name: ",".join(table.columns) + "\n" for table in POINT_TABLES}
 
-# a tuning of one round
+# a tuning whose trials are three rates, and one final run where the best rate is the middle one
 SEARCH = {
-    "effective_rate": [0.001, 1],
-    "one_minus_momentum": [0.03, 1],
-    "rounds": 1,
-    "trials": 2,
+    "effective_rate": 0.5,
+    "momentum": [0.9],
+    "rates": 3,
+    "finalists": 1,
+    "repeats": 1,
     "seed": 100,
 }
 NAMES = {

@@ -13,10 +13,11 @@ SETTINGS = {
     "training": {"samples": 200},
     "measurement": STUDY["measurement"] | {"evaluations": 2},
     "tuning": {
-        "effective_rate": [0.0001, 0.3],
-        "one_minus_momentum": [0.1, 1],
-        "rounds": 2,
-        "trials": 2,
+        "effective_rate": 0.1,
+        "momentum": [0.0],
+        "rates": 3,
+        "finalists": 1,
+        "repeats": 1,
         "seed": 126,
     },
 }

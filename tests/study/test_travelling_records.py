@@ -16,7 +16,6 @@ from paceline.study.study_points import Study, study_points
 from paceline.study.sweep import checked_study, sweep
 from tests.made_records import SEARCH, make_record
 
-IN_ROUNDS = SEARCH | {"rounds": 2}  # of which the second learns from the first
 UNLOGGED = ["measurement.mlflow.tracking_uri=null"]
 
 
@@ -43,8 +42,8 @@ def test_the_archive_has_the_records_of_points_and_trials(root, studied):
     collect(Study("made", root))
     shutil.rmtree(root / "runs")
     assert sweep(checked_study("made", root, UNLOGGED), run)
-    assert len(seen) == 2
-    assert len(list((root / "runs/made").iterdir())) == 3
+    assert len(seen) == 3
+    assert len(list((root / "runs/made").iterdir())) == 5
 
 
 def test_a_sweep_of_a_clone_runs_what_the_archive_lacks(collected, capsys):
@@ -132,7 +131,7 @@ def test_records_of_other_code_and_data_are_taken_up_and_told(root, elsewhere, c
 
 def test_trials_that_follow_from_trials_are_taken_up(root, studied, tmp_path):
     """The keys of later rounds, and of the points, are known only after the earlier ones."""
-    studied("made", {"tuning": IN_ROUNDS}, seed="0,1", **{"training.rate": "tuned"})
+    studied("made", {"tuning": SEARCH}, seed="0,1", **{"training.rate": "tuned"})
 
     def run(points):
         return [make_record(point.folder, point.config) for point in points]

@@ -10,17 +10,17 @@ from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.study.collect import collect
 from paceline.study.study_points import Study, study_points
-from paceline.study.surface_search import SurfaceSearch
 from paceline.study.sweep import checked_study, sweep
-from paceline.study.trials import Searched
 from tests.made_records import SEARCH, make_record, rows_of
 
-MORE = {"tuning": SEARCH, "measurement": {"mlflow": {"tracking_uri": None}}}
+MORE = {
+    "tuning": SEARCH | {"momentum": [0.0, 0.9]},
+    "measurement": {"mlflow": {"tracking_uri": None}},
+}
 SCHEMES = ("sync_allreduce", "async_parameter_server")
-BEST = {}  # the first trial of the first scheme is its best, and the second one of the second
-for place, scheme in enumerate(SCHEMES):
-    BEST[scheme] = SurfaceSearch(**SEARCH).first(Searched(scheme, lambda _: None))[place]
-RATES = {scheme: trial.lr for scheme, trial in BEST.items()}
+MOMENTA = dict(zip(SCHEMES, (0.9, 0.0), strict=True))  # the best of each scheme
+RATES = dict(zip(SCHEMES, (0.05, 0.5), strict=True))
+TRIALS = 2 * (2 * 3 + 1)  # of both schemes: two grids of three rates, and a final
 
 
 @pytest.fixture(autouse=True)
@@ -39,9 +39,20 @@ def records(points):
             make_record(point.folder, point.config, **result(point))
 
 
+def tune(root, overrides=()):
+    """Make the records of all trials, round by round, and return their points."""
+    while new := [point for point in trials(root, overrides) if point.result is None]:
+        records(new)
+    return trials(root, overrides)
+
+
 def result(point):
-    is_best = RATES[point.config.names["scheme"]] == point.config.lr
-    return {"top1": 0.8 if is_best else 0.7, "source_digest": "0"}
+    """Accuracy that is highest in the middle of each grid, and with the scheme's best momentum."""
+    training = point.config.values["training"]
+    momentum, scheme = training["momentum"], point.config.names["scheme"]
+    is_middle = training["lr"] == pytest.approx(0.5 * (1 - momentum), rel=1e-3)
+    top1 = 0.5 + 0.2 * is_middle + 0.1 * (momentum == MOMENTA.get(scheme))
+    return {"top1": top1, "source_digest": "0"}
 
 
 class Launch:
@@ -65,15 +76,15 @@ def test_a_tuned_point_has_no_key_until_its_configuration_is_tuned(root):
     before = study_points("made", root)
     assert [point.has_rate for point in before] == [True, False] * 2
     assert [point.key == "untuned" for point in before] == [False, True] * 2
-    records(trials(root)[:3])  # of the second scheme one is missing
-    has_rate = [point.has_rate for point in study_points("made", root)]
-    assert has_rate == [True, False] * 2  # each scheme learns from the trials of both
-    records(trials(root))
+    records(trials(root)[1:])  # of the first scheme one is missing
+    records(trials(root)[-1:])
+    assert [point.has_rate for point in study_points("made", root)] == [True, False, True, True]
+    tune(root)
     assert all(point.has_rate for point in study_points("made", root))
 
 
 def test_a_tuned_point_has_the_best_rate_in_its_key(root):
-    records(trials(root))
+    tune(root)
     points = study_points("made", root)
     for point in points:
         tuned = point.axes["training.rate"] == "tuned"
@@ -83,27 +94,21 @@ def test_a_tuned_point_has_the_best_rate_in_its_key(root):
     assert len({point.key for point in points}) == 4
 
 
-def test_a_tuning_may_be_of_one_trial(root, studied):
-    more = MORE | {"tuning": SEARCH | {"trials": 1}}
-    studied("made", more, **{"scheme": ",".join(RATES), "training.rate": "tuned"})
-    points = trials(root)
-    assert [point.axes["scheme"] for point in points] == list(RATES)
-    records(points)
-    rates = [point.config.lr for point in points]
-    assert [point.config.lr for point in study_points("made", root)] == rates
-
-
 @pytest.mark.slow
 def test_tuning_runs_first_and_the_study_with_its_rates(root, capsys):
     launch = Launch()
     assert sweep(checked_study("made", root, ["sweep.jobs=1"]), launch)
-    assert launch.asked == [keys(trials(root)), keys(study_points("made", root))]
+    grids, finals, points = launch.asked
+    assert (len(grids), len(finals)) == (12, 2)
+    assert sorted(grids + finals) == sorted(keys(trials(root)))
+    assert points == keys(study_points("made", root))
     assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
         "made, tuning",
+        "made, tuning, round 2",
         "made",
     ]
     assert sweep(checked_study("made", root), launch)
-    assert len(launch.asked) == 2
+    assert len(launch.asked) == 3
 
 
 def test_the_best_trial_is_that_of_the_results_that_jobs_return(root, capsys):
@@ -124,12 +129,11 @@ def test_every_grid_is_tuned_before_any_is_run(root, studied):
     studied("made", MORE | grids, **{"training.rate": "tuned"})
     launch = Launch()
     assert sweep(checked_study("made", root), launch)
-    study = Study("made", root)
-    assert launch.asked == [keys(study.trials), *map(keys, study.grids)]
+    assert launch.asked[2:] == [keys(grid) for grid in Study("made", root).grids]
 
 
 def test_what_is_tuned_already_is_not_run_again(root):
-    records(trials(root))
+    tune(root)
     launch = Launch(makes=False)
     assert not sweep(checked_study("made", root), launch)
     assert launch.asked == [keys(study_points("made", root))]
@@ -140,15 +144,14 @@ def test_without_all_of_the_tuning_the_study_waits(root, capsys):
     records(trials(root)[:1])
     assert not sweep(checked_study("made", root), launch)
     assert launch.asked == [keys(trials(root)[1:])]
-    assert "1 finished, 3 to do" in capsys.readouterr().out
+    assert "1 finished, 11 to do" in capsys.readouterr().out
 
 
 def test_overrides_reach_the_tuning_but_for_what_it_sets_itself(root):
     asked = ["seed=7", "training.lr=0.3", "workers=1,2", "scheme=sync_allreduce"]
-    tried = trials(root, asked)
-    assert len(tried) == 4
-    assert {point.config.seed for point in tried} == {100}
-    records(tried)
+    tried = tune(root, asked)
+    assert len(tried) == TRIALS
+    assert {point.config.seed for point in tried} == {100, 101}
     rates = {p.config.lr for p in study_points("made", root, asked) if p.config.is_tuned}
     assert rates == {RATES["sync_allreduce"]}
 
@@ -157,19 +160,19 @@ def test_a_dry_run_lists_the_tuning_and_announces_the_rest(root, capsys):
     records(trials(root)[:1])
     print_plan(checked_study("made", root))
     out = capsys.readouterr().out
-    assert "4 points: 1 finished, 3 to do; 3 to run" in out
+    assert "12 points: 1 finished, 11 to do; 11 to run" in out
     assert "4 points: 4 to do; 4 to run" in out
     assert out.count("untuned") == 2
 
 
 def test_an_estimate_covers_tuning_and_study(root, capsys):
-    done = trials(root)[0]  # 2 epochs, of 64 images, in an hour; 7 points are left
+    done = trials(root)[0]  # 2 epochs, of 64 images, in an hour; 15 points are known and left
     more = {"samples": 128, "wall_seconds": 3600}
     make_record(done.folder, done.config, **more)
-    other = PointConfig({**trials(root)[2].config.values, "study": "other"})
+    other = PointConfig({**trials(root)[6].config.values, "study": "other"})
     make_record(root / "runs/other" / other.key, other, **more)
     print_plan(checked_study("made", root))
-    assert capsys.readouterr().out.splitlines()[-1] == "about 7.0 hours"
+    assert capsys.readouterr().out.splitlines()[-1] == "about 15 hours"
 
 
 @pytest.mark.parametrize(
@@ -177,7 +180,7 @@ def test_an_estimate_covers_tuning_and_study(root, capsys):
     [
         (["tuning=null"], "training.rate"),
         (["seed=0,100"], "tuning.seed"),
-        (["tuning.trials=0"], "tuning.trials"),
+        (["tuning.rates=0"], "tuning.rates"),
         (["workers=1,0", "training.rate=tuned"], "workers"),
         (["training.lr=0.1,0.2", "training.rate=tuned"], "training.lr"),
     ],
@@ -189,19 +192,14 @@ def test_a_tuning_that_cannot_be_is_found_before_anything_runs(root, overrides, 
 
 
 def test_tuning_is_collected_apart(root):
-    records(trials(root))
+    tried = tune(root)
     records(study_points("made", root))
     folder = collect(Study("made", root))
-    names = ["key", "scheme", "top1", "chosen", "status"]
-    found = [tuple(row[name] for name in names) for row in rows_of(folder / "tuning.csv")]
-    assert found == [
-        (point.key, point.axes["scheme"], top1, chosen, "finished")
-        for point, (top1, chosen) in zip(
-            trials(root),
-            [("0.8", "true"), ("0.7", "false"), ("0.7", "false"), ("0.8", "true")],
-            strict=True,
-        )
-    ]
+    rows = rows_of(folder / "tuning.csv")
+    assert [row["key"] for row in rows] == keys(tried)
+    chosen = {row["scheme"]: row for row in rows if row["chosen"] == "true"}
+    assert {scheme: float(row["lr"]) for scheme, row in chosen.items()} == RATES
+    assert [float(row["top1"]) for row in chosen.values()] == pytest.approx([0.8, 0.8])
     runs = rows_of(folder / "runs.csv")
     assert [run["key"] for run in runs] == [point.key for point in study_points("made", root)]
     assert [run["training.rate"] for run in runs] == ["by_rule", "tuned"] * 2
@@ -223,10 +221,9 @@ def test_points_that_differ_in_a_setting_of_at_share_a_search(root, studied):
     axes = {"workers": "1,2", "cluster.link.bandwidth": "null,1e6", "training.rate": "tuned"}
     more = MORE | {"tuning": SEARCH | {"at": {"cluster.link.bandwidth": None}}}
     studied("made", more, cluster="virtual", **axes)
-    tried = trials(root)
-    assert [point.axes["workers"] for point in tried] == [1, 1, 2, 2]
+    tried = tune(root)
+    assert [point.axes["workers"] for point in tried] == [1] * 4 + [2] * 4
     assert {point.config.values["cluster"]["link"]["bandwidth"] for point in tried} == {None}
-    records(tried)
     points = study_points("made", root)
     assert [point.config.lr for point in points] == [RATES["sync_allreduce"]] * 4
     assert [point.config.values["cluster"]["link"]["bandwidth"] for point in points] == [
@@ -265,7 +262,7 @@ def test_grids_that_share_a_configuration_tune_it_once(root, studied):
         {"training.rate": "tuned", "seed": "0,1"},
     ]
     studied("made", {"tuning": SEARCH, "grids": grids}, scheme=",".join(SCHEMES))
-    assert len(Study("made", root).trials) == 4
+    assert len(Study("made", root).trials) == 2 * 3
 
 
 def test_a_search_is_repeated_with_other_seeds(root, studied):
@@ -274,21 +271,20 @@ def test_a_search_is_repeated_with_other_seeds(root, studied):
     more = MORE | {"grids": grids}
     studied("made", more, **{"training.rate": "tuned"})
     study = Study("made", root)
-    seeds = [{trial.seed for trial in each.first} for each in study.configurations]
+    seeds = [{trial.seed for trial in each.points} for each in study.configurations]
     assert seeds == [{100}] * 2 + [{200}] * 2
-    assert len({each.key for each in study.first_trials}) == 8
+    assert len({each.key for each in study.trials}) == 4 * 6
     studied("made", {**more, "grids": [*grids, {"tuning.seed": 10}]}, **{"training.rate": "tuned"})
-    with pytest.raises(SettingError, match=r"^tuning\.seed: 10 is also a seed of the study's own"):
+    with pytest.raises(SettingError, match=r"^tuning\.seed: .* seed 10"):
         _ = Study("made", root).tunings
 
 
 @pytest.fixture
-def ended(root, monkeypatch):
-    """The search of `made` has ended, and is collected; none can be derived from records now."""
-    records(trials(root))
+def ended(root):
+    """The search of `made` has ended, and is collected."""
+    tune(root)
     points = study_points("made", root)
     collect(Study("made", root))
-    monkeypatch.setattr(SurfaceSearch, "_surfaces", lambda *_: None)
     return points
 
 
@@ -300,51 +296,29 @@ def tuned_rates(root, *overrides):
     ]
 
 
-def test_a_search_that_has_ended_is_read_back(root, ended, studied):
-    assert keys(study_points("made", root)) == keys(ended)
+@pytest.mark.parametrize("change", ["tuning.rates=9", "tuning.effective_rate=0.1"])
+def test_a_search_that_has_ended_is_read_back(root, ended, change):
+    """It stays when its settings change, until its table is removed."""
+    assert keys(study_points("made", root, [change])) == keys(ended)
+    (root / "reports/made/tuning.csv").unlink()
+    assert tuned_rates(root, change) == [None, None]
+
+
+def test_a_scheme_that_is_added_is_searched(root, ended, studied):
     studied("made", MORE, **{"scheme": f"local_sgd,{SCHEMES[1]}", "training.rate": "tuned"})
     assert tuned_rates(root) == [None, RATES[SCHEMES[1]]]
-
-
-def test_a_search_that_tried_a_place_twice_is_read_back(root, studied, monkeypatch):
-    """tuning.csv has a row for each record, and so one for both."""
-    more = MORE | {"tuning": SEARCH | {"rounds": 2}}
-    studied("made", more, **{"scheme": ",".join(SCHEMES), "training.rate": "tuned"})
-
-    def again(search, _surfaces, _member, scheme, _of):
-        return search.first(Searched(scheme, lambda _: None))
-
-    monkeypatch.setattr(SurfaceSearch, "_next", again)
-    records(trials(root))
-    collect(Study("made", root))
-    monkeypatch.setattr(SurfaceSearch, "_surfaces", lambda *_: None)
-    assert tuned_rates(root) == list(RATES.values())
-
-
-@pytest.mark.parametrize("change", ["tuning.rounds=3", "tuning.effective_rate=[0.01,1]"])
-def test_a_search_with_other_settings_is_another(root, ended, change):
-    assert tuned_rates(root) == list(RATES.values())
-    assert tuned_rates(root, change) == [None, None]
 
 
 def test_trials_with_other_results_are_another_search(root, ended):
     made = trials(root)[0]
     shutil.rmtree(made.folder)
-    make_record(made.folder, made.config, **result(made) | {"top1": 0.1})
+    make_record(made.folder, made.config, **result(made) | {"top1": 0.9})
     assert tuned_rates(root) == [None, RATES[SCHEMES[1]]]
 
 
-@pytest.mark.parametrize(
-    ("name", "whole", "bad"),
-    [
-        ("study.json", "{", ""),
-        ("study.json", "{", "[{"),
-        ("tuning.csv", "lr,", "l,"),
-        ("tuning.csv", ",100,", ",,"),
-    ],
-)
-def test_a_damaged_table_of_trials_is_named(root, ended, name, whole, bad):
-    path = root / "reports/made" / name
+@pytest.mark.parametrize(("whole", "bad"), [("lr,", "l,"), (",100,", ",,")])
+def test_a_damaged_table_of_trials_is_named(root, ended, whole, bad):
+    path = root / "reports/made/tuning.csv"
     path.write_text(path.read_text().replace(whole, bad, 1))
     with pytest.raises(SettingError, match=r"tuning\.csv is damaged"):
         study_points("made", root)

@@ -14,17 +14,16 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
 from paceline.errors import SettingError, did_you_mean
-from paceline.grouped import grouped
 from paceline.record.point_config import PointConfig
 from paceline.record.result import Result
 from paceline.study.compose import Composed, composer, copied, hydra_errors, jobs_of, parsed
+from paceline.study.search import GridSearch
 from paceline.study.study_point import StudyPoint
-from paceline.study.surface_search import SurfaceSearch
 from paceline.study.tuning import (
     Configuration,
-    Searches,
     needs_tuning,
     put_best,
+    read_table,
     read_tuning,
     tuning_settings,
 )
@@ -52,7 +51,7 @@ class Study:
         archived: Mapping[str, Result] | None = None,
     ) -> None:
         self.root, self.archived = root, dict(archived or {})
-        self._read = dict[str, SurfaceSearch]()  # by its settings
+        self._read = dict[str, GridSearch]()  # by its settings
         self._configurations = dict[str, Configuration]()  # by key
         self._known = dict[str, Configuration]()  # by the axes that its points have in common
         file = [] if name is None else [f"experiments={name}"]
@@ -64,7 +63,6 @@ class Study:
             self.grids = [
                 [self._point(compose(job), names, job) for job in jobs_of(axes)] for axes in grids
             ]
-        self._join_families()
         self.put_rates()
         renamed = any(each.lstrip("+").startswith("study=") for each in overrides)
         if name is not None and not renamed:
@@ -80,7 +78,7 @@ class Study:
         return [point for grid in self.grids for point in grid]
 
     @property
-    def tunings(self) -> list[SurfaceSearch]:
+    def tunings(self) -> list[GridSearch]:
         """The different tunings (hyperparameter searches) of the study's points.
 
         Raises SettingError if a trial has the same seed as a point of the study.
@@ -94,8 +92,8 @@ class Study:
         return list(tunings.values())
 
     @cached_property
-    def _searches(self) -> Searches:
-        return Searches(self.root / "reports" / self.points[0].config.study)
+    def _table(self) -> list[dict[str, str]]:
+        return read_table(self.root / "reports" / self.points[0].config.study)
 
     @property
     def configurations(self) -> list[Configuration]:
@@ -104,15 +102,6 @@ class Study:
             return []
         found = {each.key: each for each in map(self._configuration, self.points)}
         return list(found.values())
-
-    def _join_families(self) -> None:
-        """Tell each configuration which ones its search learns from."""
-        if self.points[0].cfg.tuning is None:
-            return
-        each_once = dict.fromkeys(self._configuration(point) for point in self.points)
-        for family in grouped(each_once, lambda each: each.situation).values():
-            for each in family:
-                each.family = family
 
     @property
     def trials(self) -> list[StudyPoint]:
@@ -123,13 +112,6 @@ class Study:
     def trials_of_points(self) -> list[StudyPoint]:
         """The points of all known trials; [] if no point of the study is tuned."""
         return self.trials if any(point.config.is_tuned for point in self.points) else []
-
-    @property
-    def first_trials(self) -> list[StudyPoint]:
-        """The trials of each configuration that do not depend on results of other trials."""
-        if not self.trials_of_points:
-            return []
-        return [each.points[trial] for each in self.configurations for trial in each.first]
 
     def refresh(self) -> None:
         """Read all records again, and set the learning rates of tuned points that are now known."""
@@ -164,13 +146,13 @@ class Study:
         return replace(point, config=PointConfig.of(cfg), cfg=cfg, has_rate=True)
 
     def _configuration(self, point: StudyPoint) -> Configuration:
-        made = Configuration(point, self._tuning(point.cfg), self._searches)
+        made = Configuration(point, self._tuning(point.cfg), self._table)
         common = repr(made.axes)
         if common not in self._known:
             self._known[common] = self._configurations.setdefault(made.key, made)
         return self._known[common]
 
-    def _tuning(self, cfg: DictConfig) -> SurfaceSearch:
+    def _tuning(self, cfg: DictConfig) -> GridSearch:
         """Return the tuning in the settings `cfg` of a point, the same one for equal settings."""
         settings = tuning_settings(cfg)
         if str(settings) not in self._read:

@@ -163,16 +163,15 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
 def _tune(study: Study, runner: "_Runner") -> bool:
     """Run the trials of the study's hyperparameter search, then set the rates that it found.
 
-    The first round of trials runs, then those that follow from its results. Returns False if a
-    trial has no record at the end; no rates are set then.
+    Results of trials tell further ones. Returns False if a trial has no record at the end; no rates
+    are set then.
     """
     stage = name = f"{study.points[0].config.study}, tuning"
-    new, tried, rounds = study.first_trials, set[str](), 1
-    while new:
+    tried, rounds = set[str](), 1
+    while new := [trial for trial in study.trials_of_points if trial.key not in tried]:
         if not runner.complete(stage, [new], later=to_run(study.points)):
             return False
         tried |= {trial.key for trial in new}
-        new = [trial for trial in study.trials_of_points if trial.key not in tried]
         rounds += 1
         stage = f"{name}, round {rounds}"
     study.put_rates()

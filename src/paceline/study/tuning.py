@@ -1,13 +1,12 @@
 """Hyperparameter search of a study: the trials of each configuration, and the best of them.
 
 Trials run before the points of the study. Of the tables, only tuning.csv has their results. A
-search that has ended is read back from there, so that the points of a study stay what they are.
+search that has ended is read back from there, so that the points of a study stay what they are;
+who wants another search removes the table.
 """
 
 import csv
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,9 @@ from omegaconf.errors import OmegaConfBaseException
 from paceline.errors import SettingError
 from paceline.record.point_config import PointConfig
 from paceline.record.report_files import damaged
-from paceline.record.result import Result
 from paceline.study.compose import copied
+from paceline.study.search import GridSearch, Trial, Tried, trial_of
 from paceline.study.study_point import StudyPoint
-from paceline.study.surface_search import SurfaceSearch
-from paceline.study.trials import Searched, Trial, Tried
 
 RATES = ("by_rule", "tuned")
 
@@ -31,59 +28,43 @@ class Configuration:
     """Configuration of a study, with its trials; all its points get the same learning rate.
 
     `point`: any point of the configuration. `axes`: values of the settings that differ between
-    configurations, by dotted name. `family`: the configurations that differ from this one in their
-    scheme only, and itself; whoever makes them all sets it. `searches`: those that have ended.
+    configurations, by dotted name. `table`: rows of the study's tuning.csv.
     """
 
-    def __init__(self, point: StudyPoint, tuning: SurfaceSearch, searches: "Searches") -> None:
-        scheme = _scheme(point.cfg)
-        decided = {"seed", "training.rate", *tuning.names(scheme), *tuning.at}
+    def __init__(
+        self, point: StudyPoint, search: GridSearch, table: Sequence[Mapping[str, str]]
+    ) -> None:
+        self._scheme = str(OmegaConf.select(point.cfg, "names.scheme"))
+        decided = {"seed", "training.rate", *search.names(self._scheme), *search.at}
         self.axes = {name: value for name, value in point.axes.items() if name not in decided}
-        self.family: Sequence[Configuration] = [self]
         self._points = dict[Trial, StudyPoint]()
-        self._of, self._tuning, self._searches = point, tuning, searches
-        self._scheme = scheme
+        self._of, self._search, self._table = point, search, table
 
     @property
     def key(self) -> str:
         """Key of the first trial, which is the same for all points of a configuration."""
-        return self._point(self.first[0]).key
-
-    @property
-    def first(self) -> Sequence[Trial]:
-        """The trials that do not depend on any result."""
-        return self._ended.trials if self._ended else self._tuning.first(self._searched)
-
-    @property
-    def situation(self) -> str:
-        """The axes but for those of the scheme, which all of a family share."""
-        own = {name: value for name, value in self.axes.items() if name.split(".")[0] != "scheme"}
-        return repr(own)
+        return self._point(self.tried.trials[0]).key
 
     @property
     def tried(self) -> Tried:
         """The trials that follow from the records as they were last read, and the best of them."""
-        return self._tuning.tried(self._searched, [each._searched for each in self.family])
+        return self._ended or self._search.tried(self._scheme, lambda t: self._point(t).result)
 
     @property
     def points(self) -> Mapping[Trial, StudyPoint]:
         """The points of the known trials, in the order of their runs."""
         return {trial: self._point(trial) for trial in self.tried.trials}
 
-    @property
-    def _searched(self) -> Searched:
-        return Searched(self._scheme, self._result_of, self._ended)
-
     @cached_property
     def _ended(self) -> Tried | None:
-        """The search as tuning.csv has it.
+        """The search as tuning.csv has it: it stays as it was, whatever the settings say now.
 
-        None if it has not ended, if its settings have changed since, or if its trials have, or must
-        have, other results than there.
+        None if it has not ended, or if its trials have, or must have, other results than there.
         """
-        rows = self._searches.rows_of(self.axes, self._tuning)
+        axes = {name: _cell(value) for name, value in self.axes.items()}
+        rows = {trial_of(row): row for row in self._table if axes.items() <= row.items()}
         chosen = [trial for trial, row in rows.items() if row.get("chosen") == "true"]
-        if len(chosen) != 1:  # which a search has only when it has ended
+        if len(chosen) != 1:
             return None
         for trial, row in rows.items():
             point = self._point(trial)
@@ -114,15 +95,12 @@ class Configuration:
                     "chance": 1 / point.config.values["data"]["num_classes"],
                     "chosen": "true" if chosen else "false",
                     "at_edge": tried.edge if chosen else "",
-                    **self._tuning.own_of(self._scheme, trial),
+                    **({"own": trial.own_text} if trial.own else {}),
                 }
-
-    def _result_of(self, trial: Trial) -> Result | None:
-        return self._point(trial).result
 
     def _point(self, trial: Trial) -> StudyPoint:
         if trial not in self._points:
-            config = trial_config(self._of.cfg, trial, self._tuning.at)
+            config = trial_config(self._of.cfg, trial, self._search.at)
             names = (*self._of.overrides, f"trial={trial.override}")
             axes = {**self.axes, **trial.settings}
             of = self._of
@@ -132,52 +110,31 @@ class Configuration:
         return self._points[trial]
 
 
-class Searches:
-    """The searches of a study in its folder of reports/: rows of tuning.csv, and their settings.
+def read_table(folder: Path) -> list[dict[str, str]]:
+    """Return the rows of tuning.csv in a study's folder of reports/; [] without one.
 
-    Raises SettingError("study") for files that cannot be read.
+    Raises SettingError("study") for a table that cannot be read.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self._settings, self._rows = list[Any](), list[dict[str, str]]()
-        self._table, about = folder / "tuning.csv", folder / "study.json"
-        if self._table.is_file() and about.is_file():
-            try:
-                self._settings = json.loads(about.read_text()).get("tuning", [])
-                self._rows = list(csv.DictReader(self._table.read_text().splitlines()))
-            except (ValueError, AttributeError, csv.Error) as error:
-                raise self._damaged(error) from error
-
-    def rows_of(
-        self, axes: Mapping[str, Any], tuning: SurfaceSearch
-    ) -> dict[Trial, dict[str, str]]:
-        """Return the trials of the configuration with these `axes`, in the order of their runs.
-
-        There are none if the search had other settings than `tuning`.
-        """
-        if asdict(tuning) not in self._settings:
-            return {}
-        cells = {name: _cell(value) for name, value in axes.items()}
-        rows = [row for row in self._rows if cells.items() <= row.items()]
-        try:
-            return {tuning.trial_of(row): row for row in rows}
-        except (ValueError, KeyError, TypeError) as error:
-            raise self._damaged(error) from error
-
-    def _damaged(self, error: Exception) -> SettingError:
-        return damaged(self._table, f"is damaged: {error!r}", f"rm {self._table}")
+    table = folder / "tuning.csv"
+    try:
+        rows = list(csv.DictReader(table.read_text().splitlines())) if table.is_file() else []
+        for row in rows:
+            trial_of(row)
+    except (ValueError, KeyError, TypeError, AttributeError, csv.Error) as error:
+        raise damaged(table, f"is damaged: {error!r}", f"rm {table}") from error
+    return rows
 
 
 def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def read_tuning(setting: Any) -> SurfaceSearch:
+def read_tuning(setting: Any) -> GridSearch:
     """Read the setting `tuning`. Raises SettingError for an invalid value."""
     if not isinstance(setting, Mapping):
         raise SettingError("tuning", f"the settings of a search are needed, not {setting!r}")
     named = {str(name): value for name, value in setting.items()}
-    return SurfaceSearch(**named)
+    return GridSearch(**named)
 
 
 def tuning_settings(cfg: DictConfig) -> Any:
@@ -206,10 +163,12 @@ def _put_trial(cfg: DictConfig, trial: Trial) -> None:
         OmegaConf.update(cfg, name, value)
 
 
-def put_best(cfg: DictConfig, tuning: SurfaceSearch, best: Trial | None) -> None:
+def put_best(cfg: DictConfig, tuning: GridSearch, best: Trial | None) -> None:
     """Set the values of the best trial in `cfg`; set None if `best` is None (not known yet)."""
     for name, value in (
-        best.settings if best else dict.fromkeys(tuning.names(_scheme(cfg)))
+        best.settings
+        if best
+        else dict.fromkeys(tuning.names(str(OmegaConf.select(cfg, "names.scheme"))))
     ).items():
         OmegaConf.update(cfg, name, value)
 
@@ -243,7 +202,3 @@ def put_trial(cfg: DictConfig) -> None:
     if needs_tuning(cfg):
         message = f"tuned by all schemes of a study together; run paceline sweep {cfg.study}"
         raise SettingError("training.rate", message)
-
-
-def _scheme(cfg: DictConfig) -> str:
-    return str(OmegaConf.select(cfg, "names.scheme"))

@@ -1,0 +1,105 @@
+"""A search tries a grid of rates, wider ones where the best is at an edge, and repeats the best."""
+
+import math
+
+import pytest
+
+from paceline.errors import SettingError
+from paceline.study.search import GridSearch, Trial, trial_of
+
+SEARCH = {"effective_rate": 0.5, "momentum": [0.0, 0.9], "seed": 100}
+
+
+def effective(trial):
+    return trial.lr / (1 - trial.momentum)
+
+
+def searched(top1_of, scheme="gossip", **settings):
+    """Trials of a search in the order of their rounds, with the best trial."""
+    search, results, rounds = GridSearch(**(SEARCH | settings)), {}, []
+    while not (tried := search.tried(scheme, results.get)).best:
+        rounds.append([trial for trial in tried.trials if trial not in results])
+        assert rounds[-1], "a search that waits for nothing has to choose"
+        for trial in rounds[-1]:
+            top1 = top1_of(trial)
+            status = "diverged" if math.isnan(top1) else "finished"
+            results[trial] = {"status": status, "top1": top1}
+    return rounds, tried
+
+
+def peak(rate):
+    """Accuracy that falls by 0.02 for each factor of two between `rate` and the effective rate."""
+    return lambda trial: 0.9 - 0.02 * abs(math.log2(effective(trial) / rate))
+
+
+def test_the_grid_has_rates_a_factor_of_two_apart_for_each_momentum():
+    (first, finals), tried = searched(peak(0.5))
+    rates = [0.125, 0.25, 0.5, 1.0, 2.0]
+    assert [effective(trial) for trial in first] == pytest.approx(2 * rates)
+    assert [trial.momentum for trial in first] == [0.0] * 5 + [0.9] * 5
+    assert {trial.seed for trial in first} == {100}
+    assert tried.trials == (*first, *finals)
+    assert effective(tried.best) == 0.5
+    assert tried.edge == ""
+
+
+@pytest.mark.parametrize("step", range(-6, 7))
+def test_a_grid_is_widened_by_three_rates_at_most(step):
+    rounds, tried = searched(peak(0.5 * 2.0**step))
+    assert effective(tried.best) == pytest.approx(0.5 * 2.0 ** max(-5, min(step, 5)), rel=1e-3)
+    beyond = max(0, min(abs(step) - 1, 3))  # the neighbour of the best one has to be tried
+    assert [len(trials) for trials in rounds] == [10, *[2] * beyond, 9]
+    side = {5: "highest learning rate", -5: "lowest learning rate"}
+    assert tried.edge == side.get(max(-5, min(step, 5)), "")
+
+
+def test_fresh_seeds_choose_among_the_three_best():
+    """One lucky run of the grid is not enough."""
+    lucky = Trial(lr=0.2, momentum=0.9, seed=100)  # an effective rate of 2
+
+    def top1(trial):
+        return 0.95 if trial == lucky else peak(0.5)(trial)
+
+    *_, finals = (rounds := searched(top1))[0]
+    assert [trial.seed for trial in finals] == [101, 102, 103] * 3
+    assert lucky.lr in {trial.lr for trial in finals}
+    assert effective(rounds[1].best) == 0.5
+
+
+def test_where_nothing_trains_the_lowest_rate_is_at_the_edge():
+    rounds, tried = searched(lambda trial: math.nan)
+    assert [len(trials) for trials in rounds] == [10, 2, 2, 2, 9]
+    assert effective(tried.best) == min(map(effective, tried.trials))
+    assert tried.edge == "lowest learning rate"
+
+
+def test_trials_that_did_not_train_are_behind_all_that_did():
+    _, tried = searched(lambda trial: math.nan if effective(trial) > 0.2 else 0.3)
+    assert effective(tried.best) <= 0.2
+
+
+def test_each_value_of_a_scheme_has_a_grid():
+    own = {"local_sgd": {"scheme.period": [2, 8]}}
+
+    def top1(trial):
+        return peak(0.5)(trial) + 0.1 * (dict(trial.own)["scheme.period"] == 8)
+
+    (first, _), tried = searched(top1, "local_sgd", own=own)
+    assert len(first) == 2 * 2 * 5
+    assert tried.best.own == (("scheme.period", 8),)
+    assert len(searched(peak(0.5), "gossip", own=own)[0][0]) == 10
+    assert GridSearch(**SEARCH, own=own).names("local_sgd")[-1] == "scheme.period"
+
+
+def test_a_trial_is_read_back_from_its_row():
+    trial = Trial(lr=0.0125, momentum=0.9, seed=101, own=(("scheme.graph", "ring"),))
+    row = {"lr": "0.0125", "momentum": "0.9", "seed": "101", "own": trial.own_text}
+    assert trial_of(row) == trial
+
+
+@pytest.mark.parametrize("seed", [100, 103])
+def test_points_have_other_seeds_than_trials(seed):
+    search = GridSearch(**SEARCH)
+    search.require_other_seeds([0, 99, 104])
+    with pytest.raises(SettingError, match=str(seed)):
+        search.require_other_seeds([0, seed])
