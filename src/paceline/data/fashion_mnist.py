@@ -49,7 +49,8 @@ class FashionMnist(AbstractPreparedImageData):
     def read(self) -> Source:
         folder = find_files(self.root) or self._download()
         train, test = read_part(folder, "train"), read_part(folder, "t10k")
-        return Source(train, test, len(np.unique(train.labels)), train.images[:1].shape[1:])
+        shape = train.images[train.rows[:1]].shape[1:]
+        return Source(train, test, len(np.unique(train.labels)), shape)
 
     def _download(self) -> Path:
         from torchvision.datasets import FashionMNIST  # 3 s

@@ -21,7 +21,6 @@ from paceline.data.batches import (
     Samples,
     WorkerBatches,
     evaluation_batches,
-    image_rows,
 )
 from paceline.data.image_set import AbstractImageData, ImageSet
 from paceline.data.order import AbstractOrder, is_map_style
@@ -95,7 +94,9 @@ class TrainingImages(AbstractTrainingSet):
         normalise: Normalisation,
     ) -> None:
         self._images: ImageSet | None = images
-        self._len, self._format = len(images), image_rows(images)
+        image_shape = tuple(images.images.shape[1:])
+        self._format = RowFormat([(torch.uint8, image_shape), (torch.int64, ())])
+        self._len = len(images)
         self._samples, self._augmentation, self._normalise = samples, augmentation, normalise
         self._placed: tuple[ImageSet, Normalisation] | None = None  # where batches are trained on
 
