@@ -1,9 +1,11 @@
-"""Where the samples are: what cannot be combined, and that a store changes no image."""
+"""Settings of data: what cannot be combined, that a store changes no image, files of conf/data."""
 
 import pytest
 import torch
+from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
+from paceline.data.augmentation import CropAndFlip
 from paceline.data.batches import DecodedImages
 from paceline.data.image_folder import ImageFolder
 from paceline.data.order import SampleStream, StreamOrder
@@ -15,6 +17,14 @@ from tests.tiny import CONF
 
 DEFAULT = OmegaConf.to_container(OmegaConf.load(CONF / "paceline.yaml"))["data"]
 PARTITIONED = {"placement": "partitioned"}
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "data").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_file_of_conf_builds_a_data_set(path):
+    config = OmegaConf.load(path)
+    data = instantiate(config)
+    assert data.image_shape == tuple(config.image_shape)
+    assert isinstance(data.augmentation, CropAndFlip) == path.stem.startswith("cifar")
 
 
 @pytest.mark.parametrize(
