@@ -6,7 +6,6 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
 from paceline.data.augmentation import CropAndFlip
-from paceline.data.batches import DecodedImages
 from paceline.data.image_folder import ImageFolder
 from paceline.data.order import SampleStream, StreamOrder
 from paceline.data.placement import Placement
@@ -58,7 +57,7 @@ def test_a_store_that_a_data_set_does_not_have(tmp_path):
 def test_an_image_is_the_same_decoded_each_time(tmp_path):
     write_image_folder(tmp_path)
     folder = ImageFolder(**settings(tmp_path))
-    mapped, decoded = folder.load().train, DecodedImages(folder.encoded())
+    mapped, decoded = folder.load().train, folder.encoded()
     samples = StreamOrder(SampleStream(len(mapped), 0), 1, len(mapped)).indices(0, 0)
     for first, second in zip(mapped.take(samples), decoded.take(samples), strict=True):
         assert first.equal(second)

@@ -11,7 +11,6 @@ from torch import Tensor
 from paceline.data.augmentation import AbstractAugmentation
 from paceline.data.image_set import ImageSet
 from paceline.data.order import AbstractOrder
-from paceline.data.source import Part
 
 Batch = tuple[Tensor, Tensor]
 
@@ -23,18 +22,6 @@ class Samples(Protocol):
     """
 
     def take(self, samples: Tensor) -> Sequence[Tensor]: ...
-
-
-class DecodedImages:
-    """Training images in files; a file is decoded each time its image is needed."""
-
-    def __init__(self, part: Part) -> None:
-        self._part = part
-
-    def take(self, samples: Tensor) -> Batch:
-        rows = samples.numpy()
-        images = self._part.images[self._part.rows[rows]]
-        return torch.from_numpy(images), torch.from_numpy(self._part.labels[rows])
 
 
 class Normalisation:

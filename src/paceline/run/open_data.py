@@ -16,7 +16,6 @@ from torch.utils.data import DataLoader, Subset
 from paceline.data.augmentation import AbstractAugmentation
 from paceline.data.batches import (
     AbstractBatches,
-    DecodedImages,
     Normalisation,
     Samples,
     WorkerBatches,
@@ -65,7 +64,7 @@ def _open_images(
     """
     splits = data.load()
     decoded = reading.placement.store == "decoded_each_time"
-    samples = DecodedImages(data.encoded()) if decoded else splits.train
+    samples = data.encoded() if decoded else splits.train
     normalise, validation = Normalisation(splits.mean, splits.std, reading.dtype), splits.validation
     training = TrainingImages(splits.train, samples, data.augmentation, normalise)
 
