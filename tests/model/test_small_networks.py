@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 from paceline.errors import SettingError
-from paceline.model.cifar_resnet import CifarResNet
 from paceline.model.count_layers import count_layers
 from paceline.model.small_alexnet import SmallAlexNet
 from paceline.model.small_cnn import SmallCNN
@@ -27,7 +26,6 @@ BUILT = {
     SmallAlexNet: (0.5,),
     SmallNiN: (0.5,),
     SmallCNN: (4, "batch"),
-    CifarResNet: (8, "group"),
 }
 
 
@@ -82,10 +80,6 @@ def test_dropout_zero_trains_as_it_evaluates(kind):
         (lambda: SmallNiN((1, 28, 28), 10, -0.1), "model.network.dropout"),
         (lambda: SmallCNN((1, 2, 28), 10, 4, "batch"), "data.image_shape"),
         (lambda: SmallCNN((1, 28, 28), 10, 4, "layer"), "model.network.normalization"),
-        (lambda: CifarResNet((1, 28, 28), 10, 18, "batch"), "model.network.depth"),
-        (lambda: CifarResNet((1, 28, 28), 10, 2, "batch"), "model.network.depth"),
-        (lambda: CifarResNet((1, 28, 28), 10, 8, "none"), "model.network.normalization"),
-        (lambda: CifarResNet((1, 28, 28), 10, 8, "layer"), "model.network.normalization"),
     ],
 )
 def test_a_wrong_setting_is_named(build, setting):
