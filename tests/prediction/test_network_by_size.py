@@ -76,9 +76,9 @@ def test_a_published_rate_comes_before_flops_in_its_own_precision_and_image_size
 
 
 def test_names_are_swept_and_images_are_those_of_each():
-    found = each(*A100S, "model=mobilenet_v3_small,tf_efficientnet_b1", "batch_size=64")
+    found = each(*A100S, "model=mobilenet_v3_small,efficientnet_b1", "batch_size=64")
     names = [each.point.workload.name for each in found]
-    assert names == ["mobilenet_v3_small", "tf_efficientnet_b1"]
+    assert names == ["mobilenet_v3_small", "efficientnet_b1"]
     assert [each.point.workload.image_shape[-1] for each in found] == [224, 240]
     assert [*table(found)[1][0]][:2] == ["workload", "workers"]
 
