@@ -12,6 +12,7 @@ from paceline.data.augmentation import CropAndFlip
 from paceline.data.batches import Normalisation, WorkerBatches, evaluation_batches
 from paceline.data.image_set import ImageSet
 from paceline.data.order import PartitionedOrder, SampleStream, StreamOrder
+from paceline.random_bits import random_bits, uniform
 
 NUM_SAMPLES = 30
 PIXELS = torch.arange(NUM_SAMPLES * 3 * 5 * 4).mul(7).remainder(256).to(torch.uint8)
@@ -186,3 +187,17 @@ def test_evaluation_sees_every_image_once_in_order():
     assert [len(labels) for _, labels in batches] == [8, 8, 8, 6]
     assert torch.cat([labels for _, labels in batches]).equal(IMAGES.labels)
     assert batches[0][0].dtype == torch.float32
+
+
+COUNTERS = [0, 1, 15, 16, 17, 31, 32, 1000]
+
+
+def test_a_number_is_that_of_its_counter_alone():
+    one_by_one = [uniform(counter, "made", 7) for counter in reversed(COUNTERS)]
+    bits = random_bits(np.array(COUNTERS), "made", 7)
+    assert one_by_one[::-1] == [(int(each >> np.uint64(12)) + 0.5) / 2**52 for each in bits]
+    assert all(0 < each < 1 for each in one_by_one)
+
+
+def test_streams_whose_names_are_equal_in_python_are_apart():
+    assert len({uniform(0, "made", seed) for seed in (1, True)}) == 2
