@@ -6,15 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from paceline.cli import COMMANDS
-
 ROOT = Path(__file__).parents[2]
-FILES = ROOT / "src/paceline/command"
-
-
-def test_every_file_is_a_command_and_every_command_a_file():
-    files = {path.stem.removesuffix("_command") for path in FILES.glob("*_command.py")}
-    assert sorted(COMMANDS) == sorted(files)
 
 
 def test_the_head_of_a_study_names_its_command():

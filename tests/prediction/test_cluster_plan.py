@@ -13,9 +13,8 @@ import yaml
 from paceline import cli
 from paceline.analysis.predicted import predicted_comparisons
 from paceline.analysis.tables import read_tables
-from paceline.command import predict_command
+from paceline.command import plan_command, predict_command
 from paceline.command.cluster_plan_view import assumed, points, recommendation, sections
-from paceline.command.plan_command import COMMAND
 from paceline.errors import SettingError
 from paceline.prediction.cluster_plan import (
     IMAGENET,
@@ -127,7 +126,7 @@ def test_a_plan_names_its_choice_its_cost_and_what_it_rests_on(tmp_path, capsys,
     monkeypatch.setattr("paceline.prediction.cluster_plan.plan_cluster", planned)
     words = ("cluster=titan", "workload=googlenet", "workers=8", "training.epochs=64")
     options = ("target=0.75", "--page", str(page))
-    assert COMMAND.run(cli._parse(["plan", *words, *options]), ROOT) == 0
+    assert plan_command.run(cli._parse(["plan", *words, *options]), ROOT) == 0
     screen, (plan,) = capsys.readouterr().out, plans
     chosen = plan.chosen
     assert (plan.question.images, plan.question.allowed) == (IMAGENET, 0.01)
@@ -315,14 +314,14 @@ BAD = {
 def test_bad_input_is_refused_in_one_line():
     for words, message in BAD.items():
         with pytest.raises(SettingError, match=f"^{message}") as raised:
-            COMMAND.run(cli._parse(["plan", *words]), ROOT)
+            plan_command.run(cli._parse(["plan", *words]), ROOT)
         assert "\n" not in str(raised.value), words
 
 
 def test_predict_refuses_a_link_without_its_unit():
     words = "cluster=titan", "workload=googlenet", "workers=2", "cluster.link.bandwidth=10,10Gb/s"
     with pytest.raises(SettingError, match=r"^cluster\.link\.bandwidth: 10 is 10 bytes/s, less"):
-        predict_command.COMMAND.run(cli._parse(["predict", *words]), ROOT)
+        predict_command.run(cli._parse(["predict", *words]), ROOT)
 
 
 def test_a_scheme_without_servers_is_tried_with_every_number_of_workers():

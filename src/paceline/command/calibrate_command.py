@@ -1,10 +1,14 @@
-"""Command `paceline calibrate`: measures this machine, or counts a network."""
+"""Measure this machine, or count a network; settings may follow, as in train.
+
+Measured: conf/cluster/this_machine.yaml, for `cluster=this_machine`. The settings choose what it
+computes: model=resnet18 batch_size=64. --count model=nin data=image_folder: weights, multiply-adds
+and activations, layer by layer. --write NAME: conf/cluster/NAME.yaml or conf/workload/NAME.yaml.
+"""
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paceline.command import Command
 from paceline.errors import SettingError, tell
 
 if TYPE_CHECKING:  # torch takes seconds
@@ -14,13 +18,13 @@ if TYPE_CHECKING:  # torch takes seconds
 _MOST_SERVERS = 16
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     name = "write conf/cluster/NAME.yaml, not this_machine.yaml, or conf/workload/NAME.yaml"
     parser.add_argument("--write", metavar="NAME", help=name)
     parser.add_argument("--count", action="store_true", help="count the network of these settings")
 
 
-def _run(options: argparse.Namespace, root: Path) -> int:
+def run(options: argparse.Namespace, root: Path) -> int:
     from paceline.study.compose import composed
 
     config = composed(options.overrides, root)
@@ -106,15 +110,3 @@ def totals(size: "NetworkSize", batch_size: int) -> list[str]:
         head = f"{len(size.tensors)} tensors in turn over servers, largest share / mean:"
         found.append(f"{head} {', '.join(shares)}")
     return found
-
-
-COMMAND = Command(
-    help="""\
-measure this machine -> conf/cluster/this_machine.yaml, for `cluster=this_machine`;
-settings as in train choose what it computes: model=resnet18 batch_size=64;
---count model=nin data=image_folder: weights, multiply-adds and activations, layer by
-layer; --write NAME: write conf/cluster/NAME.yaml, or conf/workload/NAME.yaml""",
-    run=_run,
-    settings=True,
-    add_arguments=_add_arguments,
-)

@@ -1,4 +1,4 @@
-"""Command `paceline init`: a project with a study, outside this repository."""
+"""Write a project into FOLDER: conf/, a study, a module of your own, dvc.yaml."""
 
 import argparse
 import shlex
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import paceline
-from paceline.command import Command
 from paceline.errors import SettingError
 
 _TEMPLATE = Path(__file__).with_name("project")
@@ -42,21 +41,13 @@ def _files() -> Mapping[str, Path]:
     return {"conf/config.yaml": _CONFIG, ".gitignore": found.pop("gitignore"), **found}
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="default: here")
 
 
-def _run(options: argparse.Namespace, root: Path) -> int:
+def run(options: argparse.Namespace, root: Path) -> int:
     for name in new_project(root / options.folder):
         print(name)
     enter = "" if options.folder == "." else f"cd {shlex.quote(options.folder)} && "
     print(f"next: {enter}git init && dvc init && dvc repro, or paceline sweep first --dry-run")
     return 0
-
-
-COMMAND = Command(
-    help="write a project into FOLDER: conf/, a study, a module of your own, dvc.yaml",
-    run=_run,
-    add_arguments=_add_arguments,
-    anywhere=True,
-)

@@ -1,4 +1,9 @@
-"""Command `paceline plan`: how a step should be carried out, and by how many workers."""
+"""Scheme, workers and batch size for a modelled cluster, by time and accuracy.
+
+`paceline plan cluster=titan workload=googlenet workers=32 target=-0.01`. Without a modelled
+cluster: batch size, and layout, recomputation and precision of each block on this machine:
+`paceline plan model=resnet18 batch_size=32,64 --memory 200MB`.
+"""
 
 import argparse
 import gc
@@ -8,7 +13,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from paceline.command import Command
 from paceline.errors import SettingError, tell
 
 if TYPE_CHECKING:  # torch takes seconds
@@ -20,7 +24,7 @@ if TYPE_CHECKING:  # torch takes seconds
 _ROUNDS, _SECONDS = 7, 60.0  # of measurements on this machine
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     memory = "limit, such as 40MB or 2GB; default: what is free"
     parser.add_argument("--memory", metavar="SIZE", help=memory)
     study = "its report has the number of updates to its target, by batch size"
@@ -33,7 +37,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--page", metavar="FILE", help=page)
 
 
-def _run(options: argparse.Namespace, root: Path) -> int:
+def run(options: argparse.Namespace, root: Path) -> int:
     gc.collect()
     gc.freeze()  # before torch: a library of it complains at the end of what is frozen
     gc.disable()  # a tenth of the time of a modelled cluster, for a hundredth of the memory
@@ -233,15 +237,3 @@ def _plan(options: argparse.Namespace, points: list[Any], root: Path) -> None:
     seconds = _SECONDS if options.seconds is None else options.seconds
     planned = plan_batches(points, memory, updates, rounds)
     show(plan_view(planned, compare(points, planned, memory, rounds, seconds), memory))
-
-
-COMMAND = Command(
-    help="""\
-scheme, workers and batch size for a modelled cluster, by time and accuracy:
-`paceline plan cluster=titan workload=googlenet workers=32 target=-0.01`. Without a
-modelled cluster: batch size, and layout, recomputation and precision of each block
-on this machine: `paceline plan model=resnet18 batch_size=32,64 --memory 200MB`""",
-    run=_run,
-    settings=True,
-    add_arguments=_add_arguments,
-)

@@ -1,4 +1,8 @@
-"""Command `paceline predict`: times of a modelled cluster, without training."""
+"""Images/s, staleness and the busiest link of a modelled cluster, without training.
+
+`paceline predict cluster=titan workload=googlenet workers=1,32,128`. --record KEY: the curve of a
+record there; --study STUDY: its measured points; --published: published numbers.
+"""
 
 import argparse
 import gc
@@ -7,7 +11,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paceline.command import Command
 from paceline.errors import SettingError
 
 if TYPE_CHECKING:  # torch takes seconds
@@ -19,7 +22,7 @@ _CHOSEN = ("workload", "cluster", "scheme", "batch_size")  # said once, where th
 _SHOWN = 0.005  # a smaller share is 0 %
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=100, help="of each worker")
     draws = "of what the profile assumes, for the range of their images/s"
     parser.add_argument("--draws", type=int, default=0, help=draws)
@@ -32,7 +35,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     instead.add_argument("--published", action="store_true", help=published)
 
 
-def _run(options: argparse.Namespace, root: Path) -> int:
+def run(options: argparse.Namespace, root: Path) -> int:
     instead = next((n for n in ("study", "record", "published") if getattr(options, n)), None)
     for name in ("draws", "json"):
         if instead and getattr(options, name):
@@ -231,15 +234,3 @@ def _entry(prediction: "Prediction") -> dict[str, object]:
 
 def _chosen(point: "Point") -> dict[str, str]:
     return {group: point.config.names[group] for group in ("cluster", "workload", "scheme")}
-
-
-COMMAND = Command(
-    help="""\
-images/s, staleness and the busiest link of a modelled cluster, without training:
-`paceline predict cluster=titan workload=googlenet workers=1,32,128`; --json FILE;
---record KEY: the curve of a record there; --study STUDY: its measured points;
---published: published numbers""",
-    run=_run,
-    settings=True,
-    add_arguments=_add_arguments,
-)

@@ -1,10 +1,9 @@
-"""Command `paceline report`: conclusions, page and figures of a study, and the front page."""
+"""Conclusions, figures and page of a study; without STUDY: the page of all studies."""
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from paceline.command import Command
 from paceline.errors import SettingError, tell
 
 if TYPE_CHECKING:
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 PAPERS = "papers"  # instead of a study
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = (
         "a file in experiments/, or papers for the ledger of their claims; without it: the front "
     )
@@ -28,7 +27,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--single", metavar="FILE", type=Path, help=single)
 
 
-def _run(options: argparse.Namespace, root: Path) -> int:
+def run(options: argparse.Namespace, root: Path) -> int:
     from paceline.command.terminal import require_folder
 
     single: Path | None = options.single
@@ -135,10 +134,3 @@ def _check(rules: "Frame", study: str) -> int:
         print(f"{row['rule']} {row['verdict']}: {row['asks']}")
         print(f"  {row['evidence']} ({study}/{row['place']})")
     return int((rules["verdict"] == "broken").any())
-
-
-COMMAND = Command(
-    help="conclusions, figures and page of a study; without STUDY: the front page; --check",
-    run=_run,
-    add_arguments=_add_arguments,
-)

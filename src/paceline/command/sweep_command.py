@@ -1,11 +1,12 @@
-"""Command `paceline sweep`: the points of a study that have no record yet."""
+"""Run the points of a study that have no record yet -> reports/STUDY/runs.csv.
+
+Settings may follow, as in train: seed=0,1.
+"""
 
 import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from paceline.command import Command
 
 if TYPE_CHECKING:
     from paceline.record.target import Target
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from paceline.study.study_points import Study
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("study", metavar="STUDY", help="a file in experiments/")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--dry-run", action="store_true", help="show points and hours")
     only.add_argument("--prepare", action="store_true", help="find or download the data, no more")
@@ -27,7 +29,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace, root: Path) -> int:
+def run(options: argparse.Namespace, root: Path) -> int:
     from paceline.errors import SettingError
     from paceline.study.compose import hydra_errors
     from paceline.study.hydra_entry import multirun
@@ -103,15 +105,3 @@ def prepare(study: str, root: Path, overrides: Sequence[str] = ()) -> None:
             prepared.append(data)
             if prepare_data(data) is not None:
                 print(f"{point.config.names['data']} is there", flush=True)
-
-
-COMMAND = Command(
-    help="""\
-run the points of a study that have no record yet -> reports/<study>/runs.csv;
---from takes up records of another machine, --dry-run shows the points, --prepare gets
-their data, --cancel ends their jobs in a queue""",
-    run=_run,
-    study=True,
-    settings=True,
-    add_arguments=_add_arguments,
-)
