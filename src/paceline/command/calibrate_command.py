@@ -15,8 +15,6 @@ if TYPE_CHECKING:  # torch takes seconds
     from paceline.model.network_size import Layer, NetworkSize
     from paceline.record.point_config import PointConfig
 
-_MOST_SERVERS = 16
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     name = "write conf/cluster/NAME.yaml, not this_machine.yaml, or conf/workload/NAME.yaml"
@@ -61,7 +59,7 @@ def _count(config: "PointConfig", options: argparse.Namespace, root: Path) -> in
 
     size = count(config)
     show_rows([cells(layer) for layer in size.layers])
-    print("\n".join(totals(size, config.values["batch_size"])))
+    print(total(size, config.values["batch_size"]))
     if options.write:
         command = " ".join(["calibrate --count", *options.overrides, "--write", options.write])
         path = write_workload(config, size, options.write, command, root / "conf/workload")
@@ -93,20 +91,10 @@ def cells(layer: "Layer") -> dict[str, str]:
     }
 
 
-def totals(size: "NetworkSize", batch_size: int) -> list[str]:
-    """Return lines with the sums over all layers, for a step with `batch_size` images.
-
-    A second line tells how evenly servers that store whole tensors share the weights.
-    """
-    from paceline.exchange.shard import imbalance
-
-    found = [
+def total(size: "NetworkSize", batch_size: int) -> str:
+    """Return a line with the sums over all layers, for a step with `batch_size` images."""
+    return (
         f"weights {size.weight_bytes / 1e6:,.1f} MB; at batch size {batch_size:,}: activations "
         f"{size.activation_bytes(batch_size) / 1e6:,.1f} MB, a step "
         f"{size.flops(batch_size) / 1e12:,.3g} TFLOP"
-    ]
-    most = min(_MOST_SERVERS, len(size.tensors))
-    if shares := [f"{n}: {imbalance(size.tensors, n):.2f}" for n in range(1, most + 1)]:
-        head = f"{len(size.tensors)} tensors in turn over servers, largest share / mean:"
-        found.append(f"{head} {', '.join(shares)}")
-    return found
+    )

@@ -3,7 +3,6 @@
 import argparse
 import shlex
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 import paceline
@@ -18,27 +17,19 @@ def new_project(folder: Path) -> list[Path]:
 
     If one of these files exists already, raises SettingError("folder") before anything is written.
     """
-    files = _files()
-    if there := [name for name in files if (folder / name).exists()]:
+    sources = (path for path in _TEMPLATE.rglob("*") if path.is_file())
+    files = {path.relative_to(_TEMPLATE): path for path in sources if path.suffix != ".pyc"}
+    files[Path(".gitignore")] = files.pop(Path("gitignore"))
+    files[Path("conf/config.yaml")] = _CONFIG
+    if there := [name for name in sorted(files) if (folder / name).exists()]:
         raise SettingError("folder", f"{folder / there[0]} is there already; nothing was written")
     try:
         for name, source in files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, path)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, folder / name)
     except OSError as error:
         raise SettingError("folder", f"cannot write {folder}: {error.strerror}") from error
-    return sorted(map(Path, files))
-
-
-def _files() -> Mapping[str, Path]:
-    """Return, for each file of a new project, the file from which it is copied."""
-    found = {
-        path.relative_to(_TEMPLATE).as_posix(): path
-        for path in _TEMPLATE.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
-    return {"conf/config.yaml": _CONFIG, ".gitignore": found.pop("gitignore"), **found}
+    return sorted(files)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
