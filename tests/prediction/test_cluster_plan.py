@@ -124,10 +124,10 @@ def test_a_plan_names_its_choice_its_cost_and_what_it_rests_on(capsys, monkeypat
 
     monkeypatch.setattr("paceline.prediction.cluster_plan.plan_cluster", planned)
     words = ("cluster=titan", "workload=googlenet", "workers=8", "training.epochs=64")
-    assert plan_command.run(cli._parse(["plan", *words, "target=0.75"]), ROOT) == 0
+    assert plan_command.run(cli._parse(["plan", *words, "margin=1.5"]), ROOT) == 0
     screen, (plan,) = capsys.readouterr().out, plans
     chosen = plan.chosen
-    assert (plan.question.images, plan.question.allowed) == (IMAGENET, 0.01)
+    assert (plan.question.images, plan.question.allowed) == (IMAGENET, 0.015)
     assert chosen.verdict == KEPT
     rate = chosen.prediction.run.images_per_second
     assert chosen.seconds == pytest.approx(64 * IMAGENET / rate)
@@ -141,7 +141,7 @@ def test_a_plan_names_its_choice_its_cost_and_what_it_rests_on(capsys, monkeypat
     assert "sync_parameter_server" not in schemes  # studied at 16 workers alone, where it loses
     assert screen.startswith(f"{assumed(plan)}\n{recommendation(plan)}\n")
     assert assumed(plan).startswith("Assumed: titan, 8 nodes of 1, ")
-    assert "no study here trained googlenet on ImageNet-1k" in screen
+    assert "that googlenet behaves like small_cnn" in screen
     assert len(screen.splitlines()) <= 34
     assert max(map(len, screen.splitlines())) <= 200
 
@@ -270,7 +270,6 @@ BAD = {
     ("cluster=titan", "workload=googlenet"): r"workers: how many accelerators are there\?",
     ("cluster=titan", "workers=8"): "model: the step of this cluster follows from a network; ",
     ("cluster=titan", "model=vgg16", "workers=8"): "workload: the step of vgg16 is not known for",
-    ("target=good",): "target: the top-1 to reach is needed",
     ("cluster=titan", "workload=googlenet", "workers=8,many"): "workers: ",
     ("cluster=dgx_a100", "model=resnet50", "workers=8", "batch_size=90000"): (
         "batch_size: 90,000 images of resnet50 per worker do not fit into the 80 GB"
@@ -284,7 +283,6 @@ BAD = {
     ("cluster=titan", "workload=googlenet", "workers=8", "cluster.node_link.bandwidth=9"): (
         "cluster.node_link.bandwidth: 9 is 9 bytes/s"
     ),
-    ("target=75",): "target: the top-1 to reach is needed",
     ("cluster=titan", "workload=googlenet", "workers=8", "cluster.overlap=true,false"): (
         "cluster.overlap: a plan does not choose it"
     ),
@@ -292,8 +290,6 @@ BAD = {
     ("cluster=titan", "workload=resnet50_1200", "cluster.step_seconds=1", "workers=8"): (
         "data: how many training images"
     ),
-    ("cluster=virtual", "workers=8", "target=0.99"): "target: one worker reaches 90.1 % in scale",
-    ("data=synthetic", "target=0.9"): "target: it is of a modelled cluster",
 }
 
 

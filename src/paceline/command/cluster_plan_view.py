@@ -32,11 +32,8 @@ _CHOSEN = ("backup_workers", "period", "graph")  # by the studies that plans res
 _VERDICTS = {KEPT: "yes", UNCLEAR: "not shown", LOWER: "no", NOT_STUDIED: "not studied"}
 
 
-def cluster_plan_view(plan: ClusterPlan, target: str) -> Iterator[RenderableType]:
-    """Yield the recommendation, a table of candidates, what would change the answer, and notes.
-
-    `target`: what is said of a target that was given as a top-1; "" if none was.
-    """
+def cluster_plan_view(plan: ClusterPlan) -> Iterator[RenderableType]:
+    """Yield the recommendation, a table of candidates, what would change the answer, and notes."""
     yield "\n".join([assumed(plan), recommendation(plan), learning_rate(plan)])
     headings = ["scheme", ">workers", ">images per worker", ">images/s", ">time [h]"]
     headings += [">accelerator hours", ">change of top-1 [points]"]
@@ -45,7 +42,7 @@ def cluster_plan_view(plan: ClusterPlan, target: str) -> Iterator[RenderableType
     if changes := list(_changes(plan)):
         headings = ["if", "best then", ">times as fast as the choice", ">time of the choice"]
         yield plain_table(headings, changes)
-    yield "\n".join(f"- {each}" for each in [*([target] if target else []), *notes(plan)])
+    yield "\n".join(f"- {each}" for each in notes(plan))
 
 
 def assumed(plan: ClusterPlan) -> str:

@@ -1,8 +1,8 @@
 """Scheme, workers and batch size for a modelled cluster, by time and accuracy.
 
-`paceline plan cluster=titan workload=googlenet workers=32 target=-0.01`. Without a modelled
-cluster: batch size, and layout, recomputation and precision of each block on this machine:
-`paceline plan model=resnet18 batch_size=32,64 --memory 200MB`.
+`paceline plan cluster=titan workload=googlenet workers=32 margin=2`: two points of top-1 may be
+lost. Without a modelled cluster: batch size, and layout, recomputation and precision of each block
+on this machine: `paceline plan model=resnet18 batch_size=32,64 --memory 200MB`.
 """
 
 import argparse
@@ -16,7 +16,6 @@ from paceline.errors import SettingError, tell
 
 if TYPE_CHECKING:  # torch takes seconds
     from paceline.prediction.cluster_plan import Question
-    from paceline.prediction.evidence import Evidence
     from paceline.record.point_config import PointConfig
 
 
@@ -49,8 +48,7 @@ def run(options: argparse.Namespace, root: Path) -> int:
         raise SettingError("rounds", f"1 or more are needed, not {rounds}")
     if not 0 <= seconds < math.inf:
         raise SettingError("seconds", f"0 or more are needed, not {seconds}")
-    target, overrides = _target(options.overrides)
-    each_composed = composed_each(overrides, root, [own_images, in_precision])
+    each_composed = composed_each(options.overrides, root, [own_images, in_precision])
     configs = [each.config for each in each_composed]
     swept = {name for each in each_composed for name in each.swept}
     modelled = kind_of(configs[0].values["cluster"]) == "virtual"
@@ -59,11 +57,8 @@ def run(options: argparse.Namespace, root: Path) -> int:
     if modelled:
         if options.memory is not None:
             raise SettingError("memory", "it is of a plan for this machine; leave it out")
-        question, said = _question(overrides, configs, target, root)
-        show(cluster_plan_view(plan_cluster(question), said))
+        show(cluster_plan_view(plan_cluster(_question(options.overrides, configs, root))))
         return 0
-    if target is not None:
-        raise SettingError("target", "it is of a modelled cluster, as cluster=titan; leave it out")
     points = [Point.of(config) for config in configs]
     try:
         memory = bytes_of(options.memory, points[0].device)
@@ -75,29 +70,8 @@ def run(options: argparse.Namespace, root: Path) -> int:
     return 0
 
 
-def _target(overrides: Sequence[str]) -> tuple[float | None, list[str]]:
-    """Take the target, a number, out of the settings. Raises SettingError for another text."""
-    found = [each for each in overrides if each.startswith("target=")]
-    if not found:
-        return None, list(overrides)
-    text = found[-1].partition("=")[2]
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (0 < value < 1 or -1 < value < 0):
-        message = "the top-1 to reach is needed, as 0.75, or what may be lost against one worker, "
-        raise SettingError("target", f"{message}as -0.01, not {text or 'nothing'}")
-    return value, [each for each in overrides if each not in found]
-
-
-def _question(
-    overrides: Sequence[str],
-    configs: Sequence["PointConfig"],
-    target: float | None,
-    root: Path,
-) -> tuple["Question", str]:
-    """Return what is asked, and what is to be said of a target that is a top-1."""
+def _question(overrides: Sequence[str], configs: "Sequence[PointConfig]", root: Path) -> "Question":
+    """Return what is asked: `configs` for each combination of the values that `overrides` list."""
     from paceline.analysis.evidence_table import find_evidence
     from paceline.prediction import cluster_plan
     from paceline.prediction.evidence import evidence_for, read_evidence
@@ -126,7 +100,6 @@ def _question(
     known = read_evidence()
     known += find_evidence(root / "reports", known, (network, data))
     evidence = evidence_for(known, network, data)
-    allowed, said = _allowed(config, target, evidence, (network, data))
     own = {
         name.partition(".")[2]: config.values["scheme"].get(name.partition(".")[2])
         for name in is_set
@@ -148,32 +121,7 @@ def _question(
         },
         compared=chosen,
         images=images,
-        allowed=allowed,
+        allowed=config.margin / 100,
         evidence=evidence,
         own_scheme=cluster_plan.changes_accuracy(own),
-    ), said
-
-
-def _allowed(
-    config: "PointConfig",
-    target: float | None,
-    evidence: "Evidence | None",
-    trained: tuple[str, str],
-) -> tuple[float, str]:
-    """Return the share of top-1 that may be lost, and what is to be said of a top-1 to reach."""
-    from paceline.command.cluster_plan_view import points_lost
-
-    margin = config.margin / 100
-    if target is None or target < 0:
-        return -target if target else margin, ""
-    known = evidence.any if evidence else None
-    if known is None or (known.model, known.data) != trained:
-        network, data = trained
-        return margin, (
-            f"whether one worker reaches {100 * target:g} % is not known, since no study here "
-            f"trained {network} on {data}; at most {points_lost(margin)} of it may be lost"
-        )
-    if known.one_worker < target:
-        message = f"one worker reaches {100 * known.one_worker:.1f} % in {known.study}; a lower "
-        raise SettingError("target", f"{message}top-1 is needed")
-    return known.one_worker - target, ""
+    )
