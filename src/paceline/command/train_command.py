@@ -7,6 +7,10 @@ workers=1,2,4; --cfg job shows all settings.
 import argparse
 from pathlib import Path
 
+from paceline.study.compose import CONFIG, hydra_errors
+from paceline.study.hydra_entry import hydra_of, multirun
+from paceline.study.hydra_entry import run as run_one
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(parser=parser)
@@ -22,14 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, root: Path) -> int:
-    from paceline.study.compose import CONFIG, hydra_errors
-    from paceline.study.hydra_entry import hydra_of, multirun, run
-
     with hydra_errors("train"):
         if options.multirun:
             return 0 if multirun(options.overrides, root) else 1
         if not (options.help or options.cfg or options.info):
-            run(options.overrides, root)
+            run_one(options.overrides, root)
             return 0
         with hydra_of(root) as hydra:
             if options.help:
