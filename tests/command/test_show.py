@@ -130,10 +130,13 @@ def test_a_study_whose_records_are_elsewhere_is_shown_by_its_tables(own, said):
     (line,) = [line for line in said("show")[1] if line.startswith("made")]
     assert line.endswith(" all-reduce 1")
     write_small_study(own, "other", {"seed": "0,1"})
-    (own / "reports/made/study.json").write_text("{")
-    shown = " ".join(said("show")[1])
-    assert "made damaged: study: " in shown
-    assert "other 0 of 2 not run" in shown
+    for name in ("reports/made/runs.csv", "reports/made/study.json", "experiments/made.yaml"):
+        (own / name).write_text("{\n:\n")
+        shown = " ".join(said("show")[1])
+        assert name in shown
+        assert "other 0 of 2 not run" in shown
+        code, _, error = said("show", "made")
+        assert (code, error.count("\n")) == (2, 1)
 
 
 def test_a_record_shows_its_settings_and_is_repeated_by_its_command(own, said):

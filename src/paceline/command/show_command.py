@@ -22,7 +22,7 @@ from paceline.command.terminal import plain_table, show
 from paceline.errors import SettingError, first_line, tell
 from paceline.grouped import grouped
 from paceline.record.record import is_under_way, partial_records
-from paceline.record.report_files import read_about
+from paceline.record.report_files import damaged, read_about
 from paceline.record.result import fault_of_result
 from paceline.study.collect import num_of_other_code
 from paceline.study.compose import Composer, composer, hydra_errors, jobs_of
@@ -79,7 +79,7 @@ def _open(study: str | None, root: Path) -> int:
 
 def studies_view(root: Path) -> Iterator[RenderableType]:
     """Yield a table with a row for each study; a damaged file is named in the row of its study."""
-    with hydra_errors("study"), composer(root) as compose:
+    with composer(root) as compose:
         rows = [_row(study, root, compose) for study in studies(root)]
     yield plain_table(_HEADINGS, rows)
     yield "paceline show STUDY tells more of one"
@@ -90,9 +90,10 @@ def _row(study: str, root: Path, compose: Composer) -> list[str]:
         if collected := _collected(study, root):
             records, num_points = collected.rows, collected.num_points
         else:
-            records, num_points = _counted(study, root, compose)
-    except (SettingError, csv.Error, LookupError, ValueError) as error:  # a damaged table
-        return [study, "", f"damaged: {first_line(error)}", "", "", ""]
+            with hydra_errors("study"):
+                records, num_points = _counted(study, root, compose)
+    except SettingError as error:
+        return [study, "", error.message, "", "", ""]
     page = root / "reports" / study / METRICS
     began = [datetime.fromisoformat(each["started"]) for each in records if each.get("started")]
     if running(root, study):
@@ -167,15 +168,15 @@ def _collected(study: str, root: Path) -> Shown | None:
     if not (folder / "study.json").exists() or running(root, study):
         return None
     about = read_about(folder, f"paceline sweep {study}")
-    rows = {row["key"]: row for row in read_rows(folder / "runs.csv")}
-    known = {*rows, *(row["key"] for row in read_rows(folder / "tuning.csv"))}
+    rows = _rows(folder / "runs.csv", study)
+    known = {*rows, *_rows(folder / "tuning.csv", study)}
     others = [path for path in _records(study, root) if path.parent.name not in known]
     written = (folder / "study.json").stat().st_mtime
     is_new = any(path.stat().st_mtime > written for path in (file, *others))
     if is_new or len(rows) < about["num_points"]:
         return None
     results = _results(study, root)
-    now: list[Row] = [{**row, **(results.get(key) or {})} for key, row in rows.items()]
+    now = [{**row, **(results.get(key) or {})} for key, row in rows.items()]
     return Shown(about["question"], about["axes"], now, about["num_points"])
 
 
@@ -196,12 +197,19 @@ def _results(study: str, root: Path) -> dict[str, Row | None]:
     return found
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV, as texts; [] if there is no such file."""
+def _rows(path: Path, study: str) -> dict[str, Row]:
+    """Return the rows of a table of a study by key, as texts; {} if there is no such file.
+
+    Raises SettingError("study") if it is damaged.
+    """
     if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+        return {}
+    try:
+        with path.open(newline="") as file:
+            return {row["key"]: row for row in csv.DictReader(file)}
+    except (csv.Error, LookupError, ValueError) as error:
+        message = f"is damaged: {first_line(error)}"
+        raise damaged(path, message, f"paceline sweep {study}") from error
 
 
 def running(root: Path, study: str) -> dict[str, Path]:
@@ -221,7 +229,7 @@ def study_view(study: str, root: Path) -> Iterator[RenderableType]:
     alike = grouped(shown.rows, lambda row: tuple(str(row.get(name, "")) for name in names))
     headings = [*names, ">done", "status", ">top-1, test"]
     yield plain_table(headings, [[*axes, *_state(of, shares)] for axes, of in alike.items()])
-    states = Counter(row.get("status", "to do") for row in shown.rows)
+    states = Counter(row.get("status") or "to do" for row in shown.rows)
     counts = ", ".join(f"{number} {state}" for state, number in states.items())
     yield f"{study}: {shown.num_points} points: {counts}"
     if num := num_of_other_code(shown.rows):
@@ -262,7 +270,7 @@ def _state(rows: list[Row], shares: Mapping[str, float]) -> list[str]:
     """Return how many points of a configuration have a record, the state of those that did not
     finish, and the mean accuracy of the others. `shares`: what is done of those that run, by key.
     """
-    states = Counter(row.get("status", "to do") for row in rows)
+    states = Counter(row.get("status") or "to do" for row in rows)
     words = [f"{states[state]} {state}" for state in sorted({*states} - {"finished", "to do"})]
     under_way = [f"{shares[row['key']]:.0%}" for row in rows if row["key"] in shares]
     if under_way:
