@@ -24,7 +24,7 @@ import paceline
 ROOMS = ("data", "model", "scheme", "timing", "exchange", "clock", "cluster", "run")
 FILES = (
     "random_bits.py",
-    *(f"record/{name}.py" for name in ("training", "observed", "certificate", "ending", "rows")),
+    *(f"record/{name}.py" for name in ("training", "observed", "certificate", "rows")),
     *(f"record/{name}.py" for name in ("result", "fields")),
 )
 _NOT_OWN = ("paceline", "hydra_plugins", "conf", "tests", "benchmarks")  # not a project's own code
