@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import secrets
 import shutil
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -70,7 +69,7 @@ class PartialRecord:
     def complete(self, result: Result) -> None:
         """Write `result.json` after all other files, then move the folder to its final place.
 
-        An older record at that place is removed once the new one is there. If it outlives `result`,
+        An older record at that place is removed. If it outlives `result`,
         a line says so, and this record is discarded. The record of a failed point keeps its
         checkpoints, so that a later run can resume.
         """
@@ -159,32 +158,18 @@ def _is_complete(partial: Path) -> bool:
 
 
 def _put(folder: Path, final: Path) -> None:
-    """Move a complete record to its place; an older one is set aside, and then removed.
+    """Move a complete record to its place, from which an older one is removed.
 
-    Whatever of the older one cannot be removed stays aside.
+    The older one is no record once its result is removed.
     """
-    older = final.with_name(f".{final.name}.{secrets.token_hex(4)}{_REPLACED}")
-    with suppress(FileNotFoundError):
-        final.rename(older)
+    (final / _RESULT).unlink(missing_ok=True)
+    shutil.rmtree(final, ignore_errors=True)
     folder.rename(final)
     sync(final.parent)
-    shutil.rmtree(older, ignore_errors=True)
-
-
-def remove_replaced(study: Path) -> None:
-    """Remove older records that ended processes set aside in the folder of a study.
-
-    The partial records of ended processes must be adopted before, which are to replace them.
-    """
-    for older in study.glob(f".*{_REPLACED}"):
-        with left_behind(partial_folder(study / older.name.split(".")[1])) as left:
-            if left:
-                shutil.rmtree(older, ignore_errors=True)
 
 
 _PATIENCE = 1.0  # s; a process that inspects a partial record holds its lock for less
 _PARTIAL = re.compile(r"\.([0-9a-f]{12})\.partial")
-_REPLACED = ".replaced"  # end of the hidden name of an older record that is set aside
 _RESULT = "result.json"  # written last: a record that has it is complete
 
 

@@ -26,14 +26,7 @@ from paceline.record.data_digest import is_of_other_data, look_again, tell_if_un
 from paceline.record.mlflow import RecordLog
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.reading import fault_of, read_result, record_version
-from paceline.record.record import (
-    Lock,
-    adopt,
-    clear,
-    left_behind,
-    partial_records,
-    remove_replaced,
-)
+from paceline.record.record import Lock, adopt, clear, left_behind, partial_records
 from paceline.record.rerun import failed_by_environment
 from paceline.record.result import Result
 from paceline.study.collect import num_of_other_code
@@ -289,7 +282,6 @@ def settle_partial_records(folder: Path) -> None:
         with left_behind(made) as left:
             if left and not adopt(made, folder / key):
                 clear(made)
-    remove_replaced(folder)
 
 
 @contextmanager
