@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from types import UnionType
@@ -148,9 +148,7 @@ def _without(
     `hint`: annotation of the group that consists of these settings. Inner groups are treated in the
     same way.
     """
-    declared: dict[str, Any] = {}
-    for kind in _classes(hint, values.get("_target_")):
-        declared |= declared_settings(kind)
+    declared = _declared(hint, values.get("_target_"))
     kept: dict[str, Any] = {}
     for name, value in values.items():
         inner = declared.get(name)
@@ -166,30 +164,17 @@ def _marks(hint: Any) -> tuple[Any, ...]:
     return getattr(hint, "__metadata__", ())
 
 
-def _classes(hint: Any, target: object) -> Iterator[type]:
-    """Yield the classes in the annotation of a group whose `_target_` is `target`."""
-    if get_origin(hint) is Annotated:
-        yield from _classes(get_args(hint)[0], target)
-    elif get_origin(hint) in (Union, UnionType):
-        for each in get_args(hint):
-            yield from _classes(each, target)
-    elif hint is Target:
-        yield from _named_class(target)
-    elif isinstance(hint, type):
-        yield hint
+def _declared(hint: Any, target: object) -> dict[str, Any]:
+    """Return the annotations of the settings of a group, by the annotation of the group.
 
-
-@cache
-def _named_class(target: object) -> tuple[type, ...]:
-    """Return the class that a `_target_` names, or () if it is not part of this project.
-
-    Records name targets as well, so nothing else is imported.
+    `target`: what the group's `_target_` names. Records name targets as well, so only classes of
+    Paceline's own files are imported.
     """
-    if not any(target in own_classes(group) for group in GROUPS):
-        return ()
-    module, _, name = str(target).rpartition(".")
-    try:
-        found = getattr(import_module(module), name, None)
-    except ImportError:
-        return ()
-    return (found,) if isinstance(found, type) else ()
+    if get_origin(hint) in (Annotated, Union, UnionType):
+        parts = get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
+        return {name: each for part in parts for name, each in _declared(part, target).items()}
+    if hint is Target:
+        is_own = any(target in own_classes(group) for group in GROUPS)
+        module, _, name = str(target).rpartition(".")
+        hint = getattr(import_module(module), name, None) if is_own else None
+    return declared_settings(hint) if isinstance(hint, type) else {}
