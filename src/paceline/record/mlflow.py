@@ -73,9 +73,8 @@ class RecordLog:
     """Context manager in which a thread logs the records of a study to MLflow.
 
     A point that trains has a run with the rows of its `progress.csv`. Its complete record is logged
-    to the same run. The run of a point that leaves no record ends as failed, or as killed if the
-    context ends by an exception. The context ends after all records were logged that can be; then
-    `failure` is the reason why others were not, or None.
+    to the same run. The run of a point that leaves no record ends as failed. The context ends after
+    all records were logged that can be; then `failure` is the reason why others were not, or None.
 
     `folder`: folder of the study's records. `axes`: settings that name the runs. `key`: the only
     record to be logged; None for all. `note`: description of the experiment. Without a
@@ -98,7 +97,6 @@ class RecordLog:
         self._uri = mlflow.tracking_uri or ""
         self._versions = dict[str, int | None]()  # of the records that were looked at, by key
         self._running = dict[str, _Run]()  # by key
-        self._left = "FAILED"  # status of a run that has no record
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="mlflow", daemon=True)
 
@@ -118,9 +116,7 @@ class RecordLog:
             self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._left = "KILLED"
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()
         if self._uri:
             self._thread.join()
@@ -185,7 +181,7 @@ class RecordLog:
                 with suppress(FileNotFoundError):  # it has just been moved to its place
                     self._log_progress(key, folder)
         for key in self._running.keys() - partial.keys():
-            self._client.set_terminated(self._running[key].run_id, self._left)
+            self._client.set_terminated(self._running[key].run_id, "FAILED")
             del self._running[key]
 
     def _log_record(self, folder: Path) -> None:
@@ -237,8 +233,6 @@ class RecordLog:
             "workers": str(config["workers"]),
             "tuning": "true" if config.get("trial") else "false",
         }
-        if experiment := os.environ.get("DVC_EXP_NAME"):
-            tags["dvc_experiment"] = experiment
         about = round(1000 * started), tags, run_label(config, self._axes)
         run = _Run(self._client.create_run(self._experiment, *about).info.run_id, started)
         texts = flat_params(config).items()
