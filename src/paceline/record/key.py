@@ -15,26 +15,10 @@ from paceline.record.measurement import Measurement
 from paceline.record.target import GROUPS, Target, own_classes
 from paceline.settings import Neutral, Unkeyed
 
-
-class StudySettings(TypedDict):
-    """Settings at the top level that are not part of the key of a point.
-
-    They do not change what a point computes, or only by other settings, which the key includes.
-    """
-
-    study: str
-    question: str | None
-    names: dict[str, str]
-    experiments: Any
-    grids: Any
-    tuning: Any
-    trial: Any  # what it sets is part of the key
-    predicted_by: Any
-    validated_on: Any
-    margin: float
-    target: Any
-    sweep: Any
-    global_batch_size: int | None  # the batch_size that follows from it is part of the key
+# Settings at the top level that are not part of the key of a point. They do not change what it
+# computes, or only by other settings, which the key includes: a trial, and global_batch_size.
+_OF_STUDY = ("study", "question", "names", "experiments", "grids", "tuning", "trial")
+_OF_STUDY += ("predicted_by", "validated_on", "margin", "target", "sweep", "global_batch_size")
 
 
 class PointSettings(TypedDict):
@@ -87,10 +71,9 @@ def key_of(values: Mapping[str, Any]) -> str:
 def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that decide what a point computes.
 
-    Settings of StudySettings, and settings that are marked as UNKEYED, are left out.
+    Settings of _OF_STUDY, and settings that are marked as UNKEYED, are left out.
     """
-    of_study = declared_settings(StudySettings)
-    own = {name: value for name, value in values.items() if name not in of_study}
+    own = {name: value for name, value in values.items() if name not in _OF_STUDY}
     return _without(own, PointSettings, lambda mark, _: isinstance(mark, Unkeyed))
 
 

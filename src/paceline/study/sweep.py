@@ -26,7 +26,7 @@ from paceline.record.data_digest import is_of_other_data, look_again, tell_if_un
 from paceline.record.mlflow import RecordLog
 from paceline.record.provenance import num_cores, source_digest
 from paceline.record.reading import fault_of, read_result, record_version
-from paceline.record.record import Lock, adopt, clear, left_behind, partial_records
+from paceline.record.record import Lock, PartialRecord, is_under_way, partial_records
 from paceline.record.rerun import failed_by_environment
 from paceline.record.result import Result
 from paceline.study.collect import num_of_other_code
@@ -279,9 +279,8 @@ def settle_partial_records(folder: Path) -> None:
     Raises SettingError if a complete one cannot be moved to its place.
     """
     for key, made in partial_records(folder):
-        with left_behind(made) as left:
-            if left and not adopt(made, folder / key):
-                clear(made)
+        if not is_under_way(made):
+            PartialRecord(folder / key).discard()
 
 
 @contextmanager
