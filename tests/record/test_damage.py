@@ -137,25 +137,16 @@ def test_what_would_run_or_not_end_is_refused(kind):
         checked_result(CODE[kind](), STUDY, KEY)
 
 
-def test_all_committed_records_fit():
+@pytest.mark.parametrize("every", [80, pytest.param(1, marks=pytest.mark.slow)])
+def test_all_committed_records_fit(every):
     num_records = 0
     for path in sorted((REPOSITORY / "reports").glob(f"*/{ARCHIVE}")):
         files = read_archive(path)
         study = "quick" if path.parent.name == "example" else path.parent.name
-        for key in list(files["result.json"])[::80]:
+        for key in list(files["result.json"])[::every]:
             record = {name: by_key[key] for name, by_key in files.items() if key in by_key}
             num_records += bool(checked_result(record, study, key))
     assert num_records > 30
-
-
-@pytest.mark.slow
-def test_all_of_them_fit():
-    for path in sorted((REPOSITORY / "reports").glob(f"*/{ARCHIVE}")):
-        files = read_archive(path)
-        study = "quick" if path.parent.name == "example" else path.parent.name
-        for key in files["result.json"]:
-            record = {name: by_key[key] for name, by_key in files.items() if key in by_key}
-            checked_result(record, study, key)
 
 
 IMPORTS = """

@@ -17,8 +17,10 @@ from paceline.settings import Neutral, Unkeyed
 
 # Settings at the top level that are not part of the key of a point. They do not change what it
 # computes, or only by other settings, which the key includes: a trial, and global_batch_size.
-_OF_STUDY = ("study", "question", "names", "experiments", "grids", "tuning", "trial")
-_OF_STUDY += ("predicted_by", "validated_on", "margin", "target", "sweep", "global_batch_size")
+_OF_STUDY = (
+    *("study", "question", "names", "experiments", "grids", "tuning", "trial", "predicted_by"),
+    *("validated_on", "margin", "target", "sweep", "global_batch_size"),
+)
 
 
 class PointSettings(TypedDict):
