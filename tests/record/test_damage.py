@@ -12,15 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.analysis.frames import typed_table
-from paceline.cluster.cluster import AbstractCluster
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, read_archive
 from paceline.record.fields import numbers_in
 from paceline.record.point import Point
-from paceline.record.point_config import PointConfig, kind_of
+from paceline.record.point_config import PointConfig
 from paceline.record.reading import checked_result, read_config
 from paceline.record.rows import POINT_TABLES
-from paceline.record.target import GROUPS, Target, own_classes
+from paceline.record.target import GROUPS, own_classes
 from paceline.study.compose import composed
 from tests.tiny import REPOSITORY
 
@@ -220,11 +219,3 @@ def test_each_group_has_classes():
     assert all(own_classes(group) for group in GROUPS)
     assert not own_classes("../../src")
     assert "torch.optim.sgd.SGD" not in own_classes("scheme")
-
-
-def test_kinds_are_those_of_the_clusters():
-    files = sorted((REPOSITORY / "conf/cluster").glob("*.yaml"))
-    paced = [("local", {"step_seconds": 1.0}), ("local", {"server_seconds": 1.0})]
-    for name, changes in [*((path.stem, {}) for path in files), *paced]:
-        values = {**composed([f"cluster={name}"], REPOSITORY).values["cluster"], **changes}
-        assert kind_of(values) == Target("cluster", values).build_as(AbstractCluster).kind

@@ -4,6 +4,7 @@ import pytest
 
 from paceline.errors import SettingError
 from paceline.record.point import Point
+from paceline.record.point_config import is_virtual
 from paceline.record.without_effect import on_cpu
 from paceline.run.run_point import run_point
 from paceline.study.compose import composed
@@ -187,3 +188,15 @@ def test_precisions_that_a_server_cannot_honour_name_the_scheme(precision, monke
     point(words)
     with pytest.raises(SettingError, match=r"^training\.precision: .*async_parameter_server"):
         point(f"{SERVED} {words}")
+
+
+def test_kinds_of_numbers_follow_from_the_cluster():
+    for words, kind in (
+        ("", "measured"),
+        ("cluster.step_seconds=0.1", "paced"),
+        ("cluster.server_seconds=0.1", "paced"),
+        ("cluster=virtual", "virtual"),
+    ):
+        made = point(words)
+        assert made.kind == kind
+        assert is_virtual(made.config.values["cluster"]) == (kind == "virtual")

@@ -47,7 +47,7 @@ def _of_settings(options: argparse.Namespace, root: Path) -> int:
     from paceline.cluster.supervisor import ProcessFailure
     from paceline.prediction.network_by_size import in_precision, own_images
     from paceline.record.point import Point
-    from paceline.record.point_config import kind_of
+    from paceline.record.point_config import is_virtual
     from paceline.study.compose import composed_each
 
     _check(options)
@@ -55,7 +55,7 @@ def _of_settings(options: argparse.Namespace, root: Path) -> int:
     each_composed = composed_each(overrides, root, [own_images, in_precision])
     configs = [each.config for each in each_composed]
     swept = {name for each in each_composed for name in each.swept}
-    if kind_of(configs[0].values["cluster"]) == "virtual":
+    if is_virtual(configs[0].values["cluster"]):
         _plan_cluster(options, configs, swept, target, root)
         return 0
     points = [Point.of(config) for config in configs]
