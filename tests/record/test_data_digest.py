@@ -7,12 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paceline.record.data_digest import (
-    data_digest,
-    is_of_other_data,
-    look_again,
-    tell_if_unfollowed,
-)
+from paceline.record.data_digest import data_digest, is_of_other_data, look_again
 from paceline.record.target import Target
 from tests.data.made_data import settings, write_image_folder
 
@@ -93,17 +88,6 @@ def test_what_names_no_file_has_no_digest(tmp_path):
     assert not is_of_other_data(known, Target("data", OWN | {"root": "splits"}))
     assert not is_of_other_data({}, Target("data", OWN | {"root": "photos"}))
     assert not is_of_other_data(None, Target("data", OWN))
-
-
-def test_a_line_says_that_data_are_not_followed(capsys):
-    for told, values in (
-        (True, OWN),
-        (False, OWN | {"root": "splits"}),
-        (False, {"_target_": "paceline.data.synthetic.Synthetic"}),
-    ):
-        look_again()
-        tell_if_unfollowed(Target("data", values))
-        assert capsys.readouterr().err.startswith("paceline: the settings of own.Data name") == told
 
 
 def test_images_in_folders_have_a_digest_of_their_own_files():

@@ -37,6 +37,7 @@ def write(path, text):
 
 def test_the_digest_follows_the_code_that_makes_a_record(tmp_path):
     def digest():
+        digest_of.cache_clear()
         return digest_of(tmp_path / "package", tmp_path / "project")
 
     write(tmp_path / "project/own/__init__.py", "")

@@ -37,14 +37,10 @@ def source_digest() -> str:
     The digest is of the bytes of the part of Paceline's source that computes results, and of the
     code of the project in the working directory.
     """
-    return _source_digest(Path.cwd())
+    return digest_of(Path(paceline.__file__).parent, Path.cwd())
 
 
 @cache
-def _source_digest(project: Path) -> str:
-    return digest_of(Path(paceline.__file__).parent, project)
-
-
 def digest_of(package: Path, project: Path) -> str:
     """Return the digest of the source in ROOMS (folders) and FILES of `package`, and of `project`.
 

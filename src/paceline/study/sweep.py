@@ -18,7 +18,7 @@ from paceline.record.archive import (
     read_records,
     write_records,
 )
-from paceline.record.data_digest import is_of_other_data, look_again, tell_if_unfollowed
+from paceline.record.data_digest import is_of_other_data, look_again
 from paceline.record.mlflow import RecordLog
 from paceline.record.provenance import num_cores
 from paceline.record.reading import fault_of, read_result, record_version
@@ -78,7 +78,6 @@ def _check(study: Study) -> None:
     for point in points:
         point.check()
     tell_unfit(point.folder for point in points)
-    tell_if_unfollowed(points[0].config.target("data"))
     _warn_of_crowding(to_run(points))
     _warn_of_no_effect(study)
 
