@@ -40,7 +40,7 @@ def run(options: argparse.Namespace, root: Path) -> int:
     from paceline.prediction.plan import bytes_of, plan_batches
     from paceline.prediction.race import compare
     from paceline.record.point import Point
-    from paceline.record.point_config import kind_of
+    from paceline.record.point_config import is_virtual
     from paceline.study.compose import composed_each
 
     rounds, seconds = options.rounds, options.seconds
@@ -51,7 +51,7 @@ def run(options: argparse.Namespace, root: Path) -> int:
     each_composed = composed_each(options.overrides, root, [own_images, in_precision])
     configs = [each.config for each in each_composed]
     swept = {name for each in each_composed for name in each.swept}
-    modelled = kind_of(configs[0].values["cluster"]) == "virtual"
+    modelled = is_virtual(configs[0].values["cluster"])
     if others := swept - ({"workers", "batch_size", "scheme"} if modelled else {"batch_size"}):
         raise SettingError(min(others), "a plan does not choose it; give one value")
     if modelled:

@@ -4,7 +4,7 @@ Settings may follow, as in train: seed=0,1.
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from paceline.errors import SettingError
@@ -15,7 +15,7 @@ from paceline.study.progress import Costs, finished_results, points_table
 from paceline.study.slurm_jobs import cancel_study
 from paceline.study.study_point import Points, counts, to_run
 from paceline.study.study_points import Study, require_study, study_points
-from paceline.study.sweep import checked_study, to_take_over
+from paceline.study.sweep import checked_study
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,28 +56,20 @@ def run(options: argparse.Namespace, root: Path) -> int:
 def print_plan(study: Study) -> None:
     """Print the points, the status of their records, and the time of a sweep."""
     trials, points = study.trials_of_points, study.points
-    needed = to_run([*trials, *points])
-    others = to_take_over(needed)
     if trials:
-        _print_points("tuning, run first: ", trials, others)
-    _print_points("", points, others)
+        _print_points("tuning, run first: ", trials)
+    _print_points("", points)
     if untuned := sum(not point.has_rate for point in points):
         print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
-    if left := [point for point in needed if point.key not in others]:
+    if left := to_run([*trials, *points]):
         costs = Costs(finished_results(study.root / "runs", study.archived.values()))
         print(costs.left(left) or "time: unknown until one point has run")
 
 
-def _print_points(name: str, points: Points, others: Mapping[str, Path]) -> None:
-    """Print a table of points, and how many of them must run. `name`: words before the numbers.
-
-    `others`: records of other studies that can be copied for these points, by key.
-    """
+def _print_points(name: str, points: Points) -> None:
+    """Print a table of points, and how many of them must run. `name`: words before the numbers."""
     print(points_table(points))
-    needed = to_run(points)
-    found = sum(point.key in others for point in needed)
-    taken = f", {found} to take over from other studies" if found else ""
-    print(f"{name}{counts(points)}; {len(needed) - found} to run{taken}", flush=True)
+    print(f"{name}{counts(points)}; {len(to_run(points))} to run", flush=True)
 
 
 def prepare(study: str, root: Path, overrides: Sequence[str] = ()) -> None:
