@@ -88,7 +88,8 @@ def test_momentum_and_an_edge_are_shown_and_cautioned_of(tuned):
         "finished",
         f"yes, at the edge: {edge}",
     ]
-    assert ": sync_allreduce, workers 1, lowest effective_rate." in write_page(folder).read_text()
+    edges = ": scheme sync_allreduce, workers 1, lowest effective_rate."
+    assert edges in write_page(folder).read_text()
 
 
 def test_the_search_says_what_it_was_done_with(tuned):

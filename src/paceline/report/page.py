@@ -28,7 +28,7 @@ from paceline.report.chart.chart_style import Chart, static_svg
 from paceline.report.chart.decision_charts import decision_chart, map_chart
 from paceline.report.chart.model_charts import prediction_charts
 from paceline.report.chart.worker_charts import phase_chart, staleness_chart, timeline_chart
-from paceline.report.doubts import broken_rules, cautions, unsearched
+from paceline.report.checks import CAUTION, checks
 from paceline.report.findings import Situation, StudyFindings, situations
 from paceline.report.front_page import METRICS, study_metrics
 from paceline.report.how_it_was_run import how_it_was_run, subtitle, target_origin
@@ -145,7 +145,7 @@ def single_page(page: Path) -> str:
 def _content(findings: StudyFindings) -> Row:
     about, runs = findings.tables.about, findings.tables.runs
     how, counts = how_it_was_run(findings), use_counts(findings)
-    broken = broken_rules(findings)
+    lines = checks(findings)
     points = all_points(findings)
     return {
         "about": about,
@@ -155,7 +155,6 @@ def _content(findings: StudyFindings) -> Row:
         "target": target_origin(findings),
         "sentences": [
             *([say("incomplete", about)] if about["missing"] else []),
-            *unsearched(findings.tables),
             *summary_sentences(findings),
             *(say("uses_of_size", size=size, uses=uses) for size, uses in counts.items()),
         ],
@@ -166,8 +165,8 @@ def _content(findings: StudyFindings) -> Row:
         "hedge": say("hedge_of_first", by=compared_by(findings.tables))
         if findings.compares_all
         else say("hedge"),
-        "broken_rules": [each for each in broken if each.affects],
-        "cautions": [*cautions(findings), *(each.text for each in broken if not each.affects)],
+        "unfair": [each.text for each in lines if each.sign != CAUTION],
+        "cautions": [each.text for each in lines if each.sign == CAUTION],
         "kinds": {kind: say(f"kind_{kind}") for kind in runs["kind"].unique()},
         "num_points": len(runs),
         "num_finished": len(findings.tables.finished),
