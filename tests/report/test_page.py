@@ -6,7 +6,6 @@ from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
-import vl_convert
 
 from paceline.command.terminal import plain_table, show
 from paceline.errors import SettingError
@@ -18,7 +17,7 @@ from paceline.report.render import markdown
 from tests.made_reports import made_runs, made_two_schemes, make_run, write_page, write_reports
 
 REPORTS = Path(__file__).parents[2] / "reports"
-FIGURES = {"decision", "time", "scale", "phases", "staleness"}
+FIGURES = {"decision", "time", "scale", "phases"}
 
 
 def digests(folder):
@@ -80,12 +79,6 @@ def test_the_library_of_charts_is_made_once_by_each_version_of_its_package(repor
     write_page(reported)
     assert library.read_text().endswith("\nmade anew")
     library.write_text(before)
-
-
-def test_the_committed_library_is_that_of_its_package():
-    """Which all pages of tests have, as it takes seconds to make."""
-    made = vl_convert.vl_convert.javascript_bundle()
-    assert (REPORTS / "vega.js").read_text().partition("\n")[2] == made
 
 
 def test_the_page_is_no_larger_than_it_may_be(reported):

@@ -30,19 +30,6 @@ def test_one_point(reports):
     assert "only one finished seed" in page
 
 
-def test_only_asynchronous(reports):
-    points = itertools.product(["async_parameter_server"], (1, 2), (32,), (0, 1))
-    page = reports([make_run(*point) for point in points])
-    assert 'id="figure-staleness"' in page
-    assert "points against the first" in page
-
-
-def test_only_synchronous_has_no_staleness(reports):
-    page = reports([make_run(seed=seed) for seed in (0, 1)])
-    assert 'id="figure-staleness"' not in page
-    assert 'id="figure-phases"' in page
-
-
 def test_without_one_worker_there_is_no_target_and_no_baseline(reports):
     page = reports([make_run(workers=2, seed=seed) for seed in (0, 1)])
     assert "There is no target, because no point with one worker has finished." in page

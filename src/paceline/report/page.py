@@ -19,6 +19,8 @@ from paceline.record.report_files import replaced
 from paceline.report.answer import answers
 from paceline.report.chart.accuracy_charts import (
     configuration_chart,
+    phase_chart,
+    prediction_chart,
     scale_chart,
     target_chart,
     time_chart,
@@ -26,8 +28,6 @@ from paceline.report.chart.accuracy_charts import (
 )
 from paceline.report.chart.chart_style import Chart, static_svg
 from paceline.report.chart.decision_charts import decision_chart, map_chart
-from paceline.report.chart.model_charts import prediction_charts
-from paceline.report.chart.worker_charts import phase_chart, staleness_chart, timeline_chart
 from paceline.report.doubts import broken_rules, cautions, unsearched
 from paceline.report.findings import Situation, StudyFindings, situations
 from paceline.report.front_page import METRICS, study_metrics
@@ -38,7 +38,7 @@ from paceline.report.render import render, safe_json
 from paceline.report.summary import MOST, asks_of_time, summary_sentences, use_counts
 from paceline.report.words import say
 
-CHARTS = (  # in the reader's order, after those of predictions
+CHARTS = (  # in the reader's order
     configuration_chart,
     map_chart,
     target_chart,
@@ -46,11 +46,9 @@ CHARTS = (  # in the reader's order, after those of predictions
     decision_chart,
     time_chart,
     phase_chart,
-    staleness_chart,
-    timeline_chart,
     tuning_chart,
 )
-_BESIDE_PREDICTIONS = (decision_chart, phase_chart, staleness_chart)
+_OF_PREDICTIONS = (prediction_chart, decision_chart, phase_chart)  # of a study that predicts
 PAGE = "index.html"
 LIBRARY = "vega.js"  # Vega, Vega-Lite and Vega-Embed, beside the folders of all pages
 _LOADED = f'<script src="../{LIBRARY}"></script>'
@@ -89,9 +87,8 @@ def report(findings: StudyFindings, folder: Path) -> Path:
 
 def charts(findings: StudyFindings) -> list[Chart]:
     """Return the charts for which the study has data, in the order of the page."""
-    predicted = prediction_charts(findings)
-    made = (make(findings) for make in (_BESIDE_PREDICTIONS if predicted else CHARTS))
-    return [*predicted, *(chart for chart in made if chart is not None)]
+    makers = _OF_PREDICTIONS if len(findings.known("rate_n")) else CHARTS
+    return [chart for make in makers if (chart := make(findings)) is not None]
 
 
 def _charts(drawn: Sequence[Chart], content: Row) -> Row:
