@@ -6,7 +6,6 @@ import statistics
 
 import pytest
 
-from paceline.analysis.cautions import cautions
 from paceline.analysis.searches import (
     best_trials,
     edge_of,
@@ -95,9 +94,6 @@ def test_nothing_is_said_against_a_configuration_whose_best_lies_at_an_edge(tune
         ("tuned", 8): "lowest effective_rate",
         ("tuned", 16): "tuning has not ended",
     }
-    (row,) = cautions(tables).query("what == 'at_edge'").to_dict("records")
-    assert (row["points"], row["of"]) == (1, 2)
-    assert row["value"] == "gossip, workers 8, lowest effective_rate"
 
 
 def test_without_tuning_there_is_no_edge_and_no_curve(tuned):
@@ -105,4 +101,3 @@ def test_without_tuning_there_is_no_edge_and_no_curve(tuned):
     assert edge_of(tables, {"scheme": "gossip", "workers": 4}) == ""
     assert tuning_curve(tables).empty
     assert best_trials(tables).empty
-    assert "at_edge" not in set(cautions(tables)["what"])

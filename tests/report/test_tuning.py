@@ -1,7 +1,7 @@
 """What is said and drawn of the trials from which rates were chosen."""
 
 from paceline.report.chart.accuracy_charts import tuning_chart
-from paceline.report.doubts import cautions
+from paceline.report.checks import checks
 from paceline.report.findings import read_findings
 from paceline.report.how_it_was_run import how_it_was_run
 from paceline.report.words import scheme_name
@@ -30,7 +30,7 @@ def test_the_search_says_its_trials_its_range_and_what_it_was_done_with(tmp_path
 
 def test_an_edge_is_cautioned_of(tmp_path):
     found = tuned(tmp_path / "made", edge="lowest effective_rate")
-    assert any("workers 1, lowest effective_rate" in text for text in cautions(found))
+    assert any("lowest effective_rate" in line.text for line in checks(found))
 
 
 def test_a_study_of_one_scheme_names_it_in_its_curve_of_trials(tmp_path):

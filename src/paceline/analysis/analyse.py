@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from paceline.analysis.cautions import cautions
 from paceline.analysis.clocks import clock_agreement, clocks
 from paceline.analysis.configuration import counts, groups, situation_columns, size_of
 from paceline.analysis.configuration_table import NAME, configuration_table
@@ -13,7 +12,6 @@ from paceline.analysis.decision import best_and_faster, decision
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.points import points
 from paceline.analysis.predicted import predicted_comparisons
-from paceline.analysis.rules import RULES, rules
 from paceline.analysis.searches import tuning_curve
 from paceline.analysis.tables import Tables
 
@@ -21,14 +19,12 @@ from paceline.analysis.tables import Tables
 class Conclusion(NamedTuple):
     """Table of conclusions that `make` derives from a study; it is written to tables/`name`.csv.
 
-    A table with a `caption` is shown on the page of the study with all its columns. For a table
-    without one, the page has its own layout, or only a link to the file. If `exact` is True,
-    numbers are written with all digits, because charts are drawn from them; else they are rounded.
+    If `exact` is True, numbers are written with all digits, because charts are drawn from them;
+    else they are rounded.
     """
 
     name: str
     make: Callable[[Tables], Frame]
-    caption: str = ""
     exact: bool = False
 
 
@@ -40,8 +36,6 @@ CONCLUSIONS = [
     Conclusion("clock_agreement", clock_agreement),
     Conclusion("predicted_comparisons", predicted_comparisons),
     Conclusion("tuning_curve", tuning_curve),
-    Conclusion("cautions", cautions),
-    Conclusion("rules", rules, caption=RULES),
 ]
 FOLDER = "tables"  # name of their folder in the report of a study
 

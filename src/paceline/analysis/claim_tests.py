@@ -15,14 +15,13 @@ import pandas as pd
 import yaml
 from scipy.stats import ttest_1samp
 
-from paceline.analysis.cautions import LATE, late_share
 from paceline.analysis.claims import Claim, Selection, read_published
 from paceline.analysis.configuration import NOT_TRAINED
 from paceline.analysis.frames import Frame, read_table
 from paceline.analysis.intervals import Interval, interval
 from paceline.analysis.searches import NO_LUCK, RATE, Luck, edge_of, lucks, of_best
 from paceline.analysis.statistics.means import LEVEL, POSITIVE, Array
-from paceline.analysis.tables import Tables, read_tables
+from paceline.analysis.tables import LATE, Tables, late_share, read_tables
 from paceline.analysis.time_to_target import crossings
 from paceline.errors import SettingError
 from paceline.model.network_size import Layer, NetworkSize

@@ -10,7 +10,7 @@ constant number of images per step, and strong if all K workers share a constant
 global_batch_size. In weak and in strong scaling, the total number of training images is constant.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -163,18 +163,6 @@ def variance_of_draw(tables: Tables, one: Frame, other: Frame) -> float:
         return 0.0
     difference = np.mean(right[0], axis=0) - np.mean(right[1], axis=0)  # by image
     return float(difference.var() / len(difference))
-
-
-def speedups(tables: Tables) -> Iterator[tuple[Configuration, Frame, Frame]]:
-    """Yield each configuration of several processes that has a speed-up, with two tables.
-
-    The first has the points of the configuration, including those that did not finish. The second
-    has the points of its baseline.
-    """
-    for configuration, points in configurations(tables.runs, tables.axes):
-        base = baseline(tables.finished, configuration)
-        if num_processes(configuration) > 1 and ratio(finished(points), base, _SPEED).n:
-            yield configuration, points, base
 
 
 def baseline(finished: Frame, configuration: Configuration) -> Frame:

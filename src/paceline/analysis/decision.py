@@ -87,7 +87,7 @@ BEST, TIED, BEHIND, NEVER = "best", "tied", "behind", "never"
 AT_BEST = "best_"  # prefix of columns on a scheme at its best, instead of at the settings that ran
 
 
-@lru_cache(maxsize=2)  # the rules of comparison look at it, too
+@lru_cache(maxsize=2)
 def decision(tables: Tables) -> Frame:
     """Return one row per situation and scheme.
 

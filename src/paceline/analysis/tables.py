@@ -23,6 +23,7 @@ _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batc
 _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "updates")
 CURVE_IMAGES = "measurement.curve_images"  # images of an evaluation but the final one
 _STRONG = "global_batch_size"  # axis of a study of strong scaling
+LATE = 0.01  # share of the steps of workers with emulated step times that may exceed these
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,3 +246,9 @@ def clock_axes(tables: Tables) -> list[str]:
         for axis in axes
         if on_virtual.groupby(tables.runs[axis], dropna=False).nunique().max() == 1
     ]
+
+
+def late_share(runs: Frame) -> Frame:
+    """Return for each run the share of its workers' steps that exceeded their emulated times."""
+    images = runs["samples"].astype(float) + runs["dropped_samples"].astype(float)
+    return runs["late_steps"].astype(float) * runs["batch_size"] / images

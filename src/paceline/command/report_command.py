@@ -8,7 +8,6 @@ from paceline.command import Command
 from paceline.errors import SettingError, tell
 
 if TYPE_CHECKING:
-    from paceline.analysis.frames import Frame
     from paceline.analysis.tables import Tables
 
 PAPERS = "papers"  # instead of a study
@@ -20,7 +19,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text += "page of all studies"
     parser.add_argument("study", metavar="STUDY", nargs="?", help=text)
-    check = "print five rules of comparison; exit code 1 if the study breaks one"
+    check = "print what weakens the study's numbers; exit code 1 if runs are compared unfairly"
     parser.add_argument("--check", action="store_true", help=check)
     verify = "of papers: test all claims anew; exit code 2 if a committed verdict differs"
     parser.add_argument("--verify", action="store_true", help=verify)
@@ -65,8 +64,9 @@ def _all_studies(root: Path) -> Path:
 def _one_study(options: argparse.Namespace, root: Path) -> int:
     """Write tables, figures and the page of a study, and print the path of the page.
 
-    Returns 1 if the rules of comparison are asked for and the study breaks one, else 0.
+    With --check, returns 1 if the study compares runs that must not be compared, else 0.
     """
+    from paceline.report.checks import UNFAIR, checks
     from paceline.report.findings import read_findings
     from paceline.report.page import report
 
@@ -77,9 +77,11 @@ def _one_study(options: argparse.Namespace, root: Path) -> int:
     _tell_of_other_data(findings.tables)
     if options.single:
         _write_single(page, options.single)
-    code = _check(findings.concluded["rules"], folder.name) if options.check else 0
+    lines = checks(findings) if options.check else []
+    for each in lines:
+        print(*each)
     print(page)
-    return code
+    return int(any(each.sign == UNFAIR for each in lines))
 
 
 def _require_study(study: str, root: Path) -> None:
@@ -127,14 +129,6 @@ def _write_single(page: Path, file: Path) -> None:
     from paceline.report.page import single_page
 
     file.write_text(single_page(page))
-
-
-def _check(rules: "Frame", study: str) -> int:
-    """Print two lines for each rule of comparison; return 1 if the study breaks a rule, else 0."""
-    for _, row in rules.iterrows():
-        print(f"{row['rule']} {row['verdict']}: {row['asks']}")
-        print(f"  {row['evidence']} ({study}/{row['place']})")
-    return int((rules["verdict"] == "broken").any())
 
 
 COMMAND = Command(

@@ -26,7 +26,7 @@ from paceline.report.chart.accuracy_charts import (
 )
 from paceline.report.chart.chart_style import Chart, static_svg
 from paceline.report.chart.decision_charts import decision_chart, map_chart
-from paceline.report.doubts import broken_rules, cautions, unsearched
+from paceline.report.checks import CAUTION, checks
 from paceline.report.findings import Situation, StudyFindings, situations
 from paceline.report.front_page import METRICS, study_metrics
 from paceline.report.how_it_was_run import how_it_was_run, subtitle, target_origin
@@ -136,8 +136,7 @@ def single_page(page: Path) -> str:
 
 def _content(findings: StudyFindings) -> Row:
     about, runs = findings.tables.about, findings.tables.runs
-    how = how_it_was_run(findings)
-    broken = broken_rules(findings)
+    how, lines = how_it_was_run(findings), checks(findings)
     return {
         "about": about,
         "question": about["question"] or "This study states no question.",
@@ -146,7 +145,6 @@ def _content(findings: StudyFindings) -> Row:
         "target": target_origin(findings),
         "sentences": [
             *([say("incomplete", about)] if about["missing"] else []),
-            *unsearched(findings.tables),
             *summary_sentences(findings),
         ],
         "at_scale": None if asks_of_time(findings) else scale_table(findings),
@@ -156,8 +154,8 @@ def _content(findings: StudyFindings) -> Row:
         "hedge": say("hedge_of_first", by=compared_by(findings.tables))
         if findings.compares_all
         else say("hedge"),
-        "broken_rules": [each for each in broken if each.affects],
-        "cautions": [*cautions(findings), *(each.text for each in broken if not each.affects)],
+        "unfair": [each.text for each in lines if each.sign != CAUTION],
+        "cautions": [each.text for each in lines if each.sign == CAUTION],
         "kinds": {kind: say(f"kind_{kind}") for kind in runs["kind"].unique()},
         "num_points": len(runs),
         "num_finished": len(findings.tables.finished),

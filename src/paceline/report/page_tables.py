@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from paceline.analysis.analyse import CONCLUSIONS, FOLDER
+from paceline.analysis.analyse import FOLDER
 from paceline.analysis.clocks import LITTLE
 from paceline.analysis.comparison import unequal_samples
 from paceline.analysis.configuration import finished, matching
@@ -14,9 +14,8 @@ from paceline.analysis.decision import AT_BEST
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import EXCHANGE_NEAR, SIZE
 from paceline.analysis.statistics.times import IN_A_ROW
-from paceline.analysis.tables import implied_by_scheme
 from paceline.grouped import grouped
-from paceline.record.result import NUMBERS, shown_numbers
+from paceline.record.result import shown_numbers
 from paceline.report.answer import (
     BUDGETS,
     choices,
@@ -30,7 +29,6 @@ from paceline.report.number_format import (
     FORMS,
     Form,
     form_of,
-    general,
     setting,
     shown,
     with_interval,
@@ -119,11 +117,6 @@ def page_tables(findings: StudyFindings) -> list[Table]:
         elif source == NAME:  # a section of numbers has the title of its table
             own = [*_numbers(findings, title), *own]
         tables.append(_concluded(findings, source, title, caption, own, rows))
-    for each in CONCLUSIONS:
-        if each.caption:
-            title, own = each.name.replace("_", " ").capitalize(), _plain(findings, each.name)
-            rows = findings.concluded[each.name]
-            tables.append(_concluded(findings, each.name, title, each.caption, own, rows))
     return [each for each in tables if each.rows]
 
 
@@ -248,20 +241,6 @@ def _facts(findings: StudyFindings) -> Row:
         "in_a_row": IN_A_ROW,
         "side": "below" if target_metric(findings) == "loss" else "above",
     }
-
-
-def _plain(findings: StudyFindings, conclusion: str) -> list[Column]:
-    """Return a column per mean, with its interval, then a column per other number."""
-    named = ("kind", "data", *findings.tables.axes, *implied_by_scheme(findings.tables))
-    names = [name for name in findings.concluded[conclusion] if name not in named]
-    means = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
-    parts = {f"{name}_{part}" for name in means for part in ("mean", "low", "high", "n")}
-    columns = [of_mean(name, name, _form_of(name)) for name in means]
-    return columns + [of_value(name, name, _form_of(name)) for name in names if name not in parts]
-
-
-def _form_of(name: str) -> Form:
-    return next((form_of(number.unit) for number in NUMBERS if number.name == name), general)
 
 
 def _numbers(findings: StudyFindings, section: str) -> list[Column]:
