@@ -4,9 +4,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from paceline.analysis.points import points
 from paceline.analysis.tables import read_tables
-from paceline.analysis.time_to_target import horizon_of, targets
+from paceline.analysis.time_to_target import horizon_of, target_seconds, targets
 from tests.made_reports import concluded, fail, make_curve, make_run, write_points, write_reports
 
 
@@ -147,7 +146,7 @@ def test_a_target_of_another_metric(made, metric, column, ends, asked, target):
     assert list(found["target"]) == pytest.approx([target] * 2)
     assert list(found["target_n_reached"]) == [1, 0]
     assert found["target_seconds_mean"].iloc[0] == pytest.approx(30)
-    assert list(points(tables)["target_seconds"].fillna(-1)) == [30, -1]
+    assert target_seconds(tables) == {first["key"]: 30}
 
 
 def test_the_horizon_is_no_shorter_than_any_run(made):

@@ -1,7 +1,6 @@
 """What tuning says: best after k trials, the luck of a search, and winners at an edge."""
 
 import itertools
-import math
 import statistics
 
 import pytest
@@ -72,12 +71,6 @@ def test_a_curve_by_hand(tuned):
     mean = statistics.mean([0.5, 0.9, 0.7, 0.8, 0.6, 0.1])
     assert curve["expected_best"].tolist()[0] == pytest.approx(mean)
     assert curve["expected_best"].tolist()[5:] == pytest.approx([0.9, 0.55, 0.6])
-    medians, sds = curve["searches_median"].tolist(), curve["top1_sd"].tolist()
-    assert medians[:3] == pytest.approx([0.65, 0.85, 0.85])
-    assert sds[:3] == pytest.approx([0.3 / math.sqrt(2), *[0.1 / math.sqrt(2)] * 2])
-    assert curve["test_top1_sd"].tolist()[2] == pytest.approx(0.05 / math.sqrt(2))
-    assert all(map(math.isnan, medians[3:6]))
-    assert all(map(math.isnan, sds[6:]))  # of one search
 
 
 def test_nothing_is_said_against_a_configuration_whose_best_lies_at_an_edge(tuned):

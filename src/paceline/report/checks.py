@@ -112,7 +112,7 @@ def _faster(findings: StudyFindings, configuration: Configuration, base: Frame) 
     of_one = matching(tables.finished, same | {"workers": 1})
     for other, points in configurations(of_one, tables.axes):
         speed = ratio(points, base, "images_per_second")
-        is_less_accurate = top1_difference(tables, points, base)[0].high < -tables.margin
+        is_less_accurate = top1_difference(tables, points, base).high < -tables.margin
         if speed.low > 1 and not is_less_accurate and not _unlike(points, base):
             found.append((speed, other))
     if not found:
