@@ -1,7 +1,6 @@
 from paceline.analysis.comparison import FAULT
 from paceline.report.findings import read_findings
 from paceline.report.page_tables import page_tables
-from tests.made_findings import numbers
 from tests.made_reports import fail, make_run, write_reports
 
 AXES = ["scheme", "workers", "batch_size", "seed", FAULT]
@@ -48,12 +47,3 @@ def test_what_goes_on_what_ends_and_what_is_lost(tmp_path):
     assert slow["top-1 on test, points"].startswith("-1.00 (")
     assert slow["images lost"] == "16"
     assert rows[ASYNC, "worker_killed"]["finished"] == "2 of 3"
-    slow, killed = table.says
-    assert numbers(slow) == ["5", "3.00", "1.10"]
-    assert numbers(killed) == ["2", "3", "3.00"]
-    assert killed.index("asynchronous servers") < killed.index("all-reduce")
-
-
-def test_a_study_without_faults_has_no_such_table(tmp_path):
-    folder = write_reports(tmp_path / "made")
-    assert "Faults" not in [each.name for each in page_tables(read_findings(folder))]
