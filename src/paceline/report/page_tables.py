@@ -35,7 +35,7 @@ from paceline.report.number_format import (
 )
 from paceline.report.words import phrase, read, say, scheme_words
 
-_RESULTS = ("clocks", "predicted", "faults", "summary", "scaling", "comparison")
+_RESULTS = ("clocks", "predicted", "summary", "scaling", "comparison")
 _RESULTS += ("time_to_target", "losses", "predicted_exchange")
 _DIFFERENCE = "one_worker_{}top1_difference_{}"
 
