@@ -1,9 +1,8 @@
 """Makes configurations.csv: one row per configuration, with all conclusions about it."""
 
-import numpy as np
 import pandas as pd
 
-from paceline.analysis.comparison import comparison, fault, scaling
+from paceline.analysis.comparison import comparison, scaling
 from paceline.analysis.configuration import Configuration, configurations, counts, finished
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import Interval, interval, not_negative
@@ -11,7 +10,6 @@ from paceline.analysis.predicted import predicted, predicted_exchange
 from paceline.analysis.statistics.means import POINTS, logit_of, variance_of_logit
 from paceline.analysis.tables import Tables
 from paceline.analysis.time_to_target import time_to_target
-from paceline.errors import SettingError
 from paceline.record.result import Number, shown_numbers
 
 NAME = "configurations"
@@ -20,7 +18,6 @@ PHASES = {
     "seconds_communicate": "exchange",
     "seconds_data": "loading",
 }
-_QUANTILES = {"low": 0.05, "median": 0.5, "high": 0.95}
 
 
 def configuration_table(tables: Tables) -> Frame:
@@ -48,28 +45,6 @@ def configuration_table(tables: Tables) -> Frame:
     return pd.DataFrame(rows)
 
 
-def updates_to_target(tables: Tables, model: str, data: str) -> dict[int, float]:
-    """Return, by batch size, the mean number of updates after which a study's one-worker runs
-    reached the target accuracy.
-
-    Batch sizes at which a run missed the target are left out. Of measured, paced and virtual runs,
-    the first kind that the study has counts. Raises SettingError("study") if the runs are of
-    another model or data.
-    """
-    for name, asked in (("model", model), ("data", data)):
-        if (found := set(tables.runs[name])) != {asked}:
-            message = f"{tables.about['study']} has {name}={','.join(sorted(found))}"
-            raise SettingError("study", f"{message}, not {asked}")
-    rows = configuration_table(tables)
-    if "target_n_censored" not in rows:  # without a target
-        return {}
-    reached = rows.query("workers == 1 and target_n_censored == 0 and n_failed == 0")
-    kinds = [kind for kind in ("measured", "paced", "virtual") if kind in set(reached["kind"])]
-    of_kind = reached.loc[reached["kind"].isin(kinds[:1])]
-    means = of_kind.groupby("batch_size")["target_samples_mean"].mean()
-    return {int(size): samples / int(size) for size, samples in means.items()}  # type: ignore[call-overload]
-
-
 def known(table: Frame, column: str) -> Frame:
     """Return the rows that have a value in `column`; no rows if the table has no such column."""
     if column not in table:
@@ -95,34 +70,11 @@ def phase_shares(tables: Tables, _: Configuration, points: Frame) -> Row:
     `phase_<name>` is the share of the phase in the time of all workers. `phase_<name>_seconds` is
     its mean time per worker.
     """
-    workers = _of_finished(tables.of_points["phases"], points)
+    workers = tables.phases[tables.phases["key"].isin(finished(points)["key"])]
     if not len(workers):
         return {}
     seconds = workers[list(PHASES)].mean().rename(PHASES).add_prefix("phase_")
     return (seconds / seconds.sum()).to_dict() | seconds.add_suffix("_seconds").to_dict()
 
 
-def staleness_spread(tables: Tables, _: Configuration, points: Frame) -> Row:
-    """Return the columns on staleness [updates] of the pushes that servers applied in all seeds.
-
-    `pushes` is the number of pushes. `pushes_mean` and `pushes_median` are the mean and the median
-    of their staleness, `pushes_low` and `pushes_high` its 5 % and 95 % quantiles.
-    """
-    own = _of_finished(tables.of_points["staleness"], points)
-    if not len(own):
-        return {}
-    counts = own.groupby("staleness")["pushes"].sum().sort_index()
-    values, number = counts.index.to_numpy(float), counts.to_numpy(float)
-    total = number.sum()
-    row = {"pushes": total, "pushes_mean": float(values @ number / total)}
-    ends = np.quantile(values, [*_QUANTILES.values()], weights=number, method="inverted_cdf")
-    return row | {f"pushes_{n}": float(end) for n, end in zip(_QUANTILES, ends, strict=True)}
-
-
-def _of_finished(table: Frame, points: Frame) -> Frame:
-    """Select those rows of `table` that belong to finished points."""
-    return table[table["key"].isin(finished(points)["key"])]
-
-
-_PARTS = (scaling, comparison, time_to_target, phase_shares, staleness_spread)
-_PARTS += (fault, predicted, predicted_exchange)
+_PARTS = (scaling, comparison, time_to_target, phase_shares, predicted, predicted_exchange)
