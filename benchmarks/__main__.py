@@ -28,7 +28,6 @@ MODULES = (
     "virtual_engines",
     "gpu_workers",
     "planted_worlds",
-    "repeated_searches",
     "step_times",
     "plans",
     "page",

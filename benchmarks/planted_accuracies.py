@@ -11,6 +11,7 @@ from paceline.analysis.statistics.means import (
     Space,
     intervals_of_means,
     logit_of,
+    paired,
     pooled,
     variance_of_logit,
 )
@@ -159,6 +160,28 @@ def finite_test_set(draws: int) -> list[Found]:
 
 def _covers(family, truth, extra) -> np.ndarray:
     return intervals_of_means(family, extra_variance=extra).covers(truth)
+
+
+def told(draws: int) -> list[Found]:
+    """Schemes that share the effects of eight seeds: all equal, or one worse by half a point."""
+    rng, seeds, deviation, rows = np.random.default_rng(3), 8, 0.002, list[Found]()
+
+    def runs_of(means: np.ndarray) -> np.ndarray:
+        errors = deviation * rng.standard_normal((len(means), seeds))
+        return means[:, None] + deviation * rng.standard_normal(seeds) + errors
+
+    for name, analyse in (("paired by seed", paired), ("unpaired", lambda t: pooled(list(t)))):
+        for size in (5, 12):
+            equal, low = np.full(size, 0.9), np.full(size, 0.9)
+            low[-1] -= 0.005
+            ten = [against_reference(analyse(runs_of(equal)), 0) for _ in range(draws)]
+            any_told = np.array([not each.covers(0.0).all() for each in ten])
+            worse = [against_reference(analyse(runs_of(low)), 0) for _ in range(draws)]
+            text = f"{size} schemes, {seeds} seeds, {name}"
+            rows.append(found(f"any of equal schemes told apart, {text}", any_told, Aim.SIZE))
+            half = np.array([each.high[-1] < 0 for each in worse])
+            rows.append(found(f"a scheme worse by 0.5 points told, {text}", half, Aim.POWER))
+    return rows
 
 
 PROMISED = (

@@ -1,8 +1,7 @@
 """Computes the statistics that test claims of papers, each with its 95 % interval.
 
 Runs of the same seed are paired: a statistic is computed for each seed, and its interval is that
-of the mean over seeds by Student's t. Where rates were searched, it is that of the best settings of
-each side, and its interval contains what the searches may have missed.
+of the mean over seeds by Student's t.
 """
 
 import math
@@ -19,7 +18,7 @@ from paceline.analysis.claims import Claim, Selection, read_published
 from paceline.analysis.configuration import NOT_TRAINED
 from paceline.analysis.frames import Frame, read_table
 from paceline.analysis.intervals import Interval, interval
-from paceline.analysis.searches import NO_LUCK, RATE, Luck, edge_of, lucks, of_best
+from paceline.analysis.searches import RATE, edge_of
 from paceline.analysis.statistics.means import LEVEL, POSITIVE, Array
 from paceline.analysis.tables import LATE, Tables, late_share, read_tables
 from paceline.analysis.time_to_target import target_seconds
@@ -45,11 +44,10 @@ class Tested(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """Numbers of runs, and for each group its place on the axis, and the luck of its search."""
+    """Numbers of runs, and for each group its place on the axis."""
 
     values: Array  # [groups, seeds]
     along: Array
-    luck: Sequence[Luck] = ()
 
 
 class Study(NamedTuple):
@@ -89,7 +87,7 @@ def tested(claim: Claim, root: Path, study: Callable[[str], Study | None]) -> Te
     groups, along = _groups(claim, of)
     kind = " and ".join(sorted({kind for group in groups for kind in group["kind"]}))
     values = pd.concat([_numbers(claim, group) for group in groups], axis=1).to_numpy().T
-    luck, doubt = _luck(claim, of, groups)
+    doubt = _edges(claim, of, groups)
     if claim.statistic != "spread" and values.shape[1] < FEWEST:
         doubt = f"It has runs of {values.shape[1]} seeds, and a test needs {FEWEST}."
     if lost := int(np.isnan(values).sum()):
@@ -100,7 +98,7 @@ def tested(claim: Claim, root: Path, study: Callable[[str], Study | None]) -> Te
     if doubt:
         return Tested(_NOTHING, doubt, kind)
     with np.errstate(divide="ignore", invalid="ignore"):  # logarithms of 0 tell nothing
-        found = STATISTICS[claim.statistic](claim, Observed(values, along, luck))
+        found = STATISTICS[claim.statistic](claim, Observed(values, along))
     return Tested(found, kind=kind)
 
 
@@ -154,22 +152,16 @@ def _numbers(claim: Claim, group: Frame) -> Frame:
     return numbers.set_axis(group["seed"])
 
 
-def _luck(claim: Claim, study: Study, groups: Sequence[Frame]) -> tuple[Sequence[Luck], str]:
-    """Return what the search of each group may have missed, or why that is not known."""
+def _edges(claim: Claim, study: Study, groups: Sequence[Frame]) -> str:
+    """Return why the search of a group decides nothing, as a sentence; "" if it may."""
     if study.tables is None or claim.of in _RATE_FREE:
-        return (), ""
+        return ""
     everywhere = study.tables.about["settings"].get(RATE)
-    firsts = [{RATE: everywhere} | group.iloc[0].to_dict() for group in groups]
-    if not any(first[RATE] == "tuned" for first in firsts):
-        return (), ""
-    if claim.statistic not in ("difference", "distance", "slope"):
-        return (), f"Rates were searched, and a {claim.statistic} does not tell what they missed."
-    luck = lucks(study.tables, firsts)
-    for first, missed in zip(firsts, luck, strict=True):
-        untrained = "no trial trained" if missed is NO_LUCK else ""
-        if first[RATE] == "tuned" and (why := edge_of(study.tables, first) or untrained):
-            return (), f"A search found no best trial inside of its range ({why})."
-    return luck, ""
+    for group in groups:
+        first = {RATE: everywhere} | group.iloc[0].to_dict()
+        if first[RATE] == "tuned" and (edge := edge_of(study.tables, first)):
+            return f"A search found no best trial inside of its range ({edge})."
+    return ""
 
 
 def _ratio(claim: Claim, seen: Observed) -> Interval:
@@ -177,8 +169,7 @@ def _ratio(claim: Claim, seen: Observed) -> Interval:
 
 
 def _difference(claim: Claim, seen: Observed) -> Interval:
-    shift, missed = of_best(seen.luck, 1) if seen.luck else ([0.0], [0.0])
-    return interval(seen.values[0] - seen.values[1] + shift[0], extra_variance=missed[0])
+    return interval(seen.values[0] - seen.values[1])
 
 
 def _distance(claim: Claim, seen: Observed) -> Interval:
@@ -188,15 +179,10 @@ def _distance(claim: Claim, seen: Observed) -> Interval:
 
 
 def _slope(claim: Claim, seen: Observed) -> Interval:
-    """Return the log-log slope by least squares; that of searched rates is one of each draw."""
+    """Return the log-log slope by least squares."""
     x = np.log(seen.along)[:, None]
     weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
-    slopes = (weights * np.log(seen.values)).sum(axis=0)
-    if not seen.luck:
-        return interval(slopes)
-    drawn = slopes.mean() + (weights * [each.faster for each in seen.luck]).sum(axis=0)
-    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return Interval(float(drawn.mean()), float(low), float(high), len(slopes))
+    return interval((weights * np.log(seen.values)).sum(axis=0))
 
 
 def _knee(claim: Claim, seen: Observed) -> Interval:

@@ -30,7 +30,7 @@ from paceline.analysis.configuration import (
 )
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import NONE, Interval
-from paceline.analysis.searches import NO_LUCK, Luck, edge_of, lucks, of_best, searched_setting
+from paceline.analysis.searches import edge_of, searched_setting
 from paceline.analysis.statistics.means import (
     LEVEL,
     POINTS,
@@ -68,13 +68,12 @@ Member = tuple[Configuration, Frame]  # of a family: a configuration with its ru
 
 
 class Timed(NamedTuple):
-    """Time of a member to the target, with the `luck` of its search.
+    """Time of a member to the target.
 
     `error`: change of the logarithm of the time with a target that is one standard error higher.
     """
 
     time: RestrictedMean
-    luck: Luck = NO_LUCK
     error: float = 0.0
 
     def wider(self, extra: float) -> RestrictedMean:
@@ -83,7 +82,6 @@ class Timed(NamedTuple):
 
 
 BEST, TIED, BEHIND, NEVER = "best", "tied", "behind", "never"
-AT_BEST = "best_"  # prefix of columns on a scheme at its best, instead of at the settings that ran
 
 
 @lru_cache(maxsize=2)
@@ -100,7 +98,7 @@ def decision(tables: Tables) -> Frame:
     - `speedup`: time of `baseline` divided by the time of the scheme; `reference_speedup`: time of
       the scheme `reference` divided by it; empty unless all compared runs reached the target;
     - `tier`: best for the smallest time to the target; tied if the difference from the best is not
-      significant, at the best settings of both; behind if it is significant, or if runs of only
+      significant; behind if it is significant, or if runs of only
       this scheme missed the target; never if no run reached the target; empty without a target;
     - `less_accurate_than`: for a scheme that is best or tied, the most accurate scheme among these
       that is significantly more accurate; a scheme with such a name is not recommended;
@@ -109,8 +107,6 @@ def decision(tables: Tables) -> Frame:
       images;
     - `accuracy`: verdict on this difference, one of better, worse, equivalent, not told;
       `within_margin`: 1 if the difference is shown to lie within the margin of the study, else 0;
-    - `best_<column>`, for speed-ups, top-1 and its verdicts: the estimand is the scheme at its best
-      setting instead of at the settings that were run; see `paceline.analysis.searches.Luck`;
     - `one_worker_<column>`, for all columns on differences of top-1: the same comparison with the
       runs of `baseline` in place of `reference`;
     - `at_edge`: edge of the search range at which the best trial of the scheme is, or that its
@@ -128,11 +124,11 @@ def decision(tables: Tables) -> Frame:
 def is_faster(best: Frame) -> bool:
     """Return False if the best scheme of a situation is not shown to be faster than one worker.
 
-    `best` is the row of this scheme in the table `decision`; both sides are compared at their best.
-    Without a baseline of one worker, the result is True. With a baseline but an unknown speed-up,
-    it is False. If the speed-up has no interval, its mean decides.
+    `best` is the row of this scheme in the table `decision`. Without a baseline of one worker, the
+    result is True. With a baseline but an unknown speed-up, it is False. If the speed-up has no
+    interval, its mean decides.
     """
-    mean, low = best[f"{AT_BEST}speedup_mean"], best[f"{AT_BEST}speedup_low"]
+    mean, low = best["speedup_mean"], best["speedup_low"]
     if pd.isna(mean):
         return best["baseline"] in ("", None) or pd.isna(best["baseline"])
     return bool(mean >= 1 if pd.isna(low) else low > 1)
@@ -247,15 +243,11 @@ def family_times(
     if target_of(tables, members[0][0]) is None or math.isnan(horizon):
         empty = Timed(restricted_mean([], horizon))
         return [_times_row(empty, None, None, "", "") for _ in members]
-    luck = lucks(tables, [configuration for configuration, _ in members])
     errors = [error_of_target(tables, own, horizon) for _, own in members]
     runs = [target_times(tables, own, horizon) for _, own in members]
-    times = [Timed(*each) for each in zip(runs, luck, errors, strict=True)]
+    times = [Timed(*each) for each in zip(runs, errors, strict=True)]
     centre = None if reference is None else times[reference]
-    base = None
-    if one:
-        own = lucks(tables, [one.configuration])[0]
-        base = Timed(one.time, own, error_of_target(tables, one.points, horizon))
+    base = Timed(one.time, error_of_target(tables, one.points, horizon)) if one else None
     name = one.name if one else ""
     sides = zip(times, tiers(times), strict=True)
     return [_times_row(side, base, centre, tier, name) for side, tier in sides]
@@ -267,10 +259,9 @@ def tiers(family: Sequence[Timed]) -> list[str]:
     All pairs are tested, with p-values adjusted by Holm's method, since the data decide which
     scheme is best. Schemes all of whose runs reach the target share one relative variance, of runs
     paired by seed; every other scheme has a variance of its own. The variance of a difference also
-    contains what is due to the search of each scheme, and to the target's own error. If all runs of
-    the best scheme reach the target, a scheme with a run that missed it is behind without a test:
-    the horizon, by which this run counts, makes the mean so uncertain that a test of few seeds
-    would call the scheme tied.
+    contains what is due to the target's own error. If all runs of the best scheme reach the target,
+    a scheme with a run that missed it is behind without a test: the horizon, by which this run
+    counts, makes the mean so uncertain that a test of few seeds would call the scheme tied.
     """
     times = [each.time for each in family]
     found = [NEVER if not own.reached else TIED for own in times]
@@ -279,19 +270,15 @@ def tiers(family: Sequence[Timed]) -> list[str]:
         return found
     best = min(ranked, key=lambda place: times[place].mean)
     steady = [place for place in ranked if not times[place].lost]
-    missed = {
-        (one, other): _missed(family[one], family[other]) for one, other in combinations(ranked, 2)
-    }
     p = {
-        (one, other): p_value(*_sides(family[one], family[other]), *extra)
-        for (one, other), extra in missed.items()
+        (one, other): p_value(*_sides(family[one], family[other]))
+        for one, other in combinations(ranked, 2)
     }
     if len(steady) > 1:
         pairs = list(combinations(steady, 2))
         found_times = family_of([times[place] for place in steady])
-        shift, variance = np.array([missed[pair] for pair in pairs]).T
-        variance += [_of_target(family[one], family[other]) for one, other in pairs]
-        own = unadjusted(found_times, shift, variance)
+        variance = np.array([_of_target(family[one], family[other]) for one, other in pairs])
+        own = unadjusted(found_times, extra_variance=variance)
         p |= dict(zip(pairs, own.tolist(), strict=True))
     adjusted = holm(np.nan_to_num(list(p.values()), nan=1.0))
     for pair, value in zip(p, adjusted, strict=True):
@@ -301,15 +288,6 @@ def tiers(family: Sequence[Timed]) -> list[str]:
             found[other] = BEHIND if unreliable or value <= 1 - LEVEL else TIED
     found[best] = BEST
     return found
-
-
-def _missed(one: Timed, other: Timed) -> tuple[float, float]:
-    """Return mean and variance of the logarithm of the ratio of two times that is due to searches.
-
-    The ratio of the time of `one` to that of `other` changes by this if both are at best settings.
-    """
-    change = one.luck.later - other.luck.later
-    return float(change.mean()), float(change.var())
 
 
 def _of_target(one: Timed, other: Timed) -> float:
@@ -335,14 +313,13 @@ def _times_row(
     row: Row = {"tier": tier, "n_reached": own.reached, "baseline": baseline}
     row |= seconds.named("target_seconds")
     for name, base in (("speedup", one), ("reference_speedup", centre)):
-        for prefix in ("", AT_BEST):
-            row |= _speedup(base, side, with_luck=bool(prefix)).named(f"{prefix}{name}")
+        row |= _speedup(base, side).named(name)
     row["baseline_n"] = one.time.n if one else None
     row["baseline_reached"] = one.time.reached if one else None
     return row
 
 
-def _speedup(base: Timed | None, side: Timed, *, with_luck: bool) -> Interval:
+def _speedup(base: Timed | None, side: Timed) -> Interval:
     own = side.time
     if base is None or not base.time.reached or not own.n:
         return NONE
@@ -350,19 +327,16 @@ def _speedup(base: Timed | None, side: Timed, *, with_luck: bool) -> Interval:
         return Interval(1.0, math.nan, math.nan, own.n)
     if base.time.lost or own.lost:
         return NONE
-    missed = _missed(base, side) if with_luck else (0.0, 0.0)
-    return Interval(*ratio_of_means(*_sides(base, side), *missed).at(), own.n)
+    return Interval(*ratio_of_means(*_sides(base, side)).at(), own.n)
 
 
 def accuracies(tables: Tables, members: Sequence[Member], centre: int | None) -> list[Row]:
     """Return the columns that compare the accuracy of each member with that of the `centre`.
 
     `centre` is an index of `members`. The columns are empty for this member, and for all members if
-    it is None. There are two estimands: the difference with the settings that were run, and the
-    difference with each member at its best setting. Intervals of both contain the variance between
-    runs that their seeds do not explain, pooled over all finished runs, and that of the random draw
-    of test images, if records say which images were classified correctly. Those of the second also
-    contain what the searches of both members may have missed.
+    it is None. Intervals contain the variance between runs that their seeds do not explain, pooled
+    over all finished runs, and that of the random draw of test images, if records say which images
+    were classified correctly.
     """
     runs = [finished(own) for _, own in members]
     metric = _metric(runs)
@@ -371,26 +345,22 @@ def accuracies(tables: Tables, members: Sequence[Member], centre: int | None) ->
     if centre is None or centre not in known or len(known) < 2:
         return rows
     family = _family(runs, metric, known)
-    luck = lucks(tables, [members[place][0] for place in known])
     middle = known.index(centre)
-    shift, missed = of_best(luck, middle)
     others = [place for place in known if place != centre]
     draws = np.zeros(len(others))
     if metric == METRICS[1]:
         draws += [variance_of_draw(tables, runs[place], runs[centre]) for place in others]
-    for name, extra, moved in (("", draws, 0.0), (AT_BEST, draws + missed, shift)):
-        sides = [
-            find(family, middle, extra_variance=extra, shift=moved)
-            for find in (against_reference, for_equivalence)
-        ]
-        judgement = judge(*sides, margin=tables.margin)
-        for index, place in enumerate(others):
-            size = int(runs[place][metric].notna().sum())
-            difference = Interval(*sides[0].at(index), size)
-            rows[place] |= difference.named(f"{name}top1_difference")
-            if not np.isnan(difference.low):
-                rows[place][f"{name}accuracy"] = str(judgement.verdict[index])
-                rows[place][f"{name}within_margin"] = int(judgement.within[index])
+    sides = [
+        find(family, middle, extra_variance=draws) for find in (against_reference, for_equivalence)
+    ]
+    judgement = judge(*sides, margin=tables.margin)
+    for index, place in enumerate(others):
+        size = int(runs[place][metric].notna().sum())
+        difference = Interval(*sides[0].at(index), size)
+        rows[place] |= difference.named("top1_difference")
+        if not np.isnan(difference.low):
+            rows[place]["accuracy"] = str(judgement.verdict[index])
+            rows[place]["within_margin"] = int(judgement.within[index])
     return rows
 
 
@@ -442,11 +412,7 @@ def _family(runs: Sequence[Frame], metric: str, known: Sequence[int]) -> Pooled:
 
 
 def _accuracy_row() -> Row:
-    row: Row = {}
-    for name in ("", AT_BEST):
-        row |= NONE.named(f"{name}top1_difference")
-        row |= {f"{name}accuracy": "", f"{name}within_margin": math.nan}
-    return row
+    return NONE.named("top1_difference") | {"accuracy": "", "within_margin": math.nan}
 
 
 def means_of_family(members: Sequence[Member], metric: str) -> list[Row]:

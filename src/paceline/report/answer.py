@@ -7,13 +7,12 @@ import pandas as pd
 
 from paceline.analysis.comparison import METRICS, compared_by
 from paceline.analysis.configuration import PROCESSES, SPLIT, is_of_scheme, with_processes
-from paceline.analysis.decision import AT_BEST, is_faster
+from paceline.analysis.decision import is_faster
 from paceline.analysis.frames import Entry, Frame, Row
 from paceline.analysis.searches import searched_setting
 from paceline.analysis.tables import CURVE_IMAGES
 from paceline.report.findings import RATE, Situation, StudyFindings, of_several_schemes
 from paceline.report.number_format import (
-    Form,
     count,
     general,
     interval,
@@ -81,7 +80,7 @@ def choice(rows: Frame) -> Choice:
         return Choice(NONE, None, ranked)
     able = [row for _, row in ranked.iterrows() if not row["less_accurate_than"]]
     row = next(filter(is_faster, able), able[0])  # there is one: the most accurate
-    others = ONE if row[f"{AT_BEST}speedup_high"] < _NONE_FASTER else FEW
+    others = ONE if row["speedup_high"] < _NONE_FASTER else FEW
     others = UNKNOWN if pd.isna(row["speedup_mean"]) else others
     return Choice(scheme_words(row) if is_faster(row) else others, row, ranked.drop(row.name))
 
@@ -192,11 +191,11 @@ def _answer(findings: StudyFindings, situation: Situation, rows: Frame) -> Answe
     if chosen.row is None:
         return _by_throughput(findings, situation, rows)
     numbers = _known(chosen.row) | {"scheme": scheme_words(chosen.row)}
-    numbers |= _both(chosen.row, "", "speedup", "speed", times)
+    numbers["speed"] = interval(chosen.row, "speedup", times)
     numbers["reached"] = say("reached", numbers, target=_target(findings, chosen.row["target"]))
     if chosen.use == ONE:
         use = ONE
-        name = "answer_slower" if chosen.row["best_speedup_high"] < 1 else "answer_one_worker"
+        name = "answer_slower" if chosen.row["speedup_high"] < 1 else "answer_one_worker"
     else:
         use = found_words(findings, chosen.row) if chosen.is_scheme else ""
         name = "answer_scheme" if numbers["speed"] else "answer_without_speedup"
@@ -235,31 +234,18 @@ def _by_throughput(findings: StudyFindings, situation: Situation, rows: Frame) -
 
 def _compared(row: Frame) -> list[str]:
     """Compare the scheme with one worker, and with the reference scheme if that is another one."""
-    sides = [(ONE, {"speed": "", "best_speed": ""}, "one_worker_")]
+    sides = [(ONE, "", "one_worker_")]
     if row["scheme"] != row["reference"]:
-        speed = _both(row, "", "reference_speedup", "speed", times)
+        speed = interval(row, "reference_speedup", times)
         sides.append((scheme_name(str(row["reference"])), speed, ""))
     texts = []
     for other, speed, side in sides:
-        names = [f"{at}{name}" for at in ("", AT_BEST) for name in ("accuracy", "within_margin")]
-        numbers = {name: row[f"{side}{name}"] for name in names}
-        numbers |= {"other": other, "at_edge": row["at_edge"], **speed}
-        numbers |= _both(row, side, "top1_difference", "points", percent_points)
-        if speed["speed"] or numbers["points"]:
+        numbers = {name: row[f"{side}{name}"] for name in ("accuracy", "within_margin")}
+        numbers |= {"other": other, "at_edge": row["at_edge"], "speed": speed}
+        numbers["points"] = interval(row, f"{side}top1_difference", percent_points)
+        if speed or numbers["points"]:
             texts.append(say("compared", numbers))
     return texts
-
-
-def _both(row: Frame, side: str, name: str, word: str, form: Form) -> dict[str, str]:
-    """Format a number with the settings that were run, and with best_`word` that at the best ones.
-
-    The latter is "" if no search was made, so that both are the same.
-    """
-    here, best = (interval(row, f"{side}{at}{name}", form) for at in ("", AT_BEST))
-    same = all(
-        row[f"{side}{name}_{end}"] == row[f"{side}{AT_BEST}{name}_{end}"] for end in ("low", "high")
-    )
-    return {word: here, f"best_{word}": "" if same else best}
 
 
 def _others(rows: Frame, chosen: Choice) -> list[str]:

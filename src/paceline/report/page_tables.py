@@ -10,7 +10,6 @@ from paceline.analysis.clocks import LITTLE
 from paceline.analysis.comparison import unequal_samples
 from paceline.analysis.configuration import finished, matching
 from paceline.analysis.configuration_table import NAME
-from paceline.analysis.decision import AT_BEST
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import EXCHANGE_NEAR, SIZE
 from paceline.analysis.statistics.times import IN_A_ROW
@@ -37,7 +36,7 @@ from paceline.report.words import phrase, read, say, scheme_words
 
 _RESULTS = ("clocks", "predicted", "summary", "scaling", "comparison")
 _RESULTS += ("time_to_target", "losses", "predicted_exchange")
-_DIFFERENCE = "one_worker_{}top1_difference_{}"
+_DIFFERENCE = "one_worker_top1_difference"
 
 
 @dataclass(frozen=True)
@@ -126,13 +125,12 @@ def scale_table(findings: StudyFindings) -> Table | None:
     if rows.empty:
         return None
     facts = {"margin": findings.tables.about["margin"]}
-    for name in ("verdict", f"{AT_BEST}verdict"):
-        rows[name] = [say(f"verdict_{verdict}", facts) for verdict in rows[name]]
+    rows["verdict"] = [say(f"verdict_{verdict}", facts) for verdict in rows["verdict"]]
     rows = rows if rows["kind"].nunique() > 1 else rows.drop(columns="kind")
     caption, source = say("caption_at_scale", facts), f"{FOLDER}/decision.csv"
-    own = [*columns("at_scale"), *(columns("at_scale_at_best") if is_searched(rows) else ())]
-    own += columns("at_scale_settings")
-    return table("Each scheme at each number of workers", caption, source, own, rows)
+    return table(
+        "Each scheme at each number of workers", caption, source, columns("at_scale"), rows
+    )
 
 
 def rows_at_scale(findings: StudyFindings) -> Frame:
@@ -140,7 +138,7 @@ def rows_at_scale(findings: StudyFindings) -> Frame:
 
     They are of kinds of runs whose situations differ in their number of workers only, and that are
     compared with one worker; those with another budget than it are left out. Further columns:
-    `words` of the scheme; `verdict` and `best_verdict`, as of `verdict_of`; and of the runs
+    `words` of the scheme; `verdict`, as of `verdict_of`; and of the runs
     their `lr`, `momentum`, number of `updates`, and as `own` the words of the scheme's setting that
     a search chose.
     """
@@ -157,7 +155,7 @@ def rows_at_scale(findings: StudyFindings) -> Frame:
             continue
         own = sorted(own, key=lambda each: each.size)
         decided: Frame = pd.concat([each.of(findings.concluded["decision"]) for each in own])
-        if decided[_DIFFERENCE.format("", "mean")].notna().any():
+        if decided[f"{_DIFFERENCE}_mean"].notna().any():
             found = [_row(findings, row) for _, row in decided.iterrows()]
             rows += [
                 row for same in grouped(found, lambda row: row["words"]).values() for row in same
@@ -173,34 +171,27 @@ def _row(findings: StudyFindings, row: Frame) -> Row:
     return {
         **row,
         "words": scheme_words(row),
-        **{f"{each}verdict": verdict_of(row, each) for each in ("", AT_BEST)},
+        "verdict": verdict_of(row),
         **alike,
         "updates": finished(points)["updates"].mean(),
         "own": searched_words(findings, row),
     }
 
 
-def verdict_of(row: Frame | Row, estimand: str) -> str:
+def verdict_of(row: Frame | Row) -> str:
     """Return the verdict on the accuracy of a row of decision.csv, against one worker.
 
-    A phrase with the name verdict_<verdict> says it. `estimand`: AT_BEST, or "" for the settings
-    that were run.
+    A phrase with the name verdict_<verdict> says it.
     """
     if row["n_diverged"]:
         return "some_diverged" if row["n_finished"] else "all_diverged"
     if row["at_edge"]:
         return "at_edge"
-    if pd.isna(row[_DIFFERENCE.format(estimand, "low")]):
+    if pd.isna(row[f"{_DIFFERENCE}_low"]):
         return "unknown"
-    if row[f"one_worker_{estimand}within_margin"] == 1:
+    if row["one_worker_within_margin"] == 1:
         return "within"
-    return str(row[f"one_worker_{estimand}accuracy"])
-
-
-def is_searched(rows: Frame) -> bool:
-    """Return True if numbers at the best settings differ from those with the ones that were run."""
-    here, best = (list(rows[_DIFFERENCE.format(each, "low")].dropna()) for each in ("", AT_BEST))
-    return here != best
+    return str(row["one_worker_accuracy"])
 
 
 def _concluded(

@@ -7,15 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 
-from benchmarks.planted_accuracies import SPREAD, families, power, unequal_variance
-from benchmarks.planted_searches import (
-    FEW_TRAIN,
-    MANY_TRAIN,
-    estimands,
-    regrets,
-    told,
-    where_few_train,
-)
+from benchmarks.planted_accuracies import SPREAD, families, power, told, unequal_variance
 from benchmarks.planted_times import cut_off, failures
 from benchmarks.planted_world import Aim, found
 from benchmarks.planted_worlds import PROMISED
@@ -82,12 +74,6 @@ def test_a_share_holds_within_what_chance_allows(aim, share, holds):
     assert found("made", hits, aim).holds is holds
 
 
-@pytest.mark.slow
-def test_both_estimands_are_covered_where_schemes_are_searched():
-    found = [*estimands(300), *where_few_train(60)]
-    assert [row for row in found if not row.holds] == []
-
-
 def test_what_equal_and_unequal_schemes_are_told():
     """Eight paired seeds tell half a point; unpaired ones, less often."""
     shares = {row.name: row.share for row in told(300)}
@@ -100,16 +86,3 @@ def test_what_equal_and_unequal_schemes_are_told():
         ]
         assert power[0] > 0.8
         assert power[0] > power[1]
-
-
-@pytest.mark.slow
-def test_a_search_that_learns_from_all_schemes_needs_fewer_trials():
-    twelve, sixteen, other = regrets(MANY_TRAIN, 90, [(2, 6), (2, 8)])
-    assert twelve.regret < other.regret
-    assert sixteen.regret < 0.8 * other.regret
-
-
-@pytest.mark.slow
-def test_where_few_trials_train_a_search_needs_more_rounds():
-    two, three, _ = regrets(FEW_TRAIN, 30, [(2, 6), (3, 4)])
-    assert three.regret < 0.8 * two.regret

@@ -36,7 +36,6 @@ def against_reference(
     reference: int,
     level: float = LEVEL,
     extra_variance: Numbers = 0.0,
-    shift: Numbers = 0.0,
     *,
     narrow: bool = False,
 ) -> Estimate:
@@ -46,12 +45,11 @@ def against_reference(
     `narrow`, they are those of two one-sided tests of each: the probability of calling any group
     equivalent that is not is at most 1 - `level`.
     `extra_variance` [others] is the variance of an error of the contrasts that the family's
-    variance does not contain; with it, the intervals are conservative. `shift` [others] is the
-    mean of this error.
+    variance does not contain; with it, the intervals are conservative.
     """
     find = one_sided_critical if narrow else two_sided_critical
     known = family.degrees and find(loads(family.sizes, reference), family.degrees, level)
-    return contrasts(family, reference, known or np.nan, extra_variance, shift)
+    return contrasts(family, reference, known or np.nan, extra_variance)
 
 
 for_equivalence = partial(against_reference, narrow=True)
@@ -62,11 +60,10 @@ def contrasts(
     reference: int,
     critical: float,
     extra_variance: Numbers = 0.0,
-    shift: Numbers = 0.0,
 ) -> Estimate:
     """Return the contrasts with intervals that extend `critical` standard errors to each side."""
     others = np.delete(np.arange(len(family.sizes)), reference)
-    difference = family.means[..., others] - family.means[..., reference, None] + shift
+    difference = family.means[..., others] - family.means[..., reference, None]
     variance = family.variance_of_differences(others, reference)
     half = critical * np.sqrt(variance + extra_variance)
     ends = (difference, difference - half, difference + half)
@@ -94,16 +91,16 @@ def judge(difference: Estimate, equivalence: Estimate, margin: float) -> Judgeme
     return Judgement(verdict, within)
 
 
-def unadjusted(family: Pooled, shift: Numbers = 0.0, extra_variance: Numbers = 0.0) -> Array:
+def unadjusted(family: Pooled, extra_variance: Numbers = 0.0) -> Array:
     """Return the p-value [..., pairs] of a t test for each pair of groups, with pooled variance.
 
     Pairs are in the order of itertools.combinations. The p-values are not adjusted for their
-    number. `shift` and `extra_variance` [pairs] are added to each difference (the first less the
-    second) and to its variance. The result is NaN for two groups of equal means without a variance.
+    number. `extra_variance` [pairs] is added to the variance of each difference. The result is NaN
+    for two groups of equal means without a variance.
     """
     first, second = np.array(list(combinations(range(family.means.shape[-1]), 2))).T
     variance = family.variance_of_differences(first, second) + extra_variance
-    difference = np.abs(family.means[..., first] - family.means[..., second] + shift)
+    difference = np.abs(family.means[..., first] - family.means[..., second])
     with np.errstate(divide="ignore", invalid="ignore"):  # of runs that are all equal
         statistics = difference / np.sqrt(variance)
     return 2 * stdtr(family.degrees, -statistics)

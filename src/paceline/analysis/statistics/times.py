@@ -141,45 +141,33 @@ def area(times: Array, crossed: Array, horizon: float) -> float:
     return float(np.diff(steps) @ np.concatenate([[1.0], left.probabilities]))
 
 
-def ratio_of_means(
-    one: RestrictedMean,
-    other: RestrictedMean,
-    shift: float = 0.0,
-    extra_variance: float = 0.0,
-    level: float = LEVEL,
-) -> Estimate:
+def ratio_of_means(one: RestrictedMean, other: RestrictedMean, level: float = LEVEL) -> Estimate:
     """Return the ratio of two restricted means with the same horizon.
 
     Its interval is by Student's t of its logarithm, with the degrees of freedom of Welch and
     Satterthwaite. Runs are not paired, since few seeds tell less by pairs; as runs with the same
-    seed vary alike, this is conservative. `shift` and `extra_variance` are added to the logarithm
-    and to its variance. The ends are NaN if a variance is NaN, for example because no run of a
-    group reached the target.
+    seed vary alike, this is conservative. The ends are NaN if a variance is NaN, as where no run of
+    a group reached the target.
     """
-    ratio = one.mean / other.mean * math.exp(shift)
-    error, degrees = _error_of_ratio(one, other, extra_variance)
+    ratio = one.mean / other.mean
+    error, degrees = _error_of_ratio(one, other)
     factor = math.exp(stdtrit(degrees, (1 + level) / 2) * error)
     return Estimate(ratio, ratio / factor, ratio * factor)
 
 
-def p_value(
-    one: RestrictedMean, other: RestrictedMean, shift: float = 0.0, extra_variance: float = 0.0
-) -> float:
-    """Return the two-sided p-value of the hypothesis that the ratio is 1; NaN for NaN variances.
-
-    The other arguments are those of `ratio_of_means`.
+def p_value(one: RestrictedMean, other: RestrictedMean) -> float:
+    """Return the two-sided p-value of the hypothesis that the ratio of two restricted means with
+    the same horizon is 1; NaN for NaN variances.
     """
-    error, degrees = _error_of_ratio(one, other, extra_variance)
-    return float(2 * stdtr(degrees, -abs(math.log(one.mean / other.mean) + shift) / error))
+    error, degrees = _error_of_ratio(one, other)
+    return float(2 * stdtr(degrees, -abs(math.log(one.mean / other.mean)) / error))
 
 
-def _error_of_ratio(
-    one: RestrictedMean, other: RestrictedMean, extra: float
-) -> tuple[float, float]:
+def _error_of_ratio(one: RestrictedMean, other: RestrictedMean) -> tuple[float, float]:
     """Return the standard error of the logarithm of a ratio, and its degrees of freedom."""
     errors = np.array([side.variance / side.mean**2 for side in (one, other)])
     freedom = np.array([max(side.n - 1, 1) for side in (one, other)])
-    total = errors.sum() + extra
+    total = errors.sum()
     if not total > 0:
         return math.nan, 1.0
     return math.sqrt(total), float(total**2 / (errors**2 / freedom).sum())

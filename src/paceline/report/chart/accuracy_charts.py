@@ -190,13 +190,12 @@ def _target_row(row: Frame, one: Frame, *, by_rule: bool = False) -> Row:
     name = scheme_words(row) + (", rate by rule" if by_rule else "")
     known: Row = {"scheme": name, "workers": int(row["workers"]), "by_rule": by_rule}
     for name, column, unit in (
-        ("points", "one_worker_{}top1_difference", 100),
-        ("speedup", "{}speedup", 1),
+        ("points", "one_worker_top1_difference", 100),
+        ("speedup", "speedup", 1),
     ):
-        for best, ends in (("", ("mean", "low", "high")), ("best_", ("low", "high"))):
-            for end in ends:
-                value = unit * row[f"{column.format(best)}_{end}"]
-                known[f"{best}{name}_{end}".removesuffix("_mean")] = short(value)
+        for end in ("mean", "low", "high"):
+            value = unit * row[f"{column}_{end}"]
+            known[f"{name}_{end}".removesuffix("_mean")] = short(value)
     known |= {"images": short(row["target_samples_mean"]), "few": short(one["target_samples_mean"])}
     known["many"] = short(one["target_samples_mean"] * row["workers"])
     return known | {"n": int(row["n_finished"]), "diverged": int(row["n_diverged"])}

@@ -5,7 +5,6 @@ from functools import partial
 
 import pandas as pd
 
-from paceline.analysis.decision import AT_BEST
 from paceline.analysis.frames import Frame, Row
 from paceline.report.answer import FEW, ONE, UNKNOWN, Choice, choice
 from paceline.report.chart.chart_style import FAINT, TIER_COLOURS, Chart, chart, short
@@ -69,12 +68,6 @@ def _decision_row(situation: str, place: int, row: Frame, side: str) -> Row:
     ends = ("mean", "low", "high")
     speedup, low, high = (short(row[f"speedup_{end}"], 6) for end in ends)
     points = [short(100 * row[f"{side}top1_difference_{end}"], 6) for end in ends]
-    best: Row = {}
-    for name, column, factor in (("best_", "speedup", 1), ("best_points_", "top1_difference", 100)):
-        before = side if factor > 1 else ""
-        for end in ends[1:]:  # drawn where they differ
-            own, here = (row[f"{before}{at}{column}_{end}"] for at in (AT_BEST, ""))
-            best[f"{name}{end}"] = None if own == here else short(factor * own, 6)
     return {
         "situation": situation,
         "place": place,
@@ -85,7 +78,6 @@ def _decision_row(situation: str, place: int, row: Frame, side: str) -> Row:
         "speedup": speedup,
         "low": low,
         "high": high,
-        **best,
         "instead": _instead(tier, reached) if lost else "",
         "reached": reached,
         **dict(zip(("points", "points_low", "points_high"), points, strict=True)),
