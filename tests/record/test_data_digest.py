@@ -94,9 +94,6 @@ def test_images_in_folders_have_a_digest_of_their_own_files():
     ours = {"_target_": "paceline.data.image_folder.ImageFolder"}
     target = Target("data", ours | settings(Path("photos"), image_shape=[3, 4, 4]))
     before = data_digest(target)
-    Path("photos/train/notes.txt").touch()
-    look_again()
-    assert data_digest(target) == before
     Path("photos/train/cat/0.png").unlink()
     look_again()
     assert data_digest(target) != before

@@ -105,7 +105,7 @@ def test_settings_of_the_run_are_not_those_of_the_data_sets_class():
 
 
 def test_all_settings_of_a_point_but_those_of_its_study_are_part_of_the_key():
-    own = {field.name for field in fields(Point)} - {"study", "sweep", "config"}
+    own = {field.name for field in fields(Point)} - {"study", "sweep", "config", "margin"}
     assert own - {"sharding", "placement"} == declared_settings(PointSettings).keys()
 
 

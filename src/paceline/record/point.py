@@ -4,9 +4,7 @@ Its settings are checked once, when the point is built; its parts are typed obje
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from paceline.clock.reports import SERVED_PRECISIONS
 from paceline.cluster.cluster import AbstractCluster, Device, Kind
@@ -17,16 +15,17 @@ from paceline.exchange.find_collective import check_compression
 from paceline.exchange.find_collective import collective as check_collective
 from paceline.model.network_size import Sharding
 from paceline.record.measurement import Measurement
-from paceline.record.point_config import STUDY_NAME, PointConfig
+from paceline.record.point_config import PointConfig
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target
 from paceline.record.training import Training
 from paceline.scheme.accounting import Accounting
 from paceline.scheme.rule import AbstractScheme
-from paceline.settings import Flag, Seed, Whole, settings
+from paceline.settings import Flag, Positive, Seed, Whole, settings
 from paceline.timing.workload import OWN, AbstractWorkload
 
-_PLAIN = ("study", "workers", "batch_size", "seed", "save_weights")  # settings without a class
+# settings without a class
+_PLAIN = ("study", "workers", "batch_size", "seed", "save_weights", "margin")
 
 
 @settings("")
@@ -38,11 +37,12 @@ class Point:
     has the point's key and is written to its record.
     """
 
-    study: Annotated[str, Field(pattern=STUDY_NAME)]
+    study: str
     workers: Whole
     batch_size: Whole
     seed: Seed
     save_weights: Flag
+    margin: Positive
     scheme: AbstractScheme
     cluster: AbstractCluster
     workload: AbstractWorkload
@@ -124,7 +124,7 @@ class Point:
 
     def _check(self) -> None:
         """Raise SettingError for parts that cannot be combined."""
-        _ = self.config.margin, self.config.asked_target  # reading them checks them
+        _ = self.config.asked_target  # reading it checks it
         if self.data.is_ours:
             self.data.build_as(AbstractImageData).check_unread(self.placement.store)
         slow, accounting = self.cluster.slow_workers, Accounting(self.scheme, self.workers)

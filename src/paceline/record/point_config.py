@@ -24,7 +24,7 @@ from paceline.record.rerun import Sweep
 from paceline.record.target import Target
 from paceline.settings import in_bytes_per_second
 
-STUDY_NAME = r"^\w[\w .-]{0,99}$"  # also the name of a folder in runs/
+_STUDY_NAME = r"\w[\w .-]{0,99}"  # also the name of a folder in runs/
 _METRICS = ("top1", "top5", "loss")  # on the validation set
 _DISTANCES = ("value", "below_baseline")
 # Settings in a group that are not passed to the class of the group.
@@ -59,7 +59,7 @@ class PointConfig:
             {str(name): _in_bytes(value) for name, value in values.items() if name != "hydra"}
         )
         study, question = config.values["study"], config.values["question"]
-        if not isinstance(study, str) or not re.fullmatch(STUDY_NAME, study):
+        if not isinstance(study, str) or not re.fullmatch(_STUDY_NAME, study):
             message = "a name of at most 100 letters, digits, spaces, dots and dashes is needed"
             raise SettingError("study", f"{message}, not {study!r}")
         if question is not None and not isinstance(question, str):
@@ -100,18 +100,8 @@ class PointConfig:
 
     @property
     def margin(self) -> float:
-        """Largest difference of two accuracies [percentage points] that the study calls equal.
-
-        Raises SettingError unless it is a number above 0.
-        """
-        value = self.values["margin"]
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not 0 < value < math.inf
-        ):
-            raise SettingError("margin", f"a number of points above 0 is needed, not {value!r}")
-        return float(value)
+        """Largest difference of two accuracies [percentage points] that the study calls equal."""
+        return float(self.values["margin"])
 
     @property
     def asked_target(self) -> Mapping[str, Any] | None:
@@ -142,8 +132,8 @@ class PointConfig:
         They describe how a run uses the object, such as `model.shards`. A setting that an older
         record lacks has its neutral value.
         """
-        earlier = neutral_values(_OF_THE_RUN[group])
-        return {name: {**earlier, **self.values[group]}[name] for name in earlier}
+        neutral = neutral_values(_OF_THE_RUN[group]).items()
+        return {name: self.values[group].get(name, value) for name, value in neutral}
 
     def _with_jobs(self) -> "PointConfig":
         """Return the settings with a number in place of sweep.jobs=auto."""

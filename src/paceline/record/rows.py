@@ -215,9 +215,10 @@ class PointTable:
             return str(error)
         if len({*header}) < len(header) or not {*header} <= {*self.columns}:
             return f"columns {', '.join(header)}, not {', '.join(self.columns)}"
-        if any(len(row) != len(header) for row in rows):
+        if {*map(len, rows)} - {len(header)}:
             return f"a row does not have {len(header)} cells"
-        for name, cells in zip(header, zip(*rows, strict=True), strict=False):
+        columns = dict(zip(header, zip(*rows, strict=True), strict=True)) if rows else {}
+        for name, cells in columns.items():
             try:
                 self.types[name].validate_python([cell or None for cell in cells])
             except ValidationError as error:
@@ -225,9 +226,10 @@ class PointTable:
                 place = f"row {int(first['loc'][0]) + 1}, {name}"
                 return f"{place}: {first['msg']}, not {first['input']!r:.40}"
         try:
-            for row in (dict(zip(header, row, strict=True)) for row in rows):
-                if "right" in row:
-                    bits_of(row["right"], int(row.get("images") or 0))
+            for right, images in zip(
+                columns.get("right", ()), columns.get("images", ()), strict=True
+            ):
+                bits_of(right, int(images or 0))
         except ValueError as error:
             return f"right: {error}"
         return None
