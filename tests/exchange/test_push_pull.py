@@ -7,7 +7,7 @@ import torch.distributed as dist
 
 from paceline.exchange import process_group
 from paceline.exchange.process_group import Division, local_rank, shard_index, worker_index
-from paceline.exchange.shard import imbalance, round_robin, segments, shard_bounds, turns
+from paceline.exchange.shard import round_robin, segments, shard_bounds, turns
 from tests.exchange.talking import FIRST, NUM_WEIGHTS, PARTS, SECOND, TEXT, WIRES
 from tests.launching import launch
 
@@ -147,13 +147,6 @@ def test_at_each_turn_as_many_workers_as_servers_push_to_all_of_them(servers):
 def test_tensors_go_to_the_servers_in_turn():
     assert [list(part) for part in round_robin(5, 3)] == [[0, 3], [1, 4], [2]]
     assert [list(part) for part in round_robin(2, 3)] == [[0], [1], []]
-
-
-@pytest.mark.parametrize(
-    ("servers", "largest_by_mean"), [(1, 1), (2, 50 * 2 / 60), (3, 45 * 3 / 60)]
-)
-def test_the_largest_share_by_the_mean(servers, largest_by_mean):
-    assert imbalance([40, 5, 5, 5, 5], servers) == pytest.approx(largest_by_mean)
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,7 @@ def composed_model(*overrides):
         ["model=small_cnn"],
         ["model=small_alexnet"],
         ["model=small_nin"],
+        ["model=cifar_resnet"],
         ["model=resnet18"],
         ["model=resnet50"],
         ["model=torchvision", "model.network.name=squeezenet1_1"],

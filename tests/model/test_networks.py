@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from paceline.errors import SettingError
 from paceline.model.alexnet import AlexNet
+from paceline.model.cifar_resnet import CifarResNet
 from paceline.model.googlenet import GoogLeNet, GoogLeNetClassifier
 from paceline.model.nin import NiN
 from paceline.model.small_alexnet import SmallAlexNet
@@ -26,7 +27,12 @@ TRACED = (
     nn.Flatten,
     nn.Sequential,
 )
-SMALL = {SmallAlexNet: (0.5,), SmallNiN: (0.5,), SmallCNN: (4, "batch")}
+SMALL = {
+    SmallAlexNet: (0.5,),
+    SmallNiN: (0.5,),
+    SmallCNN: (4, "batch"),
+    CifarResNet: (8, "batch"),
+}
 
 
 @pytest.mark.parametrize(
@@ -44,6 +50,10 @@ SMALL = {SmallAlexNet: (0.5,), SmallNiN: (0.5,), SmallCNN: (4, "batch")}
         (lambda: SmallCNN(GREY, 10, 16, "group"), 7674),
         (lambda: SmallCNN(GREY, 10, 16, "none"), 7674 - 3 * 16),
         (lambda: SmallCNN(GREY, 10, 32, "batch"), 24_554),
+        # He 2016, table 6: 0.27 M for ResNet-20 and 0.85 M for ResNet-56
+        (lambda: CifarResNet((3, 32, 32), 10, 8, "batch"), 75_290),
+        (lambda: CifarResNet((3, 32, 32), 10, 20, "batch"), 269_722),
+        (lambda: CifarResNet((3, 32, 32), 10, 56, "batch"), 853_018),
     ],
 )
 def test_networks_have_as_many_weights_as_is_said(build, weights):
@@ -117,3 +127,12 @@ def test_auxiliary_heads_count_for_three_tenths_of_the_loss_each():
     assert loss.item() == pytest.approx((parts[0] + 0.3 * (parts[1] + parts[2])).item())
     loss.backward()
     assert all(weight.grad is not None for weight in module.parameters())
+
+
+def test_a_shortcut_of_a_cifar_resnet_keeps_every_second_pixel_and_adds_zeros():
+    shortcut = CifarResNet(GREY, 10, 8, "batch").layers[4].downsample
+    images = torch.randn(2, 16, 5, 5)
+    made = shortcut(images)
+    assert made.shape == (2, 32, 3, 3)
+    torch.testing.assert_close(made[:, 8:24], images[:, :, ::2, ::2])
+    assert made[:, :8].abs().sum() == made[:, 24:].abs().sum() == 0

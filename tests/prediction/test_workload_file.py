@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from paceline import cli
-from paceline.command.calibrate_command import cells, count, totals
+from paceline.command.calibrate_command import cells, count, total
 from paceline.errors import SettingError
 from paceline.model.network_size import Layer, NetworkSize
 from paceline.prediction.calibration_files import write_workload
@@ -43,13 +43,12 @@ def test_the_command_prints_layers_and_totals(capsys):
     size = count(composed(words[2:], ROOT))
     rows = [line.split() for line in lines]
     assert all([*cells(layer).values()] in rows for layer in size.layers)
-    assert lines[-2:] == totals(size, 2)
+    assert lines[-1] == total(size, 2)
 
 
 def test_a_table_has_layers_and_totals():
     layers = [Layer("one", 1_000_000, 2_000_000, 3), Layer("", 24, 0, 5)]
-    step, shares = totals(NetworkSize(layers, [3, 1]), 1000)
-    assert shares == "2 tensors in turn over servers, largest share / mean: 1: 1.00, 2: 1.50"
+    step = total(NetworkSize(layers, [3, 1]), 1000)
     assert [*cells(layers[1]).values()] == ["(itself)", "24", "0", "5"]
     assert step == ("weights 4.0 MB; at batch size 1,000: activations 0.0 MB, a step 0.012 TFLOP")
 
