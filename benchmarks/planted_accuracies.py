@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import expit, ndtr, ndtri
-from scipy.stats import binom
 
 from benchmarks.planted_world import Aim, Found, found
 from paceline.analysis.statistics.means import (
@@ -13,7 +12,6 @@ from paceline.analysis.statistics.means import (
     intervals_of_means,
     logit_of,
     pooled,
-    success_rate,
     variance_of_logit,
 )
 from paceline.analysis.statistics.multiple_comparisons import (
@@ -139,17 +137,6 @@ def equivalence(draws: int) -> list[Found]:
     return rows
 
 
-def successes(draws: int) -> list[Found]:
-    """Exact: every outcome by its probability."""
-    rows = []
-    for n, rate in ((3, 0.9), (8, 0.9), (8, 0.5), (24, 0.95)):
-        outcomes = range(n + 1)
-        covers = [success_rate(k, n).covers(rate) for k in outcomes]
-        share = float(binom.pmf(outcomes, n, rate) @ np.array(covers, float))
-        rows.append(Found(f"success rate {rate:.0%}, n {n}", share, draws, Aim.AT_LEAST))
-    return rows
-
-
 def finite_test_set(draws: int) -> list[Found]:
     """Images differ in difficulty (95 % of the latent variance), seeds in skill."""
     rng, images, skill, alike = np.random.default_rng(10), 1000, 0.88, 0.95
@@ -180,7 +167,6 @@ PROMISED = (
     shares_near_one,
     pairs_by_holm,
     equivalence,
-    successes,
     finite_test_set,
 )
 SHOWN = (power, unequal_variance)

@@ -60,7 +60,7 @@ def test_each_configuration_is_compared_with_the_first_of_its_seeds(made):
         for size, seeds in sizes.items()
         for seed in seeds
     ]
-    found = against_first(made(runs), {})
+    found = against_first(made(runs))
     assert list(found["first_mean"].round(9).fillna(0)) == [0, -0.1, 0, 0.05]
     assert list(found["first_n"]) == [0, 2, 0, 2]
 
@@ -71,14 +71,17 @@ def test_data_sets_are_not_compared_with_each_other(made):
         for data, size, top1 in (("a", 32, 0.9), ("b", 32, 0.5), ("b", 64, 0.6))
         for seed in (0, 1)
     ]
-    assert list(against_first(made(runs), {})["first_mean"].round(9).fillna(0)) == [0, 0, 0.1]
+    assert list(against_first(made(runs))["first_mean"].round(9).fillna(0)) == [0, 0, 0.1]
 
 
-def test_times_to_a_target_of_the_study_are_compared_if_all_runs_reach_it(made):
-    runs = [make_run(batch_size=size, seed=seed) for size in (32, 64, 128) for seed in (0, 1)]
-    tables = made(runs, target={"metric": "top1", "value": 0.8})
-    seconds = {run["key"]: float(run["batch_size"]) for run in runs}
-    found = against_first(tables, seconds)
-    assert list(found["first_mean"].round(9).fillna(0)) == [0, 2, 4]
-    seconds.popitem()
-    assert list(against_first(tables, seconds)["first_n"]) == [0, 2, 0]
+@pytest.mark.parametrize(("last", "n"), [(0.85, 2), (0.7, 0)])
+def test_times_to_a_target_of_the_study_are_compared_if_all_runs_reach_it(made, last, n):
+    runs = [
+        make_run(batch_size=size, seed=seed, top1=0.85, seconds=float(size))
+        for size in (32, 64, 128)
+        for seed in (0, 1)
+    ]
+    runs[-1]["top1"] = last
+    found = against_first(made(runs, target={"metric": "top1", "value": 0.8}))
+    assert list(found["first_mean"].round(9).fillna(0)) == [0, 2, 4 if n else 0]
+    assert list(found["first_n"]) == [0, 2, n]

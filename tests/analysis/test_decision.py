@@ -6,6 +6,7 @@ import pytest
 from paceline.analysis.decision import Timed, decision, is_faster, tiers
 from paceline.analysis.statistics.times import NEVER, Crossing, restricted_mean
 from paceline.analysis.tables import read_tables
+from paceline.analysis.time_to_target import targets
 from tests.made_decisions import AXES, arm, made_family, write_decided
 from tests.made_reports import fail, make_run, write_points, write_reports
 
@@ -84,9 +85,7 @@ def test_the_baseline_is_once_as_fast_as_itself_without_doubt(tmp_path):
 
 def test_a_scheme_that_never_gets_there_has_the_horizon_for_a_time(family):
     row = family.loc["async_parameter_server"]
-    assert (row["n_reached"], row["success_mean"], row["horizon_seconds"]) == (0, 0, 1000)
-    assert row["target_seconds_mean"] == 1000
-    assert row["success_high"] == pytest.approx(1 - 0.025**0.25)
+    assert (row["n_reached"], row["target_seconds_mean"]) == (0, 1000)
     assert np.isnan(row["speedup_low"])
 
 
@@ -209,8 +208,8 @@ def test_runs_whose_machine_failed_are_no_outcome(tmp_path):
     at = next(place for place, run in enumerate(runs) if run["scheme"] == "gossip")
     runs[at] = fail(runs[at])
     row = decided(tmp_path / "made", runs).iloc[1]
-    assert (row["scheme"], row["n"], row["n_failed"], row["success_n"]) == ("gossip", 4, 1, 3)
-    assert row["success_mean"] == 1
+    assert [row[name] for name in ("scheme", "n", "n_failed")] == ["gossip", 4, 1]
+    assert (row["n_reached"], row["target_seconds_n"]) == (3, 3)
 
 
 def test_ties_need_a_test_and_the_clear_are_told():
@@ -267,7 +266,7 @@ def test_the_error_of_the_target_is_in_times(tmp_path):
     table = decision(read_tables(folder)).set_index("scheme")
     row = table.loc["gossip"]
     assert row["target"] == pytest.approx(0.78)
-    assert row["target_error"] == pytest.approx(0.02 / np.sqrt(3))
+    assert targets(read_tables(folder))["error"].item() == pytest.approx(0.02 / np.sqrt(3))
     moved = np.log((row["target_seconds_mean"] + 10) / (row["target_seconds_mean"] - 10)) / 2
     half = np.log(row["target_seconds_high"] / row["target_seconds_mean"]) / 4.303
     assert half >= moved * 0.99
@@ -275,7 +274,6 @@ def test_the_error_of_the_target_is_in_times(tmp_path):
     write_reports(tmp_path / "asked", [run for run, _ in made], axes=AXES, target=asked)
     write_points(tmp_path / "asked", {"curve": [row for _, rows in made for row in rows]})
     other = decision(read_tables(tmp_path / "asked")).set_index("scheme").loc["gossip"]
-    assert other["target_error"] == 0
     assert other["target_seconds_mean"] == pytest.approx(row["target_seconds_mean"])
     assert other["target_seconds_high"] < row["target_seconds_high"]
 
@@ -296,7 +294,6 @@ def test_what_a_search_may_have_missed_widens_both(tmp_path):
     table = decided(tmp_path / "made", runs, searched=searched)
     table = table.query("workers == 4").set_index("scheme")
     row = table.loc["gossip"]
-    assert row["tuning_sd"] > 0.001
     here, best = (
         row[f"{at}top1_difference_high"] - row[f"{at}top1_difference_low"] for at in ("", "best_")
     )

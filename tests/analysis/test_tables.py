@@ -1,19 +1,27 @@
-"""Tables as they are written: rounded for readers, or as they are."""
+"""Tables as they are written, rounded for readers."""
+
+import math
 
 import pandas as pd
-import pytest
 
-from paceline.analysis.frames import DIGITS, as_csv
+from paceline.analysis.frames import as_csv, as_written, typed_table
 from paceline.analysis.tables import implied_by_scheme
 from tests.made_reports import make_run
 
-TABLE = pd.DataFrame({"name": ["one"], "value": [1 / 3], "count": [12_345_678]})
 
-
-@pytest.mark.parametrize(("exact", "value"), [(False, 0.333333333), (True, 1 / 3)])
-def test_a_table_has_nine_digits_or_all(exact, value):
-    assert DIGITS == 9
-    assert as_csv(TABLE, exact=exact) == f"name,value,count\none,{value!r},12345678\n"
+def test_a_table_is_as_its_file_says_it():
+    table = pd.DataFrame(
+        {
+            "name": ["one", None],
+            "value": [1 / 3, math.nan],
+            "mixed": [12_345_678, None],
+            "count": [12_345_678, 1],
+        }
+    )
+    written = as_written(table)
+    text = "name,value,mixed,count\none,0.333333333,12345678,12345678\n,,,1\n"
+    assert as_csv(written) == as_csv(table) == text
+    pd.testing.assert_frame_equal(written, typed_table(text.encode()), check_dtype=False)
 
 
 def test_a_setting_that_follows_from_the_scheme_is_told_per_scheme(made):

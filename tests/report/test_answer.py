@@ -1,6 +1,5 @@
 """The answer is what decision.csv says: which scheme, with which numbers, and which others."""
 
-import itertools
 import math
 
 import pandas as pd
@@ -8,8 +7,8 @@ import pytest
 
 from paceline.report.answer import ONE, UNKNOWN, answers, choice
 from paceline.report.findings import read_findings
-from paceline.report.summary import summary_sentences, use_counts
-from tests.made_decisions import AXES, arm, made_family, two_arms, write_decided
+from paceline.report.summary import summary_sentences
+from tests.made_decisions import AXES, arm, made_family, write_decided
 from tests.made_findings import decided, made_findings, numbers, spread
 from tests.made_reports import fail, make_run
 
@@ -160,28 +159,24 @@ def test_nothing_is_said_against_a_scheme_at_the_edge_of_its_search():
     assert not any(text.startswith("Never") for text in answer.details)
 
 
-def test_where_no_run_reaches_the_target_no_scheme_is_named():
+def test_without_a_target_that_is_reached_images_per_second_are_told_and_nothing_to_use():
     rows = [
         decided(name, "never", reached=0, **spread("images_per_second", rate, rate - 1, rate + 1))
-        for name, rate in (("sync_allreduce", 400.0), ("gossip", 300.0))
+        for name, rate in (("gossip", 300.0), ("sync_allreduce", 400.0))
     ]
     answer = answer_of(*rows)
     assert (answer.use, numbers(answer.text)) == ("", ["80.0"])
     assert not answer.details  # virtual images/s follow from what the study assumes
-    measured = answer_of(*(row | {"kind": "measured"} for row in rows))
-    assert "all-reduce" in measured.details[0]
-    assert numbers(measured.details[0]) == ["400", "399", "401"]
     at_edge = answer_of(rows[0], rows[1] | {"at_edge": "lowest lr"})
     assert len(at_edge.text) > len(answer.text)
-
-
-def test_without_a_target_the_most_images_per_second_are_named_and_nothing_to_use():
-    rows = [decided(name, "", target=math.nan) for name in ("sync_allreduce", "gossip")]
-    answer = answer_of(*rows)
-    assert (answer.use, answer.details) == ("", [])
-    assert numbers(answer.text) == ["100", "90", "110"]
-    rows = [row | spread("images_per_second", math.nan) for row in rows]
-    assert numbers(answer_of(*rows).text) == []
+    measured = [row | {"kind": "measured"} | spread("speedup", 1.5, 1.4, 1.6) for row in rows]
+    told = ["400", "399", "401", "3", "1.5", "1.4", "1.6", "300", "299", "301", "3"]
+    (detail,) = answer_of(*measured, configurations=pd.DataFrame(measured)).details
+    assert numbers(detail)[:11] == told
+    untold = [row | {"tier": "", "target": math.nan} for row in measured]
+    answer = answer_of(*untold, configurations=pd.DataFrame(untold))
+    assert (answer.use, answer.text, answer.details) == ("", detail, [])
+    assert "No run finished" in answer_of(*untold).text
 
 
 @pytest.mark.parametrize(
@@ -223,80 +218,6 @@ def test_split_workers_are_compared_by_their_processes(written):
     assert answer.use == "all-reduce, 1 worker of 2 processes, auto"
     best = found.concluded["decision"].query("tier == 'best' and processes == 2").iloc[0]
     assert best["worker_seconds"] == pytest.approx(2 * best["target_seconds_mean"])
-
-
-def test_many_situations_are_counted_by_their_scheme():
-    rows = [
-        decided(name, tier, FASTER, workers=workers)
-        for workers in range(2, 11)
-        for name, tier in zip(
-            ("gossip", "sync_allreduce"),
-            ("best", "tied") if workers < 8 else ("behind", "best"),
-            strict=True,
-        )
-    ]
-    found = made_findings(rows)
-    assert len(answers(found)) == 9
-    (text,) = summary_sentences(found)
-    assert numbers(text) == ["9", "6", "3"]
-    assert text.index("gossip in 6") < text.index("all-reduce in 3")
-    unknown = [row | {"tier": "", "target": math.nan} for row in rows]
-    (text,) = summary_sentences(made_findings(unknown))
-    assert "nothing, because runs missed the target, in 9" in text
-
-
-def test_many_situations_are_counted_by_their_size_and_by_the_setting_that_decides():
-    slow, axes = "cluster.slow_workers", ("scheme", "workers", "cluster.slow_workers")
-    rows = [
-        decided(name, tier, FASTER, workers=workers, **{slow: late})
-        for workers in (2, 4, 8, 16, 32)
-        for late in (0, 1)
-        for name, tier in (
-            (("gossip", "best"), ("sync_allreduce", "behind"))
-            if late
-            else (("sync_allreduce", "best"), ("gossip", "tied"))
-        )
-    ]
-    found = made_findings(rows, axes=axes)
-    assert len(answers(found)) == 10
-    counts = use_counts(found)
-    assert [*counts] == [f"{n} workers, 2 situations" for n in (32, 16, 8, 4, 2)]
-    for use in counts.values():
-        even, late = sorted(use.split("; "))
-        assert (
-            even == "all-reduce in 1, the one with equally fast workers (tied with other schemes)"
-        )
-        assert late.startswith("gossip in 1, the one with one slow worker (all other")
-    assert use_counts(made_findings(rows[:8], axes=axes)) == {}
-
-
-def test_many_situations_of_a_study_are_counted(written):
-    slow = "cluster.slow_workers"
-    runs = [run | {slow: 0} for run in arm("sync_allreduce", 801, 0.9, workers=1)]
-    for workers in range(2, 7):
-        for late in (0, 1):
-            crossings = (301 if workers < 6 else 901, 201 if late else 301 if workers < 6 else 1001)
-            runs += two_arms(crossings, workers, **{slow: late})
-    (size, use), *_ = use_counts(written(runs, axes=[*AXES, slow])).items()
-    assert size == "6 workers, 2 situations"
-    assert "one worker in 1, the one with equally fast workers" in use
-    assert "gossip in 1" in use
-
-
-def test_a_use_names_the_value_that_all_its_situations_and_no_others_have(written):
-    slow, links = "cluster.slow_workers", "cluster.link.bandwidth"
-    runs = arm("sync_allreduce", 801, 0.9, workers=1)
-    runs = [run | {slow: 0, links: None} for run in runs]
-    for late, bandwidth in itertools.product((0, 1, 2), (None, 1e8, 1e9)):
-        seconds = (101, 301) if bandwidth is None else (301, 101) if late else (111, 101)
-        runs += two_arms(seconds, 4, **{slow: late, links: bandwidth})
-    ((size, use),) = use_counts(written(runs, axes=[*AXES, slow, links])).items()
-    others = "all other schemes are slower or missed the target"
-    assert size == "4 workers, 9 situations"
-    assert use == (
-        f"gossip in 6 (in 4 of them {others}); "
-        f"all-reduce in 3, those with links without a limit ({others})"
-    )
 
 
 def test_a_study_without_schemes_to_choose_from_compares_all_configurations(findings):

@@ -161,19 +161,6 @@ def test_what_is_lost_or_far_is_drawn_as_well(tmp_path):
     assert "\u00d7" in static_svg(drawn, "s0")
 
 
-def test_the_panel_of_speed_ups_is_left_out_where_it_follows_from_the_images(tmp_path):
-    panels = {}
-    for share in (0.5, 0.9):
-        runs = arm("sync_allreduce", 801, 0.9, workers=1)
-        for workers in (2, 4):
-            runs += arm("sync_allreduce", 301, 0.9, workers=workers)
-            own = arm("gossip", 201, 0.9, workers=workers)
-            runs += [run | {"images_per_second": 100.0 * share * workers} for run in own]
-        folder = write_decided(tmp_path / str(share), runs)
-        panels[share] = len(target_chart(read_findings(folder)).spec["concat"])
-    assert panels == {0.5: 3, 0.9: 2}
-
-
 def test_images_to_the_target_are_the_fewest_of_all_budgets(tmp_path):
     """With 5 epochs, 4 workers miss the target; with 20, they need more images than with 10."""
     axes = ["scheme", "workers", "batch_size", "seed", "training.epochs", "training.rate"]

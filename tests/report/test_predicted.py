@@ -80,12 +80,6 @@ def test_what_went_into_a_prediction_is_not_judged(tmp_path):
     assert numbers(near)[1:3] == ["2", "3"]
 
 
-def test_a_study_without_predictions_has_none(tmp_path):
-    tables = read_tables(write_reports(tmp_path / "made", [make_run()]))
-    assert not len(concluded(tables, "rate_n"))
-    assert not len(predicted_comparisons(tables))
-
-
 def test_the_page_says_how_near(tmp_path):
     folder = write_predicted(tmp_path / "made")
     near, compared = predictions(read_findings(folder))

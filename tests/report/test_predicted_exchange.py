@@ -5,10 +5,7 @@ import csv
 import pytest
 
 from paceline.analysis.tables import read_tables
-from paceline.report.findings import read_findings
-from paceline.report.summary import predictions
-from tests.made_findings import numbers
-from tests.made_reports import concluded, make_run, write_page, write_reports
+from tests.made_reports import concluded, make_run, write_reports
 
 COLUMNS = ("key", "kind", "half", "cluster", "images_per_second", "free_images_per_second")
 COLUMNS += ("staleness_distance", "staleness_p")
@@ -64,19 +61,3 @@ def test_staleness_is_apart_if_any_seed_is_so_improbable(tmp_path):
 def test_paced_rates_are_near_within_ten_percent(tmp_path):
     table = by_configuration(tmp_path)
     assert list(table["rate_verdict"]) == ["far", "near", "near"]
-
-
-def test_a_study_of_measured_points_has_no_row(tmp_path):
-    tables = read_tables(write_reports(tmp_path / "made", [make_run()]))
-    assert not len(concluded(tables, "exchange_n"))
-
-
-def test_the_page_says_so(tmp_path):
-    folder = write_paced(tmp_path / "made")
-    *_, ratios, exchanged, stale = predictions(read_findings(folder))
-    assert numbers(ratios) == ["10", "0", "1", "22", "-22"]
-    assert numbers(exchanged) == ["20", "2", "3", "13", "-53"]
-    assert numbers(stale) == ["1", "2", "5", "20.0", "20"]
-    page = write_page(folder).read_text()
-    assert (folder / "figures/predicted_exchange.svg").is_file()
-    assert all(text in page for text in (ratios, exchanged, stale))

@@ -15,15 +15,14 @@ import pandas as pd
 import yaml
 from scipy.stats import ttest_1samp
 
-from paceline.analysis.cautions import LATE, late_share
 from paceline.analysis.claims import Claim, Selection, read_published
 from paceline.analysis.configuration import NOT_TRAINED
 from paceline.analysis.frames import Frame, read_table
 from paceline.analysis.intervals import Interval, interval
 from paceline.analysis.searches import NO_LUCK, RATE, Luck, edge_of, lucks, of_best
 from paceline.analysis.statistics.means import LEVEL, POSITIVE, Array
-from paceline.analysis.tables import Tables, read_tables
-from paceline.analysis.time_to_target import crossings
+from paceline.analysis.tables import LATE, Tables, late_share, read_tables
+from paceline.analysis.time_to_target import target_seconds
 from paceline.errors import SettingError
 from paceline.model.network_size import Layer, NetworkSize
 from paceline.record.result import NUMBERS
@@ -71,8 +70,7 @@ def read_study(name: str, root: Path) -> Study | None:
     tables = read_tables(folder)
     runs = tables.runs.assign(effective_rate=tables.runs["lr"] / (1 - tables.runs["momentum"]))
     if tables.about["target"]:
-        reached = {k: each.high for k, each in crossings(tables, "seconds").items() if each.reached}
-        runs = runs.assign(target_seconds=runs["key"].map(reached).astype(float))
+        runs = runs.assign(target_seconds=runs["key"].map(target_seconds(tables)).astype(float))
     return Study(runs, tables)
 
 

@@ -10,8 +10,7 @@ constant number of images per step, and strong if all K workers share a constant
 global_batch_size. In weak and in strong scaling, the total number of training images is constant.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -31,10 +30,10 @@ from paceline.analysis.configuration import (
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import NONE, Interval, difference, ratio
 from paceline.analysis.tables import Tables
+from paceline.analysis.time_to_target import target_seconds
 
 REFERENCE = "sync_allreduce"  # if the study lacks it, its first scheme is the reference
 METRICS = ("top1", "test_top1")
-FAULT, NO_FAULT = "cluster.fault", "none"
 _SPEED = "images_per_second"
 Verdict = Literal["equal", "different", "not shown"]
 
@@ -60,24 +59,16 @@ def scaling(tables: Tables, configuration: Configuration, points: Frame) -> Row:
     """Return the columns on speed-up, efficiency and accuracy against one worker.
 
     `baseline` describes the one-worker runs that the configuration is compared with, or says why
-    there are none. `n_unpaired` is the number of finished points for whose seed there is no
-    baseline. `baseline_verdict`, `baseline_metric`, `baseline_margin` and
-    `baseline_top1_difference` are fields of EqualAccuracy; they are empty for a configuration of
-    one process, and for one without a speed-up.
+    there are none. `baseline_verdict` is that of `equal_accuracy`, for a configuration of several
+    processes that has a speed-up.
     """
     own, base = finished(points), baseline(tables.finished, configuration)
     processes, speedup = num_processes(configuration), ratio(own, base, _SPEED)
-    row: Row = {
-        "baseline": _baseline_text(configuration, own, base, speedup.n),
-        "baseline_scheme": "" if base.empty else base["scheme"].iloc[0],
-        "n_unpaired": len(own) - speedup.n,
-    }
+    row: Row = {"baseline": _baseline_text(configuration, own, base, speedup.n)}
     row |= speedup.named("speedup")
     row |= ratio(own, base, _SPEED, processes).named("efficiency")
     if processes > 1 and speedup.n:
-        accuracy = equal_accuracy(tables, points, base)
-        row |= {f"baseline_{name}": getattr(accuracy, name) for name in accuracy._fields[:3]}
-        row |= accuracy.difference.named("baseline_top1_difference")
+        row["baseline_verdict"] = equal_accuracy(tables, points, base)
     return row
 
 
@@ -96,49 +87,28 @@ def _baseline_text(configuration: Configuration, points: Frame, base: Frame, num
     return f"{worker}, same settings otherwise, {num_pairs} seeds in common"
 
 
-class EqualAccuracy(NamedTuple):
-    """Comparison of the accuracy of many workers with that of one worker.
-
-    `verdict` is equal if the whole interval of the difference lies within `margin` (a share) of 0;
-    different if the whole interval lies outside, or if a run did not train; else not shown.
-    `metric` is test_top1 or top1 (validation). `difference` is the accuracy of many workers minus
-    that of one, paired by seed, without the `lost_seeds` runs of many workers that did not train.
-    """
-
-    verdict: Verdict
-    metric: str
-    margin: float
-    difference: Interval
-    lost_seeds: int
-
-
-def equal_accuracy(tables: Tables, points: Frame, base: Frame) -> EqualAccuracy:
+def equal_accuracy(tables: Tables, points: Frame, base: Frame) -> Verdict:
     """Test by two one-sided tests (TOST) whether points are as accurate as their baseline.
 
-    By Schuirmann 1987 (J. Pharmacokinet. Biopharm. 15), two means are equivalent if the interval of
-    their difference lies within a margin that was stated before the experiment. The interval here
-    is one of 95 %.
+    The result is equal if the whole interval of the difference, paired by seed, lies within the
+    margin; different if it lies outside, or if a run did not train; else not shown. By Schuirmann
+    1987 (J. Pharmacokinet. Biopharm. 15), two means are equivalent if the interval of their
+    difference lies within a margin that was stated before the experiment. The interval here is one
+    of 95 %.
     """
-    found, metric = top1_difference(tables, finished(points), base)
-    lost, margin = counts(points)["n_diverged"], tables.margin
-    verdict: Verdict = "not shown"
-    if lost or found.high < -margin or found.low > margin:
-        verdict = "different"
-    elif -margin <= found.low and found.high <= margin:
-        verdict = "equal"
-    return EqualAccuracy(verdict, metric, margin, found, lost)
+    found, margin = top1_difference(tables, finished(points), base), tables.margin
+    if counts(points)["n_diverged"] or found.high < -margin or found.low > margin:
+        return "different"
+    return "equal" if -margin <= found.low and found.high <= margin else "not shown"
 
 
-def top1_difference(tables: Tables, points: Frame, base: Frame) -> tuple[Interval, str]:
-    """Return the mean difference of top-1, paired by seed, and the name of the metric.
+def top1_difference(tables: Tables, points: Frame, base: Frame) -> Interval:
+    """Return the mean difference of top-1, paired by seed.
 
-    The metric is top-1 on test images, or on validation images if no pair of runs has the former.
+    It is on test images, or on validation images if no pair of runs has been scored on the former.
     """
-    for metric in reversed(METRICS):
-        found = _difference(tables, points, base, metric)
-        if found.n:
-            return found, metric
-    return NONE, ""
+    found = (_difference(tables, points, base, metric) for metric in reversed(METRICS))
+    return next((each for each in found if each.n), NONE)
 
 
 def _difference(tables: Tables, points: Frame, base: Frame, metric: str) -> Interval:
@@ -163,18 +133,6 @@ def variance_of_draw(tables: Tables, one: Frame, other: Frame) -> float:
         return 0.0
     difference = np.mean(right[0], axis=0) - np.mean(right[1], axis=0)  # by image
     return float(difference.var() / len(difference))
-
-
-def speedups(tables: Tables) -> Iterator[tuple[Configuration, Frame, Frame]]:
-    """Yield each configuration of several processes that has a speed-up, with two tables.
-
-    The first has the points of the configuration, including those that did not finish. The second
-    has the points of its baseline.
-    """
-    for configuration, points in configurations(tables.runs, tables.axes):
-        base = baseline(tables.finished, configuration)
-        if num_processes(configuration) > 1 and ratio(finished(points), base, _SPEED).n:
-            yield configuration, points, base
 
 
 def baseline(finished: Frame, configuration: Configuration) -> Frame:
@@ -230,7 +188,7 @@ def comparison(tables: Tables, configuration: Configuration, points: Frame) -> R
 def compared_by(tables: Tables) -> str:
     """Return the column by which the configurations of a study are compared with each other.
 
-    It is `target_seconds` of points.csv if the study sets a target, else top-1 if a run was
+    It is the time to the target if the study sets one, else top-1 if a run was
     evaluated, else images/s.
     """
     if tables.about["target"]:
@@ -239,23 +197,24 @@ def compared_by(tables: Tables) -> str:
     return next(evaluated, _SPEED)
 
 
-def against_first(tables: Tables, target_seconds: Mapping[str, float]) -> Frame:
+def against_first(tables: Tables) -> Frame:
     """Return each configuration against the first of its kind and data that shares seeds.
 
     Runs are paired by seed. The rows are those of configurations.csv, with the columns `first_mean`
     and so on: the difference of top-1, or the ratio of what `compared_by` names. They are empty for
-    the first, and where a run has missed the target. `target_seconds`: by the key of the run.
+    the first, and where a run has missed the target.
     """
     by, firsts, rows = compared_by(tables), list[Frame](), list[Row]()
+    seconds = target_seconds(tables)
     for _, points in configurations(tables.runs, list(dict.fromkeys(["data", *tables.axes]))):
         own = finished(points)
-        own = own.assign(target_seconds=own["key"].map(target_seconds).astype(float))
+        own = own.assign(target_seconds=own["key"].map(seconds).astype(float))
         alike = (first for first in firsts if _alike(first, own))
         first, found = next(alike, None), NONE
         if first is None:
             firsts.append(own)
         elif by in METRICS:
-            found = top1_difference(tables, own, first)[0]
+            found = top1_difference(tables, own, first)
         elif not (own[by].isna().any() or first[by].isna().any()):
             found = ratio(own, first, by)
         rows.append(found.named("first"))
@@ -264,28 +223,3 @@ def against_first(tables: Tables, target_seconds: Mapping[str, float]) -> Frame:
 
 def _alike(one: Frame, other: Frame) -> bool:
     return all(set(one[name]) & set(other[name]) for name in ("kind", "data", "seed"))
-
-
-def fault(tables: Tables, configuration: Configuration, points: Frame) -> Row:
-    """Return the columns on a fault that was injected in the middle of each run.
-
-    - `fault_seconds_ratio`, `fault_test_top1_difference`: finished runs compared with the runs of
-      the same seeds without the fault;
-    - `fault_seconds_to_end`: longest time from the fault to the end of a failed run;
-    - `fault_images_lost`: mean number of images whose gradients are not contained in the weights at
-      the end. For a failed run, these are all images until the fault; for a finished run, those of
-      pushes that came too late and those of the last step of a lost worker;
-    - `fault_reason`: what a run reports about the fault.
-    """
-    if configuration.get(FAULT, NO_FAULT) == NO_FAULT:
-        return {}
-    own, failed = finished(points), matching(points, {"status": "failed"})
-    without = matching(tables.finished, configuration | {FAULT: NO_FAULT})
-    lost = own["lost_workers"].ne("[]") * own["batch_size"] + own["dropped_samples"]
-    row = ratio(own, without, "seconds").named("fault_seconds_ratio")
-    row |= difference(own, without, "test_top1").named("fault_test_top1_difference")
-    return row | {
-        "fault_seconds_to_end": failed["fault_seconds"].max(),
-        "fault_images_lost": pd.concat([lost, failed["fault_samples"]]).astype(float).mean(),
-        "fault_reason": next(filter(None, points["reason"]), ""),
-    }

@@ -1,9 +1,8 @@
 """Makes configurations.csv: one row per configuration, with all conclusions about it."""
 
-import numpy as np
 import pandas as pd
 
-from paceline.analysis.comparison import comparison, fault, scaling
+from paceline.analysis.comparison import comparison, scaling
 from paceline.analysis.configuration import Configuration, configurations, counts, finished
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import Interval, interval, not_negative
@@ -19,7 +18,6 @@ PHASES = {
     "seconds_communicate": "exchange",
     "seconds_data": "loading",
 }
-_QUANTILES = {"low": 0.05, "median": 0.5, "high": 0.95}
 
 
 def configuration_table(tables: Tables) -> Frame:
@@ -72,34 +70,11 @@ def phase_shares(tables: Tables, _: Configuration, points: Frame) -> Row:
     `phase_<name>` is the share of the phase in the time of all workers. `phase_<name>_seconds` is
     its mean time per worker.
     """
-    workers = _of_finished(tables.of_points["phases"], points)
+    workers = tables.phases[tables.phases["key"].isin(finished(points)["key"])]
     if not len(workers):
         return {}
     seconds = workers[list(PHASES)].mean().rename(PHASES).add_prefix("phase_")
     return (seconds / seconds.sum()).to_dict() | seconds.add_suffix("_seconds").to_dict()
 
 
-def staleness_spread(tables: Tables, _: Configuration, points: Frame) -> Row:
-    """Return the columns on staleness [updates] of the pushes that servers applied in all seeds.
-
-    `pushes` is the number of pushes. `pushes_mean` and `pushes_median` are the mean and the median
-    of their staleness, `pushes_low` and `pushes_high` its 5 % and 95 % quantiles.
-    """
-    own = _of_finished(tables.of_points["staleness"], points)
-    if not len(own):
-        return {}
-    counts = own.groupby("staleness")["pushes"].sum().sort_index()
-    values, number = counts.index.to_numpy(float), counts.to_numpy(float)
-    total = number.sum()
-    row = {"pushes": total, "pushes_mean": float(values @ number / total)}
-    ends = np.quantile(values, [*_QUANTILES.values()], weights=number, method="inverted_cdf")
-    return row | {f"pushes_{n}": float(end) for n, end in zip(_QUANTILES, ends, strict=True)}
-
-
-def _of_finished(table: Frame, points: Frame) -> Frame:
-    """Select those rows of `table` that belong to finished points."""
-    return table[table["key"].isin(finished(points)["key"])]
-
-
-_PARTS = (scaling, comparison, time_to_target, phase_shares, staleness_spread)
-_PARTS += (fault, predicted, predicted_exchange)
+_PARTS = (scaling, comparison, time_to_target, phase_shares, predicted, predicted_exchange)

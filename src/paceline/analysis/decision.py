@@ -39,7 +39,6 @@ from paceline.analysis.statistics.means import (
     intervals_of_means,
     paired,
     pooled,
-    success_rate,
 )
 from paceline.analysis.statistics.multiple_comparisons import (
     against_reference,
@@ -87,18 +86,17 @@ BEST, TIED, BEHIND, NEVER = "best", "tied", "behind", "never"
 AT_BEST = "best_"  # prefix of columns on a scheme at its best, instead of at the settings that ran
 
 
-@lru_cache(maxsize=2)  # the rules of comparison look at it, too
+@lru_cache(maxsize=2)
 def decision(tables: Tables) -> Frame:
     """Return one row per situation and scheme.
 
     Beside all-reduce, local SGD with a mean after each step has no tier: it is the same scheme.
 
-    - `success`: share of runs that reached the target; a diverged run counts as one that did not;
+    - `n_reached`: number of runs that reached the target;
     - `target_seconds`: restricted mean of the time to the target, in which a run that did not reach
-      it counts as `horizon_seconds`; `worker_seconds`: its mean times the number of workers;
+      it counts as the longest run; `worker_seconds`: its mean times the number of workers;
     - `baseline`: the configuration of one worker that reaches the target first; `baseline_n` and
       `baseline_reached`: number of its runs, and of those that reached the target;
-    - `target_error`: standard error of the target, a part of all intervals of times and speed-ups;
     - `speedup`: time of `baseline` divided by the time of the scheme; `reference_speedup`: time of
       the scheme `reference` divided by it; empty unless all compared runs reached the target;
     - `tier`: best for the smallest time to the target; tied if the difference from the best is not
@@ -111,9 +109,6 @@ def decision(tables: Tables) -> Frame:
       images;
     - `accuracy`: verdict on this difference, one of better, worse, equivalent, not told;
       `within_margin`: 1 if the difference is shown to lie within the margin of the study, else 0;
-    - `tuning_sd`, `draw_sd`: standard deviations due to what the searches for the learning rate may
-      have missed, and due to the random draw of the test images; the latter is contained in both
-      estimands, the former only in that of a scheme at its best;
     - `best_<column>`, for speed-ups, top-1 and its verdicts: the estimand is the scheme at its best
       setting instead of at the settings that were run; see `paceline.analysis.searches.Luck`;
     - `one_worker_<column>`, for all columns on differences of top-1: the same comparison with the
@@ -173,8 +168,6 @@ def _rows(tables: Tables, situation: Configuration, members: Sequence[Member]) -
             "n": len(own),
             **counts(own),
             "target": goal["target"] if goal else math.nan,
-            "target_error": goal["error"] if goal else math.nan,
-            "horizon_seconds": horizon,
             **time,
             "worker_seconds": size_of(situation) * time["target_seconds_mean"],
             "reference": reference,
@@ -336,12 +329,11 @@ def _sides(one: Timed, other: Timed) -> tuple[RestrictedMean, RestrictedMean]:
 def _times_row(
     side: Timed, one: Timed | None, centre: Timed | None, tier: str, baseline: str
 ) -> Row:
-    own, seconds, success = side.time, NONE, NONE
+    own, seconds = side.time, NONE
     if own.n:
         seconds = Interval(*side.wider(side.error**2).interval().at(), own.n)
-        success = Interval(*success_rate(own.reached, own.n).at(), own.n)
     row: Row = {"tier": tier, "n_reached": own.reached, "baseline": baseline}
-    row |= success.named("success") | seconds.named("target_seconds")
+    row |= seconds.named("target_seconds")
     for name, base in (("speedup", one), ("reference_speedup", centre)):
         for prefix in ("", AT_BEST):
             row |= _speedup(base, side, with_luck=bool(prefix)).named(f"{prefix}{name}")
@@ -399,9 +391,6 @@ def accuracies(tables: Tables, members: Sequence[Member], centre: int | None) ->
             if not np.isnan(difference.low):
                 rows[place][f"{name}accuracy"] = str(judgement.verdict[index])
                 rows[place][f"{name}within_margin"] = int(judgement.within[index])
-    for index, place in enumerate(others):
-        deviations = math.sqrt(missed[index]), math.sqrt(draws[index])
-        rows[place] |= dict(zip(("tuning_sd", "draw_sd"), deviations, strict=True))
     return rows
 
 
@@ -456,8 +445,8 @@ def _accuracy_row() -> Row:
     row: Row = {}
     for name in ("", AT_BEST):
         row |= NONE.named(f"{name}top1_difference")
-        row |= {f"{name}accuracy": "", f"{name}within_margin": ""}
-    return row | {"tuning_sd": "", "draw_sd": ""}
+        row |= {f"{name}accuracy": "", f"{name}within_margin": math.nan}
+    return row
 
 
 def means_of_family(members: Sequence[Member], metric: str) -> list[Row]:

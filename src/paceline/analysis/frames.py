@@ -18,9 +18,7 @@ Row = dict[str, Entry]  # entries by column
 _RESULT = get_type_hints(ResultFields).items()
 _TEXT = {name for name, hint in _RESULT if hint is str or get_origin(hint) is Literal}
 _TEXT |= {number.name for number in NUMBERS if number.unit == "text"}
-_TEXT |= {"half", "hardware.cpu", "phase", "name", "value", "fault_reason", "at_edge", "own"}
-_TEXT |= {"less_accurate_than", "right", "reference", "baseline", "target_set_by"}
-_VERDICTS = ("verdict", "_half")  # ends of names of columns that are text
+_TEXT |= {"hardware.cpu", "at_edge", "own", "half", "phase", "right"}
 DIGITS = 9  # significant digits of numbers in the tables of conclusions
 
 
@@ -54,16 +52,25 @@ def typed_table(content: bytes, numbers: Collection[str] = ()) -> Frame:
     return pd.DataFrame({name: _typed(texts[name], numbers) for name in texts}).copy()
 
 
-def as_csv(table: Frame, *, exact: bool = False) -> str:
-    """Return a CSV with DIGITS significant digits, or with all digits if `exact`."""
-    form = None if exact else f"%.{DIGITS}g"
-    return table.to_csv(index=False, float_format=form, lineterminator="\n")
+def as_csv(table: Frame) -> str:
+    """Return a CSV with DIGITS significant digits."""
+    return table.to_csv(index=False, float_format=f"%.{DIGITS}g", lineterminator="\n")
 
 
 def as_written(table: Frame) -> Frame:
-    """Round numbers as in a written table, so that verdicts follow from the numbers it shows."""
-    numbers = table.select_dtypes("float")
-    return table.assign(**numbers.map(lambda number: float(f"{number:.{DIGITS}g}")))
+    """Return a table as its CSV says it: with rounded numbers, and without a missing text.
+
+    Verdicts thus follow from the numbers that are shown.
+    """
+    return table.assign(**{name: _written(table[name]) for name in table})
+
+
+def _written(column: Frame) -> Frame:
+    if any(isinstance(value, str) for value in column):
+        return column.astype(object).where(column.notna(), "").astype(str)
+    if pd.api.types.is_integer_dtype(column):
+        return column
+    return column.astype(float).map(lambda number: float(f"{number:.{DIGITS}g}"))
 
 
 def setting(value: Entry) -> str:
@@ -75,7 +82,7 @@ def setting(value: Entry) -> str:
 
 def _typed(column: pd.Series, numbers: Collection[str]) -> pd.Series:
     name = str(column.name)
-    if name in _TEXT or name.startswith("versions.") or name.endswith(_VERDICTS):
+    if name in _TEXT or name.startswith("versions."):
         return column
     cells = column.astype(object).replace("", None)
     try:

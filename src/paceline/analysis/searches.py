@@ -26,38 +26,21 @@ from paceline.study.surfaces import Surfaces, points_of
 DRAWS, _SEED = 500, 7  # of surfaces
 _FINE = 33, 17, 4  # places of the grid along each axis; half as many miss parts of the regret
 RATE = "training.rate"
-_COLUMNS = ("trials", "of", "expected_best", "searches", "searches_median")
-_COLUMNS += ("top1_sd", "test_top1_sd")
 
 
 def tuning_curve(tables: Tables) -> Frame:
     """Return one row per configuration and number `trials` of trials that a search may spend.
 
-    - `of`: number of all trials of the configuration;
-    - `expected_best`: mean validation top-1 of the best of `trials` trials that are drawn from all;
-    - `searches`: number of repeated searches of the configuration;
-    - `searches_median`: best score among the first `trials` trials of each search, and of these the
-      median over searches, as AlgoPerf reports (arXiv:2306.07179);
-    - `top1_sd`, `test_top1_sd`: standard deviations over searches of the validation top-1 and the
-      test top-1 of these best trials.
-
-    The columns on searches are empty where `trials` exceeds the length of a search. A trial that
-    did not finish has the accuracy of guessing.
+    `expected_best` is the mean validation top-1 of the best of `trials` trials that are drawn from
+    all. A trial that did not finish has the accuracy of guessing.
     """
     axes = tuning_axes(tables)
-    rows: list[Row] = []
-    for configuration, trials in groups(_scored(tables), axes):
-        searches = [search for _, search in groups(trials, ["seed"])]
-        for spent in range(1, len(trials) + 1):
-            row = configuration | {"trials": spent, "of": len(trials)}
-            row["expected_best"] = expected_best(trials["score"], spent)
-            if spent <= min(map(len, searches)):
-                tried = pd.concat([search.head(spent) for search in searches])
-                bests = tried.loc[tried.groupby("seed", sort=False)["score"].idxmax()]
-                row |= {"searches": len(searches), "searches_median": bests["score"].median()}
-                row |= {"top1_sd": bests["score"].std(), "test_top1_sd": bests["test"].std()}
-            rows.append(row)
-    return pd.DataFrame(rows, columns=[*axes, *_COLUMNS])
+    rows = [
+        configuration | {"trials": spent, "expected_best": expected_best(trials["score"], spent)}
+        for configuration, trials in groups(_scored(tables), axes)
+        for spent in range(1, len(trials) + 1)
+    ]
+    return pd.DataFrame(rows, columns=[*axes, "trials", "expected_best"])
 
 
 def expected_best(scores: Frame, trials: int) -> float:
@@ -224,16 +207,13 @@ def _best(tables: Tables, configuration: Configuration) -> Frame:
 
 
 def _scored(tables: Tables) -> Frame:
-    """Return tuning.csv with columns `score` (validation top-1) and `test` (test top-1).
+    """Return tuning.csv with a column `score`, the validation top-1.
 
     A trial that did not finish has the accuracy of guessing.
     """
     tuning = tables.tuning
-    done = tuning["status"] == "finished"
-    scores = {"score": tuning["top1"], "test": tuning["test_top1"]}
-    return tuning.assign(
-        **{name: own.where(done, tuning["chance"]).astype(float) for name, own in scores.items()}
-    )
+    scores = tuning["top1"].where(tuning["status"] == "finished", tuning["chance"])
+    return tuning.assign(score=scores.astype(float))
 
 
 def _own(tables: Tables, configuration: Configuration) -> Configuration:

@@ -1,4 +1,4 @@
-"""Computes when runs first reach a target of top-1, top-5 or loss on validation images.
+"""Computes mean curves, and when runs first reach a target of top-1, top-5 or validation loss.
 
 The study may set the target. Else it is two percentage points below the best mean top-1 of one
 worker at its last evaluation.
@@ -18,8 +18,11 @@ from paceline.analysis.configuration import (
     SPLIT,
     Configuration,
     configurations,
+    groups,
     matching,
     num_processes,
+    situation_columns,
+    with_processes,
 )
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import NONE, interval, not_negative
@@ -37,6 +40,7 @@ BY_STUDY = "the study"
 _COLUMNS = ["kind", "data", "target", "error", "set_by"]
 # the user sets these
 _CHOSEN = ("batch_size", "global_batch_size", "training.", "scheme.", OPTIMIZER)
+_OF_CURVES = ("evaluation", "n", "samples", "seconds", "top1", "is_front")
 Crossings = Mapping[str, Crossing]  # by the key of the run
 
 
@@ -163,6 +167,12 @@ def crossings(tables: Tables, axis: str, errors: float = 0.0) -> Crossings:
     return found
 
 
+def target_seconds(tables: Tables) -> Mapping[str, float]:
+    """Return the time of each run at the first evaluation at which it had reached the target."""
+    found = crossings(tables, "seconds").items()
+    return {key: own.high for key, own in found if own.reached}
+
+
 def target_times(
     tables: Tables, points: Frame, horizon: float, errors: float = 0.0
 ) -> RestrictedMean:
@@ -223,3 +233,32 @@ def horizon_of(tables: Tables, situation: Configuration) -> float:
     """Return the seconds of the longest run of the same kind and data set."""
     same = {name: situation[name] for name in ("kind", "data")}
     return float(matching(tables.runs, same)["seconds"].max())
+
+
+def mean_curves(tables: Tables) -> Frame:
+    """Return one row per configuration and evaluation, with means over finished seeds.
+
+    `evaluation` is the number of the evaluation, from 1; evaluations that some seed lacks are left
+    out. `top1` is measured on validation images. `is_front` is 1 where `top1` is higher than at
+    every evaluation of the same situation, of any configuration, that took no more seconds; else 0.
+    """
+    axes = ["kind", "data", *tables.axes]
+    curves = tables.curves.sort_values(["key", "samples"], kind="stable")
+    curves = curves.assign(evaluation=curves.groupby("key", sort=False).cumcount() + 1)
+    rows: list[Row] = []
+    for configuration, points in groups(tables.finished[["key", *axes]], axes):
+        own = curves[curves["key"].isin(points["key"])].groupby("evaluation")
+        means = own[["samples", "seconds", "top1"]].mean().assign(n=own.size())
+        means = means[means["n"] == len(points)].reset_index()
+        rows += [configuration | row for row in means.to_dict("records")]
+    made = pd.DataFrame(rows, columns=[*axes, *_OF_CURVES])
+    same = situation_columns(tables.axes)
+    fronts = [_front(rows) for _, rows in groups(with_processes(made), same)]
+    return made.assign(is_front=pd.concat(fronts).reindex(made.index) if fronts else [])
+
+
+def _front(rows: Frame) -> Frame:
+    """Return 1 for a row whose `top1` is above that of all rows with no more seconds, else 0."""
+    ordered = rows.sort_values(["seconds", "top1"], ascending=[True, False], kind="stable")
+    before = ordered["top1"].cummax().shift(fill_value=-1.0)
+    return (ordered["top1"] > before).astype(int)

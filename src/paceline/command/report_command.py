@@ -2,12 +2,8 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from paceline.errors import SettingError
-
-if TYPE_CHECKING:
-    from paceline.analysis.frames import Frame
 
 PAPERS = "papers"  # instead of a study
 
@@ -15,7 +11,7 @@ PAPERS = "papers"  # instead of a study
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "a file in experiments/, or papers for the ledger of their claims"
     parser.add_argument("study", metavar="STUDY", nargs="?", help=text)
-    check = "print five rules of comparison; exit code 1 if the study breaks one"
+    check = "print what weakens the study's numbers; exit code 1 if runs are compared unfairly"
     parser.add_argument("--check", action="store_true", help=check)
     verify = "of papers: test all claims anew; exit code 2 if a committed verdict differs"
     parser.add_argument("--verify", action="store_true", help=verify)
@@ -53,8 +49,9 @@ def run(options: argparse.Namespace, root: Path) -> int:
 def _one_study(options: argparse.Namespace, root: Path) -> int:
     """Write tables, figures and the page of a study, and print the path of the page.
 
-    Returns 1 if the rules of comparison are asked for and the study breaks one, else 0.
+    With --check, returns 1 if the study compares runs that must not be compared, else 0.
     """
+    from paceline.report.checks import UNFAIR, checks
     from paceline.report.findings import read_findings
     from paceline.report.page import report, single_page
 
@@ -64,9 +61,11 @@ def _one_study(options: argparse.Namespace, root: Path) -> int:
     page = report(findings, folder)
     if options.single:
         options.single.write_text(single_page(page))
-    code = _check(findings.concluded["rules"], folder.name) if options.check else 0
+    lines = checks(findings) if options.check else []
+    for each in lines:
+        print(*each)
     print(page)
-    return code
+    return int(any(each.sign == UNFAIR for each in lines))
 
 
 def _require_study(study: str, root: Path) -> None:
@@ -81,11 +80,3 @@ def _require_study(study: str, root: Path) -> None:
     from paceline.study.study_points import require_study  # imports Hydra
 
     require_study(study, root)
-
-
-def _check(rules: "Frame", study: str) -> int:
-    """Print two lines for each rule of comparison; return 1 if the study breaks a rule, else 0."""
-    for _, row in rules.iterrows():
-        print(f"{row['rule']} {row['verdict']}: {row['asks']}")
-        print(f"  {row['evidence']} ({study}/{row['place']})")
-    return int((rules["verdict"] == "broken").any())

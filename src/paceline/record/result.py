@@ -63,9 +63,8 @@ class Number:
 
     `heading`: of its column on the page, in the table `section`, whose columns are sorted by
     `place`; "" for a number that is only recorded and logged. A cell shows the mean over the
-    finished seeds of a configuration, with the interval of the mean. `each_point`: True if the
-    table of all points also has this column. `beside_virtual`: True if only studies on the virtual
-    clock, where time is modelled, have this column.
+    finished seeds of a configuration, with the interval of the mean. `beside_virtual`: True
+    if only studies on the virtual clock, where time is modelled, have this column.
     """
 
     name: str
@@ -74,7 +73,6 @@ class Number:
     heading: str = ""
     section: Section = _SUMMARY
     place: int = 100
-    each_point: bool = False
     beside_virtual: bool = False
     of: str = ""
 
@@ -175,9 +173,9 @@ class ResultFields:
     distinct_samples: Images | None = number()
     updates: Updates | None = number()
     seconds: Seconds | None = number(
-        heading="seconds of the training clock", section=_TIMES, place=2, each_point=True
+        heading="seconds of the training clock", section=_TIMES, place=2
     )
-    images_per_second: Rate | None = number(heading="images/s", place=1, each_point=True)
+    images_per_second: Rate | None = number(heading="images/s", place=1)
     updates_per_second: Plain | None = number(
         lambda o: o.updates / o.seconds if o.seconds else None
     )
@@ -192,7 +190,6 @@ class ResultFields:
         _score("last_score", "top1"),
         "top-1, validation",
         place=3,
-        each_point=True,
         of="validation_images",
     )
     top5: Share | None = number(_score("last_score", "top5"))
@@ -201,7 +198,7 @@ class ResultFields:
         _score("last_score", "loss"), "validation loss", section=_TIMES, place=1
     )
     test_top1: Share | None = number(
-        _score("test", "top1"), "top-1, test", place=2, each_point=True, of="test_images"
+        _score("test", "top1"), "top-1, test", place=2, of="test_images"
     )
     averaged_top1: Share | None = number(_score("last_score", "averaged_top1"))
     averaged_test_top1: Share | None = number(
@@ -216,7 +213,6 @@ class ResultFields:
         "staleness",
         section=_TIMES,
         place=5,
-        each_point=True,
     )
     staleness_max: Updates | None = number(_staleness(lambda pushes: int(pushes.max())))
     stale_share: Share | None = number(_staleness(lambda pushes: float((pushes > 0).mean())))

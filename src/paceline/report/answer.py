@@ -124,15 +124,11 @@ def choices(findings: StudyFindings) -> list[tuple[Situation, Choice]]:
 
 
 def answers(findings: StudyFindings) -> list[Answer]:
-    """Return an answer for each situation of `answered`, but for those of `throughput`.
-
-    If the study compares all configurations, there is one for each of these instead.
-    """
+    """Return an answer for each situation of `answered`, or for each compared configuration."""
     if findings.compares_all:
         return [_of_configuration(findings, row) for row in compared_configurations(findings)]
-    decision, apart = findings.concluded["decision"], _of_throughput(findings)
-    own = [each for each in answered(findings) if each not in apart]
-    return [_answer(findings, each, each.of(decision)) for each in own]
+    decision = findings.concluded["decision"]
+    return [_answer(findings, each, each.of(decision)) for each in answered(findings)]
 
 
 def compared_configurations(findings: StudyFindings) -> list[Row]:
@@ -169,26 +165,6 @@ def _of_configuration(findings: StudyFindings, row: Row) -> Answer:
     numbers["target"] = _target(findings, row["target"]) if by == "target_seconds" else ""
     text = say("of_configuration", row, **numbers, images=validation_images(findings))
     return Answer(row["words"][:1].upper() + row["words"][1:], "", text, [])
-
-
-def throughput(findings: StudyFindings) -> list[str]:
-    """Return a sentence for each situation in which only throughput was measured.
-
-    There are none if that is so in all situations of the study.
-    """
-    texts, name = list[str](), findings.tables.facets[0]
-    for each in _of_throughput(findings):
-        ratios = _images(findings, each, "speedup")
-        text = say("images_of_one", size=each.size_words, schemes=ratios)
-        start = f"{each.values['kind'].capitalize()}, {value_words(name, each.values[name])}"
-        texts.append(f"{start}: {text}")
-    return texts
-
-
-def _of_throughput(findings: StudyFindings) -> list[Situation]:
-    found, decision = answered(findings), findings.concluded["decision"]
-    apart = [each for each in found if each.of(decision)["target"].isna().all()]
-    return apart if len(apart) < len(found) else []
 
 
 def target_metric(findings: StudyFindings) -> str:
@@ -230,10 +206,9 @@ def _answer(findings: StudyFindings, situation: Situation, rows: Frame) -> Answe
 
 
 def _by_throughput(findings: StudyFindings, situation: Situation, rows: Frame) -> Answer:
-    """Return an answer that compares images/s, without recommending a scheme.
+    """Return an answer with the images/s of each scheme, without recommending one.
 
-    It is used if no scheme can be recommended. Throughput alone does not show whether a scheme
-    learns.
+    Throughput alone does not show whether a scheme learns.
     """
     title = situation.title
     tiers = [tier_of(row) for _, row in rows.iterrows()]
@@ -241,21 +216,21 @@ def _by_throughput(findings: StudyFindings, situation: Situation, rows: Frame) -
     if (rows["tier"] == "never").any():
         target = _target(findings, rows["target"].iloc[0])
         none = say("none_reached", target=target, at_edge=NOT_JUDGED in tiers)
-    rates = rows["images_per_second_mean"].dropna()
-    if rates.empty:
-        return Answer(title, "", f"{none} {say('none_finished')}".strip(), [])
     if none and situation.values["kind"] == "virtual":  # time is an assumption of the study
         return Answer(title, "", none, [])
-    first = rows.loc[rates.idxmax()]
-    rate = interval(first, "images_per_second", count)
-    most = say("answer_throughput", scheme=scheme_words(first), rate=rate)
-    return Answer(title, "", none or most, [most[:1].upper() + most[1:]] if none else [])
-
-
-def _images(findings: StudyFindings, situation: Situation, name: str) -> list[tuple[str, str]]:
-    """Return the schemes of a situation, each with its ratio of images/s in the columns `name`."""
-    rows = situation.of(findings.known(f"{name}_mean"))
-    return [(scheme_words(row), interval(row, name, times)) for _, row in rows.iterrows()]
+    fastest = situation.of(findings.known("images_per_second_mean")).sort_values(
+        "images_per_second_mean", ascending=False
+    )
+    rates = [
+        (
+            scheme_words(row),
+            with_interval(row, "images_per_second", count),
+            interval(row, "speedup", times),
+        )
+        for _, row in fastest.iterrows()
+    ]
+    text = say("answer_throughput", rates=rates)
+    return Answer(title, "", none or text, [text] if none else [])
 
 
 def _compared(row: Frame) -> list[str]:

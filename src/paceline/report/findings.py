@@ -22,8 +22,7 @@ from paceline.analysis.configuration import (
     with_processes,
 )
 from paceline.analysis.configuration_table import NAME, known
-from paceline.analysis.frames import Frame, Row, as_csv, as_written, typed_table
-from paceline.analysis.points import mean_curves
+from paceline.analysis.frames import Frame, Row, as_csv, as_written
 from paceline.analysis.tables import (
     Tables,
     implied_by_kind,
@@ -31,6 +30,7 @@ from paceline.analysis.tables import (
     read_tables,
     varying,
 )
+from paceline.analysis.time_to_target import mean_curves
 from paceline.report.words import value_words, values_words
 
 RATE = "training.rate"
@@ -59,9 +59,7 @@ class StudyFindings:
     @cached_property
     def configurations(self) -> Frame:
         """Return configurations.csv, each row also compared with the first, as `against_first`."""
-        points = self.concluded["points"]
-        seconds = dict(zip(points["key"], points["target_seconds"], strict=True))
-        rows = against_first(self.tables, seconds)
+        rows = against_first(self.tables)
         return pd.concat([self.concluded[NAME].reset_index(drop=True), as_written(rows)], axis=1)
 
     @cached_property
@@ -101,22 +99,21 @@ class Concluded(dict[str, Frame]):
 
     def __init__(self, tables: Tables, named: Callable[[Frame], Frame]) -> None:
         super().__init__()
-        self._tables, self._named, self._texts = tables, named, dict[str, str]()
-        self._makers = {each.name: each for each in CONCLUSIONS}
+        self._tables, self._named, self._made = tables, named, dict[str, Frame]()
+        self._makers = {each.name: each.make for each in CONCLUSIONS}
 
     def __contains__(self, name: object) -> bool:
         return name in self._makers
 
     def __missing__(self, name: str) -> Frame:
-        maker = self._makers[name]
-        self._texts[name] = text = as_csv(maker.make(self._tables), exact=maker.exact)
-        self[name] = self._named(typed_table(text.encode()))
+        self._made[name] = made = as_written(self._makers[name](self._tables))
+        self[name] = self._named(made)
         return self[name]
 
     def csv(self, name: str) -> str:
         """Return the content of tables/`name`.csv."""
         self[name]  # makes it
-        return self._texts[name]
+        return as_csv(self._made[name])
 
 
 def naming_of(tables: Tables, blank: Sequence[str]) -> Callable[[Frame], Frame]:

@@ -28,7 +28,7 @@ def study_metrics(findings: StudyFindings) -> Row:
     It has numbers, what to use in each situation, and the schemes of each situation by tier.
     """
     concluded = findings.concluded
-    numbers = metrics(findings.tables, concluded[NAME], concluded["decision"])
+    numbers = metrics(findings.tables, concluded[NAME])
     uses = {each.situation: each.use for each in answers(findings) if each.use}
     several = of_several_schemes(findings)
     tiers = {each.words: _tiers(each.of(concluded["decision"])) for each in several}

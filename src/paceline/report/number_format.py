@@ -20,11 +20,6 @@ def percent(share: float, digits: int = 1) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def percent_of_point(share: float) -> str:
-    """Format a share with one more decimal than a mean has, so that single points can be ranked."""
-    return percent(share, 2)
-
-
 def signed_percent(share: float) -> str:
     return f"{100 * share:+.0f} %"
 
@@ -83,7 +78,7 @@ def listed(names: Iterable[object]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-_USED = (count, percent, percent_of_point, signed_percent, percent_points, signed)
+_USED = (count, percent, signed_percent, percent_points, signed)
 _USED += (decimals, times, seconds, general, size, bit_rate, plural, listed, setting)
 FORMS: dict[str, Callable[..., str]] = {  # for templates
     "whole_percent": lambda share: percent(share, 0),
@@ -101,13 +96,8 @@ _OF_UNIT: dict[Unit, Form] = {
 }
 
 
-def form_of(unit: Unit, *, each_point: bool = False) -> Form:
-    """Return the function that formats values of this unit.
-
-    The values are means over points, or with `each_point` the values of single points.
-    """
-    if each_point and unit == "share":
-        return percent_of_point
+def form_of(unit: Unit) -> Form:
+    """Return the function that formats values of this unit."""
     return _OF_UNIT.get(unit, general)
 
 

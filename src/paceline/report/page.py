@@ -1,13 +1,11 @@
 """Writes the tables, figures, page (index.html) and README.md of a study."""
 
 import json
-import shlex
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import vl_convert
 from markupsafe import Markup
 
@@ -19,6 +17,8 @@ from paceline.record.report_files import replaced
 from paceline.report.answer import answers
 from paceline.report.chart.accuracy_charts import (
     configuration_chart,
+    phase_chart,
+    prediction_chart,
     scale_chart,
     target_chart,
     time_chart,
@@ -26,19 +26,16 @@ from paceline.report.chart.accuracy_charts import (
 )
 from paceline.report.chart.chart_style import Chart, static_svg
 from paceline.report.chart.decision_charts import decision_chart, map_chart
-from paceline.report.chart.model_charts import prediction_charts
-from paceline.report.chart.worker_charts import phase_chart, staleness_chart, timeline_chart
-from paceline.report.doubts import broken_rules, cautions, unsearched
+from paceline.report.checks import CAUTION, checks
 from paceline.report.findings import Situation, StudyFindings, situations
 from paceline.report.front_page import METRICS, study_metrics
 from paceline.report.how_it_was_run import how_it_was_run, subtitle, target_origin
-from paceline.report.number_format import setting
-from paceline.report.page_tables import Table, all_points, origin_tables, page_tables, scale_table
+from paceline.report.page_tables import page_tables, scale_table
 from paceline.report.render import render, safe_json
-from paceline.report.summary import MOST, asks_of_time, summary_sentences, use_counts
+from paceline.report.summary import asks_of_time, summary_sentences
 from paceline.report.words import say
 
-CHARTS = (  # in the reader's order, after those of predictions
+CHARTS = (  # in the reader's order
     configuration_chart,
     map_chart,
     target_chart,
@@ -46,15 +43,13 @@ CHARTS = (  # in the reader's order, after those of predictions
     decision_chart,
     time_chart,
     phase_chart,
-    staleness_chart,
-    timeline_chart,
     tuning_chart,
 )
-_BESIDE_PREDICTIONS = (decision_chart, phase_chart, staleness_chart)
+_OF_PREDICTIONS = (prediction_chart, decision_chart, phase_chart)  # of a study that predicts
 PAGE = "index.html"
 LIBRARY = "vega.js"  # Vega, Vega-Lite and Vega-Embed, beside the folders of all pages
 _LOADED = f'<script src="../{LIBRARY}"></script>'
-_MOST_ROWS = 60  # longer tables are built only when the reader opens them
+_MOST_ANSWERS = 8  # that the page shows at once
 
 
 def report(findings: StudyFindings, folder: Path) -> Path:
@@ -89,9 +84,8 @@ def report(findings: StudyFindings, folder: Path) -> Path:
 
 def charts(findings: StudyFindings) -> list[Chart]:
     """Return the charts for which the study has data, in the order of the page."""
-    predicted = prediction_charts(findings)
-    made = (make(findings) for make in (_BESIDE_PREDICTIONS if predicted else CHARTS))
-    return [*predicted, *(chart for chart in made if chart is not None)]
+    makers = _OF_PREDICTIONS if len(findings.known("rate_n")) else CHARTS
+    return [chart for make in makers if (chart := make(findings)) is not None]
 
 
 def _charts(drawn: Sequence[Chart], content: Row) -> Row:
@@ -106,9 +100,7 @@ def _charts(drawn: Sequence[Chart], content: Row) -> Row:
         "charts": drawn,
         "here": _shown_first(drawn[0], shown) if drawn else "",
         "charts_json": safe_json([_chart(chart) for chart in drawn]),
-        "records": ARCHIVE,
         "scheme_names": list(dict.fromkeys(str(row["scheme"]) for row in rows)),
-        "most_rows": _MOST_ROWS,
         "library": Markup(_LOADED),
     }
 
@@ -144,9 +136,7 @@ def single_page(page: Path) -> str:
 
 def _content(findings: StudyFindings) -> Row:
     about, runs = findings.tables.about, findings.tables.runs
-    how, counts = how_it_was_run(findings), use_counts(findings)
-    broken = broken_rules(findings)
-    points = all_points(findings)
+    how, lines = how_it_was_run(findings), checks(findings)
     return {
         "about": about,
         "question": about["question"] or "This study states no question.",
@@ -155,28 +145,23 @@ def _content(findings: StudyFindings) -> Row:
         "target": target_origin(findings),
         "sentences": [
             *([say("incomplete", about)] if about["missing"] else []),
-            *unsearched(findings.tables),
             *summary_sentences(findings),
-            *(say("uses_of_size", size=size, uses=uses) for size, uses in counts.items()),
         ],
         "at_scale": None if asks_of_time(findings) else scale_table(findings),
         "answers": answers(findings),
-        "most_answers": 0 if asks_of_time(findings) or counts else MOST,
+        "most_answers": 0 if asks_of_time(findings) else _MOST_ANSWERS,
         "compares_all": findings.compares_all,
         "hedge": say("hedge_of_first", by=compared_by(findings.tables))
         if findings.compares_all
         else say("hedge"),
-        "broken_rules": [each for each in broken if each.affects],
-        "cautions": [*cautions(findings), *(each.text for each in broken if not each.affects)],
+        "unfair": [each.text for each in lines if each.sign != CAUTION],
+        "cautions": [each.text for each in lines if each.sign == CAUTION],
         "kinds": {kind: say(f"kind_{kind}") for kind in runs["kind"].unique()},
         "num_points": len(runs),
         "num_finished": len(findings.tables.finished),
         "situations": situations(findings),
         "how": how,
         "tables": page_tables(findings),
-        "points_json": _points(findings, points),
-        "points_source": points.source,
-        "origin": origin_tables(findings),
     }
 
 
@@ -203,24 +188,3 @@ def _chart(chart: Chart) -> Row:
         "texts": texts,
         "rows": rows,
     }
-
-
-def _points(findings: StudyFindings, table: Table) -> Markup:
-    """Return the table of all points as JSON, with the command that runs each point again.
-
-    A point with a tuned learning rate also needs the records of the study's trials.
-    """
-    about, runs = findings.tables.about, findings.tables.runs
-    axes = [name for name in about["axes"] if name in runs]
-    settings = (
-        (shlex.quote(f"{name}={setting(row[name])}") for name in axes if pd.notna(row[name]))
-        for _, row in runs.iterrows()
-    )
-    return safe_json(
-        {
-            "columns": list(table.columns),
-            "rows": [list(row) for row in table.rows],
-            "command": f"paceline train experiments={about['study']} ",
-            "commands": [" ".join(each) for each in settings],
-        }
-    )

@@ -5,43 +5,46 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from paceline.analysis.analyse import CONCLUSIONS, FOLDER
+from paceline.analysis.analyse import FOLDER
 from paceline.analysis.clocks import LITTLE
 from paceline.analysis.comparison import unequal_samples
-from paceline.analysis.configuration import groups
+from paceline.analysis.configuration import finished, matching
 from paceline.analysis.configuration_table import NAME
 from paceline.analysis.decision import AT_BEST
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import EXCHANGE_NEAR, SIZE
-from paceline.analysis.searches import tuning_axes
 from paceline.analysis.statistics.times import IN_A_ROW
-from paceline.analysis.tables import implied_by_kind, implied_by_scheme
-from paceline.record.result import NUMBERS, shown_numbers
-from paceline.report.accuracy_at_scale import is_searched, rows_at_scale
-from paceline.report.answer import target_metric, validation_images
+from paceline.grouped import grouped
+from paceline.record.result import shown_numbers
+from paceline.report.answer import (
+    BUDGETS,
+    choices,
+    searched_words,
+    target_metric,
+    validation_images,
+)
 from paceline.report.findings import StudyFindings
 from paceline.report.how_it_was_run import target_origin
 from paceline.report.number_format import (
     FORMS,
     Form,
     form_of,
-    general,
     setting,
     shown,
     with_interval,
 )
-from paceline.report.summary import agreement, fault_sentences, predictions
-from paceline.report.words import phrase, read, say
+from paceline.report.words import phrase, read, say, scheme_words
 
-_RESULTS = ("clocks", "predicted", "faults", "summary", "scaling", "comparison")
+_RESULTS = ("clocks", "predicted", "summary", "scaling", "comparison")
 _RESULTS += ("time_to_target", "losses", "predicted_exchange")
+_DIFFERENCE = "one_worker_{}top1_difference_{}"
 
 
 @dataclass(frozen=True)
 class Table:
     """Table of a page with the heading `name`; its numbers are those of the CSV `source`.
 
-    Each row has one text per column. `says` are sentences above the table.
+    Each row has one text per column.
     """
 
     name: str
@@ -49,7 +52,6 @@ class Table:
     source: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    says: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -93,45 +95,29 @@ def axes(names: Iterable[str]) -> list[Column]:
     return [Column(name, lambda row, name=name: setting(row[name])) for name in names]
 
 
-def table(
-    name: str,
-    caption: str,
-    source: str,
-    columns: Sequence[Column],
-    frame: Frame,
-    says: Sequence[str] = (),
-) -> Table:
+def table(name: str, caption: str, source: str, columns: Sequence[Column], frame: Frame) -> Table:
     """Return a table that shows each row of `frame` in these columns.
 
     If `frame` has a column `kind`, it is shown last.
     """
     columns = [*columns, *axes(["kind"] if "kind" in frame else [])]
     rows = [[column.text(row) for column in columns] for _, row in frame.iterrows()]
-    return Table(name, caption, source, [column.heading for column in columns], rows, says)
+    return Table(name, caption, source, [column.heading for column in columns], rows)
 
 
 def page_tables(findings: StudyFindings) -> list[Table]:
-    """Return the tables of results, of which some may be empty."""
-    facts = _facts(findings)
-    says = {"predicted": predictions(findings), "faults": fault_sentences(findings)}
-    says["clocks"] = agreement(findings)
-    tables = []
+    """Return the tables of results that have a row."""
+    facts, tables = _facts(findings), list[Table]()
     for name in _RESULTS:
         declared, source = read("tables")[name], name if name in findings.concluded else NAME
         title, caption = phrase(declared["title"]).render(facts), say(f"caption_{name}", facts)
-        rows, own, texts = findings.concluded[source], columns(name, facts), says.get(name, ())
+        rows, own = findings.concluded[source], columns(name, facts)
         if "known" in declared:
             rows = findings.known(declared["known"])
         elif source == NAME:  # a section of numbers has the title of its table
             own = [*_numbers(findings, title), *own]
-        if name not in says or texts or len(rows):
-            tables.append(_concluded(findings, source, title, caption, own, rows, texts))
-    for each in CONCLUSIONS:
-        if each.caption:
-            title, own = each.name.replace("_", " ").capitalize(), _plain(findings, each.name)
-            rows = findings.concluded[each.name]
-            tables.append(_concluded(findings, each.name, title, each.caption, own, rows))
-    return tables
+        tables.append(_concluded(findings, source, title, caption, own, rows))
+    return [each for each in tables if each.rows]
 
 
 def scale_table(findings: StudyFindings) -> Table | None:
@@ -149,65 +135,72 @@ def scale_table(findings: StudyFindings) -> Table | None:
     return table("Each scheme at each number of workers", caption, source, own, rows)
 
 
-def all_points(findings: StudyFindings) -> Table:
-    """Return the table of all points (single runs) with their numbers."""
-    runs = findings.tables.runs
-    own = [
-        *_axes_of(findings, runs),
-        *axes(["seed"]),
-        Column("status", lambda row: ": ".join(filter(None, (row["status"], row["reason"])))),
-        *(
-            of_value(number.heading, number.name, form_of(number.unit, each_point=True))
-            for number in shown_numbers()
-            if number.each_point and number.name in runs  # a number declared since is in no record
-        ),
-        of_value("key", "key"),
-    ]
-    return table("All points", say("caption_points"), "runs.csv", own, runs)
+def rows_at_scale(findings: StudyFindings) -> Frame:
+    """Return rows of decision.csv of several numbers of workers, by scheme.
 
-
-def origin_tables(findings: StudyFindings) -> list[Table]:
-    """Return the tables on how points were made; one of them is on tuning if a rate was tuned."""
-    tuned = [tuning(findings)] if len(findings.tables.tuning) else []
-    return [*tuned, _evaluated(findings), _made_with(findings)]
-
-
-def tuning(findings: StudyFindings) -> Table:
-    """Return the table of all trials of tuning."""
-    own = [*axes(tuning_axes(findings.tables)), *columns("tuning")]
-    return table("Tuning", say("caption_tuning"), "tuning.csv", own, findings.tables.tuning)
-
-
-def _evaluated(findings: StudyFindings) -> Table:
-    """Return a table of which weights were evaluated, and the certificate, of each scheme.
-
-    A certificate says whether the workers shared updates as the scheme claims.
+    They are of kinds of runs whose situations differ in their number of workers only, and that are
+    compared with one worker; those with another budget than it are left out. Further columns:
+    `words` of the scheme; `verdict` and `best_verdict`, as of `verdict_of`; and of the runs
+    their `lr`, `momentum`, number of `updates`, and as `own` the words of the scheme's setting that
+    a search chose.
     """
-    finished = findings.tables.finished
-    names = [name for name in ("scheme", "evaluated", "certificate") if name in finished]
-    grouped = groups(finished, names) if len(finished) else []
-    rows = [[*map(setting, group.values()), str(len(points))] for group, points in grouped]
-    caption = say("caption_evaluated")
-    return Table("What was evaluated", caption, "runs.csv", (*names, "points"), rows)
+    rows, alone = list[Row](), matching(findings.concluded["decision"], {"workers": 1})
+    every = [
+        situation
+        for situation, _ in choices(findings)
+        if alone.empty
+        or all(situation.values[name] in set(alone[name]) for name in BUDGETS if name in alone)
+    ]
+    for own in grouped(every, lambda each: each.values["kind"]).values():
+        settings = [{**each.values, "workers": None} for each in own]
+        if len(own) < 2 or any(each != settings[0] for each in settings):
+            continue
+        own = sorted(own, key=lambda each: each.size)
+        decided: Frame = pd.concat([each.of(findings.concluded["decision"]) for each in own])
+        if decided[_DIFFERENCE.format("", "mean")].notna().any():
+            found = [_row(findings, row) for _, row in decided.iterrows()]
+            rows += [
+                row for same in grouped(found, lambda row: row["words"]).values() for row in same
+            ]
+    return pd.DataFrame(rows)
 
 
-def _made_with(findings: StudyFindings) -> Table:
-    """Return a table of hardware, versions and code; differing values have a number of points."""
-    runs = findings.tables.runs
-    names = [name for name in runs if name.startswith(("hardware.", "versions."))]
-    names += ["data", "model", "cluster", *implied_by_kind(findings.tables)]
-    names += ["commit", "source_digest", "jobs"]
-    rows = [(name, _values(runs[name])) for name in dict.fromkeys(names) if name in runs]
-    return Table("Made with", say("caption_sources"), "runs.csv", ("what", "value"), rows)
+def _row(findings: StudyFindings, row: Frame) -> Row:
+    tables, known = findings.tables, [name for name in row.index if name not in findings.of_size]
+    axes = [name for name in ("kind", *tables.axes) if name in known]
+    points = matching(tables.runs, dict(row[axes]))
+    alike = {n: points[n].iloc[0] for n in ("lr", "momentum") if points[n].nunique() == 1}
+    return {
+        **row,
+        "words": scheme_words(row),
+        **{f"{each}verdict": verdict_of(row, each) for each in ("", AT_BEST)},
+        **alike,
+        "updates": finished(points)["updates"].mean(),
+        "own": searched_words(findings, row),
+    }
 
 
-def _values(column: pd.Series) -> str:
-    is_size = str(column.name).endswith("_bytes")
-    texts = column.map(lambda number: f"{number / 2**30:.1f} GiB" if is_size else setting(number))
-    counts = texts.replace("[]", "none").value_counts(sort=False)
-    if len(counts) == 1:
-        return str(counts.index[0])
-    return "; ".join(f"{text} ({number} points)" for text, number in counts.items())
+def verdict_of(row: Frame | Row, estimand: str) -> str:
+    """Return the verdict on the accuracy of a row of decision.csv, against one worker.
+
+    A phrase with the name verdict_<verdict> says it. `estimand`: AT_BEST, or "" for the settings
+    that were run.
+    """
+    if row["n_diverged"]:
+        return "some_diverged" if row["n_finished"] else "all_diverged"
+    if row["at_edge"]:
+        return "at_edge"
+    if pd.isna(row[_DIFFERENCE.format(estimand, "low")]):
+        return "unknown"
+    if row[f"one_worker_{estimand}within_margin"] == 1:
+        return "within"
+    return str(row[f"one_worker_{estimand}accuracy"])
+
+
+def is_searched(rows: Frame) -> bool:
+    """Return True if numbers at the best settings differ from those with the ones that were run."""
+    here, best = (list(rows[_DIFFERENCE.format(each, "low")].dropna()) for each in ("", AT_BEST))
+    return here != best
 
 
 def _concluded(
@@ -217,11 +210,10 @@ def _concluded(
     caption: str,
     own: Sequence[Column],
     rows: Frame,
-    says: Sequence[str] = (),
 ) -> Table:
     """Return a table that shows rows of the conclusion `name`: their axes, then `own` columns."""
     every = [*_axes_of(findings, rows), *own]
-    return table(title, caption, f"{FOLDER}/{name}.csv", every, rows, says)
+    return table(title, caption, f"{FOLDER}/{name}.csv", every, rows)
 
 
 def _axes_of(findings: StudyFindings, frame: Frame) -> list[Column]:
@@ -249,20 +241,6 @@ def _facts(findings: StudyFindings) -> Row:
         "in_a_row": IN_A_ROW,
         "side": "below" if target_metric(findings) == "loss" else "above",
     }
-
-
-def _plain(findings: StudyFindings, conclusion: str) -> list[Column]:
-    """Return a column per mean, with its interval, then a column per other number."""
-    named = ("kind", "data", *findings.tables.axes, *implied_by_scheme(findings.tables))
-    names = [name for name in findings.concluded[conclusion] if name not in named]
-    means = [name.removesuffix("_mean") for name in names if name.endswith("_mean")]
-    parts = {f"{name}_{part}" for name in means for part in ("mean", "low", "high", "n")}
-    columns = [of_mean(name, name, _form_of(name)) for name in means]
-    return columns + [of_value(name, name, _form_of(name)) for name in names if name not in parts]
-
-
-def _form_of(name: str) -> Form:
-    return next((form_of(number.unit) for number in NUMBERS if number.name == name), general)
 
 
 def _numbers(findings: StudyFindings, section: str) -> list[Column]:

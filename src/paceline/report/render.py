@@ -26,7 +26,6 @@ def render(template: str, content: Mapping[str, Any]) -> str:
     environment.filters |= {
         "cell": markdown,
         "folded": folded,
-        "json_table": lambda table: safe_json({"columns": table.columns, "rows": table.rows}),
     }
     return environment.get_template(template).render(content)
 

@@ -1,32 +1,14 @@
-"""Sums up a study: effects of faults, agreement of clocks and predictions, schemes to use."""
-
-import math
-from collections import Counter
-from collections.abc import Sequence
-
-import pandas as pd
+"""Sums up a study of time: agreement of clocks, and of predictions with what was observed."""
 
 from paceline.analysis.clocks import POINTS
-from paceline.analysis.comparison import FAULT, REFERENCE
+from paceline.analysis.comparison import REFERENCE
 from paceline.analysis.configuration import groups, matching
 from paceline.analysis.configuration_table import known
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import EXCHANGE_NEAR, NEAR, NOISE, SIZE
-from paceline.grouped import grouped
-from paceline.report.accuracy_at_scale import accuracy_at_scale
-from paceline.report.answer import NONE, UNKNOWN, Choice, choices, throughput
-from paceline.report.findings import Situation, StudyFindings
-from paceline.report.number_format import plural
-from paceline.report.words import (
-    configuration_words,
-    say,
-    scheme_name,
-    scheme_words,
-    value_words,
-    values_words,
-)
+from paceline.report.findings import StudyFindings
+from paceline.report.words import configuration_words, say, scheme_name, values_words
 
-MOST = 8  # situations with a sentence each; more are counted by what to use
 _MOST_NAMED = 3  # configurations that a sentence names
 _SIDES = {"right": "right", "wrong": "wrong", "close": "too close"}  # verdicts of comparisons
 _MANY = 6  # settings with a sentence each; more share one per kind
@@ -37,83 +19,11 @@ def asks_of_time(findings: StudyFindings) -> bool:
     return bool([*agreement(findings), *predictions(findings)])
 
 
-def summary_sentences(findings: StudyFindings, half: str | None = None) -> list[str]:
-    """Return sentences that sum up the study as a whole; none if each situation has a sentence.
-
-    `half`: as at `predictions`.
-    """
+def summary_sentences(findings: StudyFindings) -> list[str]:
+    """Return sentences that sum up a study of time, or say that no point has finished."""
     if findings.tables.finished.empty:
         return [say("nothing_finished")]
-    if texts := [*fault_sentences(findings), *agreement(findings), *predictions(findings, half)]:
-        return texts
-    found = choices(findings)
-    if len(found) <= MOST:
-        return [*throughput(findings), *accuracy_at_scale(findings)]
-    used = Counter("" if each.use in (NONE, UNKNOWN) else each.use for _, each in found)
-    return [say("uses", situations=len(found), uses=used.most_common())]
-
-
-def use_counts(findings: StudyFindings) -> dict[str, str]:
-    """Say how often each scheme is to be used, by words for the number of workers of situations.
-
-    Empty for MOST or fewer situations.
-    """
-    found = choices(findings)
-    if len(found) <= MOST or asks_of_time(findings):
-        return {}
-    return {
-        f"{size}, {plural(len(own), 'situation')}": _uses(own)
-        for size, own in grouped(found, lambda each: each[0].size_words).items()
-    }
-
-
-def _uses(found: Sequence[tuple[Situation, Choice]]) -> str:
-    """Say in how many situations each scheme is to be used, and in how many without a tie."""
-    parts = []
-    for use, number in Counter(chosen.use for _, chosen in found).most_common():
-        own = [(each, chosen) for each, chosen in found if chosen.use == use]
-        others = [each for each, chosen in found if chosen.use != use]
-        first = sum(chosen.tied.empty for _, chosen in own)
-        only = _only([each for each, _ in own], others)
-        numbers = {"number": number, "first": first, "is_scheme": own[0][1].is_scheme}
-        parts.append(say("use", numbers, use=use, only=only))
-    return "; ".join(parts)
-
-
-def _only(own: Sequence[Situation], others: Sequence[Situation]) -> str:
-    """Name a setting whose value all `own` situations share, and no other situation has; or ""."""
-    for name, value in own[0].values.items() if others else ():
-        values = {str(each.values[name]) for each in own}
-        if len(values) == 1 and values.isdisjoint(str(each.values[name]) for each in others):
-            return value_words(name, value)
-    return ""
-
-
-def fault_sentences(findings: StudyFindings) -> list[str]:
-    """Return a sentence for each injected fault; none if the study has no fault."""
-    table = findings.known("fault_seconds_ratio_n")
-    return [_fault(each[FAULT], rows) for each, rows in groups(table, [FAULT])]
-
-
-def _fault(fault: str, rows: Frame) -> str:
-    """Say which schemes finish in spite of a fault.
-
-    The ratio of seconds to a run without the fault is given if it differs significantly from 1.
-    """
-    low, high = rows["fault_seconds_ratio_low"], rows["fault_seconds_ratio_high"]
-    rows = rows.assign(differs=(low > 1) | (high < 1))
-    all_continue, all_end = rows["n_finished"] == rows["n"], rows["n_finished"] == 0
-    unharmed, harmed, ended = rows[all_continue], rows[~all_continue & ~all_end], rows[all_end]
-    longest = ended["fault_seconds_to_end"].max()
-    return say(
-        "fault",
-        fault=say(f"fault_{fault}"),
-        unharmed=[say("fault_unharmed", r, scheme=scheme_words(r)) for _, r in unharmed.iterrows()],
-        harmed=[say("fault_harmed", r, scheme=scheme_words(r)) for _, r in harmed.iterrows()],
-        ended=[scheme_words(row) for _, row in ended.iterrows()],
-        # rounded up to the hundredths that are shown, so that no number is above its bound
-        seconds=None if pd.isna(longest) else math.ceil(100 * longest) / 100,
-    )
+    return [*agreement(findings), *predictions(findings)]
 
 
 def agreement(findings: StudyFindings) -> list[str]:
@@ -163,18 +73,17 @@ def _named(findings: StudyFindings, rows: Frame, phrase: str) -> list[str]:
     return [*texts, f"{rest} more"] if rest > 0 else texts
 
 
-def predictions(findings: StudyFindings, half: str | None = None) -> list[str]:
+def predictions(findings: StudyFindings) -> list[str]:
     """Return sentences on how well rates, comparisons, exchange and staleness were predicted.
 
     Rates have a sentence per kind and setting, or per kind if there are more than _MANY of these.
-    If the study is divided into halves, validation comes before development; with `half`, there is
-    only this one.
+    If the study is divided into halves, validation comes before development.
     """
     rates, exchanged = findings.known("rate_n"), findings.known("exchange_n")
     compared, texts = findings.concluded["predicted_comparisons"], list[str]()
     judged = rates[rates["rate_verdict"] != "calibrated"] if len(rates) else rates
     halves = sorted(judged["rate_half"].unique(), reverse=True) if len(judged) else ()
-    for each in (own for own in halves if half is None or own in (half, "")):
+    for each in halves:
         of_half = _of_half(
             findings,
             matching(judged, {"rate_half": each}),

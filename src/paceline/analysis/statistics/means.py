@@ -12,7 +12,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, stdtrit
-from scipy.stats import binomtest
 
 Array: TypeAlias = np.ndarray
 Numbers: TypeAlias = Array | float
@@ -35,15 +34,6 @@ class Estimate(NamedTuple):
         """Return the estimate at `index` of an array of estimates; by default, the only one."""
         value, low, high = (float(np.asarray(numbers)[index]) for numbers in self)
         return value, low, high
-
-
-def success_rate(successes: int, runs: int) -> Estimate:
-    """Return the share of runs that succeed, with the interval of Clopper and Pearson (1934).
-
-    The interval covers the true rate with probability at least LEVEL (Biometrika 26).
-    """
-    low, high = binomtest(successes, runs).proportion_ci(LEVEL, method="exact")
-    return Estimate(successes / runs, low, high)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Draws accuracy against time, against the number of workers, and against the trials of tuning."""
+"""Draws accuracy and time: against each other, the number of workers, trials, and predictions."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from paceline.analysis.configuration import (
     matching,
     situation_columns,
 )
-from paceline.analysis.configuration_table import NAME
+from paceline.analysis.configuration_table import NAME, PHASES
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.searches import tuning_axes
 from paceline.grouped import grouped
@@ -31,7 +31,7 @@ from paceline.report.words import scheme_words, values_words
 _MOST = 4000  # points of the page, 75 bytes each
 _MOST_CONFIGURATIONS = 40  # of a chart; the answer has them all
 _FAR = 5  # times the margin; farther differences hide those within it
-_ALIKE = 0.8  # share of the images/s of one worker that each of several processes
+_PHASES = ("compute", "exchange and waiting", "waiting for data")
 
 
 def time_chart(findings: StudyFindings) -> Chart | None:
@@ -78,8 +78,7 @@ def scale_chart(findings: StudyFindings) -> Chart | None:
     """Return the chart of accuracy and images/s against the number of workers, a line per scheme.
 
     Accuracy is measured on test images, or on validation images if no run has the former. Images/s
-    are relative to those of one worker, paired by seed where seeds are shared. Beside the lines of
-    a situation are those of the other kind of runs, measured or virtual, if the study has both.
+    are relative to those of one worker, paired by seed where seeds are shared.
     """
     table, columns = findings.concluded[NAME], situation_columns(findings.tables.axes)
     if PROCESSES in columns:  # a line by workers would leave out of how many processes each is
@@ -87,26 +86,17 @@ def scale_chart(findings: StudyFindings) -> Chart | None:
     metric = "test_top1" if table["test_top1_mean"].notna().any() else "top1"
     known = table[table["n_finished"] > 0]
     reference = reference_scheme(findings.tables.runs)
-    lines = [
-        (values, _lines(own, reference, metric))
-        for values, own in groups(known, [n for n in columns if n in known and n != "workers"])
-        if own["workers"].nunique() > 1
-    ]
-    rows: list[Row] = []
+    names = [name for name in columns if name in known and name != "workers"]
+    rows = list[Row]()
     for each in situations(findings):
-        own = [
-            found
-            for values, found in lines
-            if all(_equal(each.values, values, name) for name in values)
-        ]
-        if own:
-            shown = [*own, *_of_other_kinds(each.values, lines)]
-            rows += [{"situation": each.name} | row for found in shown for row in found]
+        own = matching(known, {name: each.values[name] for name in names})
+        if own["workers"].nunique() > 1:
+            rows += [{"situation": each.name} | row for row in _lines(own, reference, metric)]
     images = "test images" if metric == "test_top1" else validation_images(findings)
-    workers, kinds = (sorted({row[name] for row in rows}) for name in ("workers", "kind"))
+    workers = sorted({row["workers"] for row in rows})
     panels = {"accuracy": "mean", "images per second": "ratio"}
     drawn = [name for name, of in panels.items() if any(row[of] is not None for row in rows)]
-    values = {"images": images, "workers": workers, "kinds": kinds, "panels": drawn}
+    values = {"images": images, "workers": workers, "panels": drawn}
     made = chart("scale", rows if drawn else [], **values)
     if made:  # without a panel that would be empty
         both = zip(panels, made.spec["concat"], strict=True)
@@ -118,9 +108,9 @@ def target_chart(findings: StudyFindings) -> Chart | None:
     """Return the chart of what more workers cost and bring, in one to three panels.
 
     These are top-1 minus that of one worker; images to the target, if a scheme reached it in all
-    runs; and times as fast to the target, unless each worker processed nearly as many images per
-    second as one alone: then that follows from the images. Beside searched rates are those by rule.
-    Images to the target are the fewest with any budget that the study has.
+    runs; and times as fast to the target, if that is known of two numbers of workers. Beside
+    searched rates are those by rule. Images to the target are the fewest with any budget that the
+    study has.
     """
     decision, table = findings.concluded["decision"], findings.concluded[NAME]
     columns = [name for name in situation_columns(findings.tables.axes) if name in table]
@@ -128,7 +118,7 @@ def target_chart(findings: StudyFindings) -> Chart | None:
         return None
     axes = [name for name in ("kind", "data", *findings.tables.axes) if name in decision]
     both = decision.merge(table[[*axes, "target_samples_mean"]], on=axes)
-    rows, are_alike, budgets = list[Row](), True, set[float]()
+    rows, budgets = list[Row](), set[float]()
     for situation in situations(findings):
         others = {name: situation.values[name] for name in columns if name != "workers"}
         same = matching(both, others)
@@ -158,9 +148,6 @@ def target_chart(findings: StudyFindings) -> Chart | None:
             {"situation": situation.name, "beside": short(_beside(row, schemes))} | row
             for row in found
         ]
-        each = several["images_per_second_mean"] / several["workers"]
-        fast = each > _ALIKE * one["images_per_second_mean"]
-        are_alike &= bool(fast[several["speedup_mean"].notna()].all())
     several = [row for row in rows if row["workers"] > 1]
     if all(row["points"] is None and row["images"] is None for row in several):
         return None
@@ -174,7 +161,7 @@ def target_chart(findings: StudyFindings) -> Chart | None:
         workers=sorted({row["workers"] for row in rows}),
         ends=[0.8 * min(images + few), 4 * max(images)] if images else [],
         is_far=farthest > _FAR * max(margin, 1),
-        has_speed=not are_alike,
+        has_speed=len({row["workers"] for row in several if row["speedup"]}) > 1,
         has_diverged=any(row["diverged"] for row in rows),
         budgets=", ".join(f"{value:g}" for value in sorted(budgets)) if len(budgets) > 1 else "",
     )
@@ -213,21 +200,6 @@ def _target_row(row: Frame, one: Frame, *, by_rule: bool = False) -> Row:
     known |= {"images": short(row["target_samples_mean"]), "few": short(one["target_samples_mean"])}
     known["many"] = short(one["target_samples_mean"] * row["workers"])
     return known | {"n": int(row["n_finished"]), "diverged": int(row["n_diverged"])}
-
-
-def _of_other_kinds(
-    situation: Row, lines: Sequence[tuple[Row, Sequence[Row]]]
-) -> list[Sequence[Row]]:
-    """Return the lines of runs of other kinds with the situation's batch size, or with any."""
-    others = [(values, own) for values, own in lines if values["kind"] != situation["kind"]]
-    of_data = [(values, own) for values, own in others if values["data"] == situation["data"]]
-    same = [own for values, own in of_data if _equal(values, situation, "batch_size")]
-    return same or [own for _, own in of_data]
-
-
-def _equal(one: Row, other: Row, name: str) -> bool:
-    value, own = other.get(name), one.get(name)
-    return bool((pd.isna(value) and pd.isna(own)) or own == value)
 
 
 def _lines(rows: Frame, reference: str, metric: str) -> list[Row]:
@@ -278,3 +250,35 @@ def tuning_chart(findings: StudyFindings) -> Chart | None:
         for _, row in own.iterrows()
     ]
     return chart("tuning", rows, panels=list(dict.fromkeys(row["panel"] for row in rows)))
+
+
+def phase_chart(findings: StudyFindings) -> Chart | None:
+    """Return the chart of the shares of phases in a worker's time, with a bar per scheme."""
+    rows = [
+        known
+        | {"phase": words, "order": order}
+        | {"share": short(row[f"phase_{phase}"])}
+        | {"seconds": short(row[f"phase_{phase}_seconds"], 4)}
+        for row, known in situation_rows(findings, findings.known("phase_compute"))
+        for order, (phase, words) in enumerate(zip(PHASES.values(), _PHASES, strict=True))
+    ]
+    return chart("phases", rows)
+
+
+def prediction_chart(findings: StudyFindings) -> Chart | None:
+    """Return the chart of predicted images/s against those that were observed."""
+    table = findings.known("rate_n")
+    settings = ["workers", *(name for name in findings.varying if name in table)]
+    rows = [
+        {
+            "scheme": scheme_words(row),
+            "settings": values_words(row, settings),
+            "observed": short(row["rate_observed"]),
+            "predicted": short(row["rate_predicted"]),
+            "error": short(row["rate_error"], 4),
+            "verdict": str(row["rate_verdict"]),
+        }
+        for _, row in table.iterrows()
+    ]
+    ends = [row[name] for row in rows for name in ("observed", "predicted")] or [1]
+    return chart("predicted", rows, low=min(ends) / 1.15, high=max(ends) * 1.15)

@@ -1,12 +1,11 @@
-"""What each number of workers costs in accuracy, in sentences and in a table."""
+"""What each number of workers costs in accuracy."""
 
 import math
 
 from paceline.analysis.searches import tuning_axes
-from paceline.report.accuracy_at_scale import accuracy_at_scale, rows_at_scale, verdict_of
 from paceline.report.answer import answers
 from paceline.report.findings import read_findings
-from paceline.report.page_tables import scale_table
+from paceline.report.page_tables import rows_at_scale, scale_table, verdict_of
 from tests.made_decisions import AXES, arm, made_tuning, write_decided
 from tests.made_reports import fail, write_rows
 
@@ -26,14 +25,6 @@ def study(folder, edges=(), worst=0.85, tuned=""):
         rows = [row | {"own": f"scheme.{tuned}", "own_place": 0.5} for row in rows]
     write_rows(folder / "tuning.csv", list(rows[0]), rows)
     return read_findings(folder)
-
-
-def test_schemes_are_listed_by_their_verdict_with_their_numbers_of_workers(tmp_path):
-    text, at_best = accuracy_at_scale(study(tmp_path / "made"))
-    assert at_best != text
-    within, lower = text.split("; ")
-    assert "within the margin of 1 point: all-reduce (2 workers), gossip (2 workers)" in within
-    assert lower == "lower: all-reduce (8 workers), gossip (8 workers)."
 
 
 def test_schemes_with_another_budget_than_one_worker_are_left_out(tmp_path):
@@ -63,17 +54,6 @@ def test_a_number_of_workers_without_a_finished_run_is_not_within_the_margin(tmp
         ("gossip", 2): "some_diverged",
         ("gossip", 8): "all_diverged",
     }
-    (text,) = accuracy_at_scale(findings)
-    assert text.endswith("gossip (8 workers).")
-
-
-def test_a_rate_at_an_edge_is_not_judged_and_one_workers_is_said(tmp_path):
-    findings = study(tmp_path / "made", edges={"gossip": "lowest effective_rate"})
-    assert set(rows_at_scale(findings).query("scheme == 'gossip'")["verdict"]) == {"at_edge"}
-    assert not any("is itself at the edge" in text for text in accuracy_at_scale(findings))
-    findings = study(tmp_path / "other", edges={"sync_allreduce": "lowest effective_rate"})
-    text, _ = accuracy_at_scale(findings)
-    assert "one worker is itself at the edge" in text
 
 
 def test_the_table_has_the_settings_that_were_found(tmp_path):
@@ -83,6 +63,9 @@ def test_the_table_has_the_settings_that_were_found(tmp_path):
     assert len(table.rows) == 4
     cells = dict(zip(table.columns, table.rows[1], strict=True))
     assert (cells["scheme"], cells["workers"], cells["learning rate"]) == ("all-reduce", "8", "0.8")
+    assert cells["with these settings, points"].startswith("-5.00 (")
+    assert cells["with these settings, points"].endswith("), n = 4")
+    assert cells["compared with one worker"] == "lower"
     assert cells["own setting"] == "4 steps between means"
     assert cells["updates of a run"] == "125"
     uses = [each.use for each in answers(findings) if each.use]
@@ -90,10 +73,11 @@ def test_the_table_has_the_settings_that_were_found(tmp_path):
     assert all(use.endswith(" (4 steps between means)") for use in uses)
 
 
-def test_without_an_interval_nothing_is_judged():
+def test_without_an_interval_or_with_a_rate_at_an_edge_nothing_is_judged():
     row = {"n_diverged": 0, "n_finished": 1, "at_edge": ""}
     row |= {"one_worker_top1_difference_low": math.nan, "one_worker_within_margin": 1}
     assert verdict_of(row, "") == "unknown"
+    assert verdict_of(row | {"at_edge": "lowest effective_rate"}, "") == "at_edge"
 
 
 def test_without_a_search_best_settings_have_no_columns(tmp_path):
@@ -101,6 +85,5 @@ def test_without_a_search_best_settings_have_no_columns(tmp_path):
     for workers in (2, 8):
         runs += [run for scheme in SCHEMES for run in arm(scheme, 301, 0.9, workers=workers)]
     made = read_findings(write_decided(tmp_path / "made", runs))
-    assert len(accuracy_at_scale(made)) == 1
     assert not any("best" in name for name in scale_table(made).columns)
     assert any("best" in name for name in scale_table(study(tmp_path / "searched")).columns)

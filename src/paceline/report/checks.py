@@ -1,0 +1,325 @@
+"""Checks of a study: what a reader must know before trusting its numbers.
+
+Two of them follow rules of comparison for ImageNet, of FireCaffe (Iandola et al. 2016,
+arXiv:1511.00175): a scheme must end as accurate as one worker, and no speed-up may be against a
+slow baseline.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pandas as pd
+
+from paceline.analysis.comparison import baseline, top1_difference
+from paceline.analysis.configuration import (
+    Configuration,
+    configurations,
+    finished,
+    groups,
+    matching,
+    num_processes,
+    one_process,
+)
+from paceline.analysis.configuration_table import NAME
+from paceline.analysis.decision import best_and_faster
+from paceline.analysis.frames import Frame, Row
+from paceline.analysis.intervals import ratio
+from paceline.analysis.searches import best_trials, tuning_axes
+from paceline.analysis.tables import LATE, late_share
+from paceline.record.rows import of_one_rate
+from paceline.report.findings import RATE, StudyFindings
+from paceline.report.how_it_was_run import JITTER, SLOW_FACTOR, is_assumed
+from paceline.report.number_format import interval, listed, percent, percent_points, plural, setting
+from paceline.report.words import configuration_words, scheme_name
+
+UNFAIR, CAUTION = "✗", "!"
+MOST_EFFICIENT = 1.05  # mean efficiency above which the number of workers cannot be the only cause
+_MACHINE = ("hardware.cpu", "hardware.cores", "hardware.gpus", "versions.", "num_parameters")
+_PLACES = ("cluster", "data", "model", "workload")  # groups of settings that a baseline must share
+_CONDITIONS = ("jobs", "accelerator", "hardware.cpu", "hardware.cores")
+_MOST_NAMED = 3  # of the reasons why runs ended
+
+
+class Line(NamedTuple):
+    """What a check found; the sign is UNFAIR if runs are compared that must not be, or CAUTION."""
+
+    sign: str
+    text: str
+
+
+def checks(findings: StudyFindings) -> list[Line]:
+    """Return a line for each condition that weakens the meaning of the study's numbers."""
+    unfair = [Line(UNFAIR, text) for check in _OF_FAIRNESS for text in check(findings)]
+    return unfair + [Line(CAUTION, text) for check in _OF_CAUTION for text in check(findings)]
+
+
+def _less_accurate(findings: StudyFindings) -> Iterator[str]:
+    """Schemes that are first at the target, but end less accurate than the best single worker.
+
+    The whole interval of the difference is below the margin, or a run did not train.
+    """
+    margin, first = findings.tables.margin, best_and_faster(findings.concluded["decision"])
+    for _, row in first[num_processes(first) > 1].iterrows():
+        lost = f"; {plural(row['n_diverged'], 'run')} did not train" if row["n_diverged"] else ""
+        if lost or row["one_worker_top1_difference_high"] < -margin:
+            points = interval(row, "one_worker_top1_difference", percent_points) or "unknown"
+            yield (
+                f"{_named(findings, row)} is the first at the target, but less accurate at the end "
+                f"than one worker: {points} points{lost}."
+            )
+
+
+def _slow_baselines(findings: StudyFindings) -> Iterator[str]:
+    """Speed-ups against a baseline of another machine, or one that is not the fastest.
+
+    Another run of one worker on the same machine must be shown to be faster, and must not be shown
+    to be less accurate.
+    """
+    tables, of, slow, better = findings.tables, 0, list[str](), dict[tuple[str, ...], str]()
+    for configuration, points in configurations(tables.runs, tables.axes):
+        base = baseline(tables.finished, configuration)
+        pairs = ratio(finished(points), base, "images_per_second").n
+        if num_processes(configuration) == 1 or not pairs:
+            continue
+        of += 1
+        keys = tuple(base["key"])
+        if keys not in better:  # many speed-ups have the same baseline
+            better[keys] = _faster(findings, configuration, base)
+        if found := _unlike(points, base) or better[keys]:
+            slow.append(f"{_named(findings, configuration)}: {found}")
+    if slow:
+        yield (
+            f"{len(slow)} of {plural(of, 'speed-up')} against one worker of equal settings must "
+            f"not be used, as that of {slow[0]}."
+        )
+
+
+def _unlike(points: Frame, base: Frame) -> str:
+    """Name a property of the machine, a version or the network that differs; "" if none does."""
+    for name in (column for column in base if column.startswith(_MACHINE)):
+        both = pd.concat([points[name], base[name]]).dropna().unique()
+        if len(both) > 1:
+            return f"{name} is {' and '.join(sorted(map(str, both)))}"
+    return ""
+
+
+def _faster(findings: StudyFindings, configuration: Configuration, base: Frame) -> str:
+    """Describe the fastest run of one worker that beats the baseline; "" if there is none."""
+    tables, one = findings.tables, one_process(configuration)
+    same = {name: one[name] for name in one if name.split(".")[0] in ("kind", *_PLACES)}
+    same |= {name: base[name].iloc[0] for name in ("data", "model", "cluster")}
+    found = []
+    of_one = matching(tables.finished, same | {"workers": 1})
+    for other, points in configurations(of_one, tables.axes):
+        speed = ratio(points, base, "images_per_second")
+        is_less_accurate = top1_difference(tables, points, base).high < -tables.margin
+        if speed.low > 1 and not is_less_accurate and not _unlike(points, base):
+            found.append((speed, other))
+    if not found:
+        return ""
+    speed, other = max(found, key=lambda each: each[0].mean)
+    return (
+        f"its baseline is slow: {_named(findings, other)} is {speed.mean:.2f} ({speed.low:.2f} to "
+        f"{speed.high:.2f}) times as fast"
+    )
+
+
+def _tuned_on_scored(findings: StudyFindings) -> Iterator[str]:
+    tables = findings.tables
+    scored = tables.finished[tables.finished["top1"].notna()]  # others measure throughput only
+    if len(tables.tuning) and scored["test_top1"].isna().any():
+        yield "Accuracies are of the validation images on which rates were tuned."
+
+
+def _mixed_data(findings: StudyFindings) -> Iterator[str]:
+    runs, axes = findings.tables.runs, findings.tables.axes
+    names = ["data", *(name for name in axes if name.startswith("data."))]
+    for group, same in groups(runs, names) if "data_digest" in runs else ():
+        number = (
+            same["data_digest"].replace("", None).nunique()
+        )  # records of earlier code have none
+        if number > 1:
+            yield (
+                f"{group['data']} was changed between points, which are of {number} different "
+                "contents of it: they cannot be compared."
+            )
+
+
+def _unsearched(findings: StudyFindings) -> Iterator[str]:
+    about, runs = findings.tables.about, findings.tables.runs
+    rows = runs[runs["top1"].notna()].to_dict("records")
+    if schemes := of_one_rate(rows, about["axes"], about["settings"].get(RATE)):
+        yield (
+            f"Do not compare accuracies of {listed(map(scheme_name, schemes))}: they had one "
+            "learning rate and momentum, which were searched for none of them."
+        )
+
+
+def _assumed_times(findings: StudyFindings) -> Iterator[str]:
+    runs, settings = findings.tables.runs, findings.tables.about["settings"]
+    jitter, factor = settings.get(JITTER), settings.get(SLOW_FACTOR, 1)
+    if "virtual" not in set(runs["kind"]) or not jitter or not is_assumed(findings, JITTER):
+        return
+    has_slow = "cluster.slow_workers" in runs and runs["cluster.slow_workers"].max() > 0
+    slow = (
+        f", and a slow worker {setting(factor)} times as long," if has_slow and factor != 1 else ""
+    )
+    yield (
+        f"That steps vary by jitter {setting(jitter)}{slow} is an assumption. Measured on two CPU "
+        "cores were 0.055 (ResNet-18) and 0.13 (small CNN), in public traces (ByteDance's "
+        "StragglerAnalysis) 0.004 to 0.14. The more workers differ, the more schemes gain that do "
+        "not wait."
+    )
+
+
+def _crowded(findings: StudyFindings) -> Iterator[str]:
+    """Say which measured points had more processes than cores; paced ones sleep, see `_late`."""
+    runs = matching(findings.tables.runs, {"kind": "measured"})
+    processes = runs["jobs"] * (num_processes(runs) + runs["servers"].fillna(0))
+    short = runs.assign(processes=processes)[processes > runs["hardware.cores"]]
+    pairs = sorted(set(zip(short["processes"], short["hardware.cores"], strict=True)))
+    if pairs:
+        value = ", ".join(f"{number:.0f} on {cores:.0f}" for number, cores in pairs)
+        yield (
+            f"{len(short)} of {plural(len(runs), 'measured point')} had more processes than cores "
+            f"(workers and servers of all points that ran at once): {value}. Their images/s and "
+            "speed-ups describe a crowded machine, not the scheme "
+            f"({listed(map(scheme_name, short['scheme'].unique()))})."
+        )
+
+
+def _shared_gpu(findings: StudyFindings) -> Iterator[str]:
+    runs, name = findings.tables.runs, "workers_per_accelerator"
+    shared = runs[runs[name].astype(float) > 1] if name in runs else runs[:0]
+    if len(shared):
+        value = ", ".join(f"{each:.0f}" for each in sorted(set(shared[name].astype(float))))
+        yield (
+            f"{len(shared)} of {plural(len(runs), 'point')} had workers that shared a GPU ({value} "
+            "on one), so their images/s describe that GPU, not workers with one each."
+        )
+
+
+def _late(findings: StudyFindings) -> Iterator[str]:
+    paced = matching(findings.tables.runs, {"kind": "paced"})
+    shares = late_share(paced)
+    late = shares[shares > LATE]
+    if len(late):
+        yield (
+            f"{len(late)} of {plural(len(paced), 'paced point')} did not keep the pace: real "
+            f"computing took longer than the emulated step in up to {percent(late.max())} of the "
+            "steps, so they are slower than the hardware that they stand for."
+        )
+
+
+def _unlike_conditions(findings: StudyFindings) -> Iterator[str]:
+    """Say which properties differ, of the machine or of how the study was run."""
+    for group, same in groups(findings.tables.runs, ["kind"]):
+        values = {name: sorted(same[name].unique()) for name in _CONDITIONS if name in same}
+        texts = [f"{n} {', '.join(map(setting, of))}" for n, of in values.items() if len(of) > 1]
+        if texts:
+            yield (
+                f"{group['kind'].capitalize()} points ran under different conditions, and their "
+                f"{'real ' if group['kind'] == 'virtual' else ''}images/s are averaged all the "
+                f"same: {'; '.join(texts)}."
+            )
+
+
+def _ended_badly(findings: StudyFindings) -> Iterator[str]:
+    """Say which runs did not finish, and which finished with a reason to doubt them."""
+    runs, names = findings.tables.runs, ["workers", *findings.varying]
+    doubted = runs[(runs["reason"] != "") | (runs["status"] != "finished")]
+    for group, points in groups(doubted, ["status", "kind"]):
+        settings = [
+            f"{configuration_words(own, names)}, {'seeds' if len(same) > 1 else 'seed'} "
+            f"{', '.join(map(str, sorted(same['seed'])))}"
+            for own, same in groups(points, ["scheme", *names])
+        ]
+        reasons = list(dict.fromkeys(points["reason"]))
+        more = f"; {len(reasons) - _MOST_NAMED} more" if len(reasons) > _MOST_NAMED else ""
+        yield (
+            f"{plural(len(points), group['kind'] + ' point')} "
+            f"{group['status'].replace('untrained', 'did not train')} ({'; '.join(settings)}), and "
+            f"count in {'all means' if group['status'] == 'finished' else 'no mean'}: "
+            f"{'; '.join(reasons[:_MOST_NAMED])}{more}"
+        )
+
+
+def _unfit_records(findings: StudyFindings) -> Iterator[str]:
+    if unfit := findings.tables.about["unfit"]:
+        faults = "; ".join(f"{key} ({fault})" for key, fault in unfit.items())
+        yield f"Records that are malformed or inconsistent are in no number: {faults}."
+
+
+def _one_machine(findings: StudyFindings) -> Iterator[str]:
+    """Say on which machine, and for how long, images/s were measured."""
+    measured = matching(findings.tables.runs, {"kind": "measured"})
+    measured = measured[measured["started"] != ""]
+    for machine, points in groups(measured, ["hardware.cpu", "hardware.cores"]):
+        starts = pd.to_datetime(points["started"])
+        ends = starts + pd.to_timedelta(points["wall_seconds"].to_numpy(float), unit="s")
+        minutes = (ends.max() - starts.min()).total_seconds() / 60
+        yield (
+            f"Images/s of {plural(len(points), 'point')} were measured on one machine ("
+            f"{machine['hardware.cpu']}, {machine['hardware.cores']:.0f} cores) within "
+            f"{plural(max(minutes, 1), 'minute')} from {starts.min():%Y-%m-%d %H:%M} UTC. Their "
+            "intervals do not include the variation between hours or machines."
+        )
+
+
+def _super_linear(findings: StudyFindings) -> Iterator[str]:
+    rows = findings.concluded[NAME]
+    several = rows[rows["baseline"] != "itself"]
+    above = (several["efficiency_low"] > 1) | (several["efficiency_mean"] > MOST_EFFICIENT)
+    if above.any():
+        texts = [
+            f"{_named(findings, row)}: {percent(row['efficiency_mean'], 0)}"
+            for _, row in several[above].iterrows()
+        ]
+        yield (
+            f"{len(texts)} of {plural(len(several), 'configuration')} with several workers had a "
+            "super-linear speed-up: the single worker was slow, or more than workers was added. Do "
+            f"not plan with it: efficiency {'; '.join(texts)}."
+        )
+
+
+def _few_seeds(findings: StudyFindings) -> Iterator[str]:
+    rows = findings.concluded[NAME]
+    if few := int((rows["n_finished"] == 1).sum()):
+        yield (
+            f"{few} of {plural(len(rows), 'configuration')} had only one finished seed: without an "
+            "interval, the role of chance is unknown."
+        )
+
+
+def _at_edge(findings: StudyFindings) -> Iterator[str]:
+    best, names = best_trials(findings.tables), tuning_axes(findings.tables)
+    texts = [
+        ", ".join([*(f"{n} {trial[n]}" for n in names if pd.notna(trial[n])), trial["at_edge"]])
+        for _, trial in best.iterrows()
+        if trial["at_edge"]
+    ]
+    if texts:
+        yield (
+            f"The best trial of {len(texts)} of {plural(len(best), 'tuned configuration')} is at "
+            "the edge of the search range, so it is not known whether they fail, diverge or lose "
+            f"accuracy at a better rate: {'; '.join(texts)}."
+        )
+
+
+def _unknown_code(findings: StudyFindings) -> Iterator[str]:
+    commits = findings.tables.finished["commit"].astype(str)
+    unknown = (commits == "") | commits.str.endswith("+dirty")
+    if unknown.any():
+        yield (
+            f"{plural(unknown.sum(), 'point')} ran by code that no commit has, so their settings "
+            "cannot all be looked up."
+        )
+
+
+def _named(findings: StudyFindings, row: Row | Frame) -> str:
+    return configuration_words(row, ["workers", *findings.varying])
+
+
+_OF_FAIRNESS = (_less_accurate, _slow_baselines, _tuned_on_scored, _mixed_data, _unsearched)
+_OF_CAUTION = (_assumed_times, _crowded, _shared_gpu, _late, _unlike_conditions, _ended_badly)
+_OF_CAUTION += (_unfit_records, _one_machine, _super_linear, _few_seeds, _at_edge, _unknown_code)

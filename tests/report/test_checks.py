@@ -1,0 +1,266 @@
+"""Each condition that weakens numbers is noticed; what keeps all conditions has no line."""
+
+import re
+
+import pytest
+
+from paceline.record.rows import of_one_rate
+from paceline.report.checks import CAUTION, UNFAIR, checks
+from paceline.report.findings import read_findings
+from paceline.report.how_it_was_run import subtitle
+from paceline.report.number_format import MISSING
+from paceline.report.page_tables import page_tables
+from tests.made_decisions import arm, made_family, made_tuning, write_decided
+from tests.made_findings import numbers
+from tests.made_reports import fail, make_run, write_page, write_reports, write_rows
+
+
+def sides(*, seeds=(0, 1, 2), **changes):
+    """One worker (1000 images/s, 90 %), and two (1500 images/s) with `changes`."""
+    return [
+        make_run("sync_allreduce", workers, 32, seed, **row)
+        for workers, row in ((1, scored(1000, 0.9)), (2, scored(1500, 0.9) | changes))
+        for seed in seeds
+    ]
+
+
+def scored(speed, top1):
+    return {"images_per_second": speed, "top1": top1, "test_top1": top1}
+
+
+def pair(**changes):
+    return [make_run(seed=seed, **changes) for seed in (0, 1)]
+
+
+@pytest.fixture
+def unfair(findings):
+    return lambda runs, **about: texts(findings(runs, **about), UNFAIR)
+
+
+@pytest.fixture
+def cautions(findings):
+    return lambda runs, **about: texts(findings(runs, **about), CAUTION)
+
+
+def texts(found, sign):
+    return [line.text for line in checks(found) if line.sign == sign]
+
+
+def only(found):
+    (text,) = found
+    return text
+
+
+def test_nothing_to_say(findings):
+    assert checks(findings(sides())) == []
+
+
+@pytest.mark.parametrize(
+    ("top1", "verdict", "says"),
+    [
+        ((0.904, 0.904, 0.904), "at equal accuracy", False),
+        ((0.93, 0.93, 0.93), "throughput only", False),
+        ((0.88, 0.88, 0.881), "throughput only", True),
+        ((0.88, 0.9, 0.92), "throughput only", False),  # it is not shown
+        ((None, None, None), "throughput only", False),
+    ],
+)
+def test_the_first_at_the_target_is_as_accurate_as_one_worker(findings, top1, verdict, says):
+    runs = sides()
+    for run, value in zip(runs[3:], top1, strict=True):
+        run["test_top1"] = value
+    if top1[0] is None:
+        runs = [run | {"test_top1": None, "top1": None} for run in runs]
+    found = findings(runs)
+    assert [text.split(",")[0] for text in texts(found, UNFAIR)] == ["all-reduce"] * says
+    assert counted_as(found) == [MISSING, verdict]
+
+
+def counted_as(findings):
+    scaling = next(table for table in page_tables(findings) if table.name == "Scaling")
+    return [row[scaling.columns.index("counts as")] for row in scaling.rows]
+
+
+def test_the_margin_is_the_studys_own(findings):
+    runs = sides(test_top1=0.88)
+    assert numbers(only(texts(findings(runs), UNFAIR)))[-3:] == ["-2.00", "-2.00", "-2.00"]
+    assert checks(findings(runs, margin=3)) == []
+
+
+def test_a_seed_that_diverged_is_an_accuracy_that_differs(unfair):
+    runs = sides()
+    runs[-1] = fail(runs[-1], "diverged")
+    assert only(unfair(runs)).endswith("1 run did not train.")
+
+
+@pytest.mark.parametrize(("top1", "broken"), [(0.9, 0), (0.87, 1)])
+def test_only_the_first_at_the_target_must_be_accurate(tmp_path, top1, broken):
+    runs = [run for run in made_family() if run["scheme"] != "gossip" or run["workers"] == 1]
+    folder = write_decided(tmp_path / "made", [*runs, *arm("gossip", 101, top1)])
+    found = [text for text in texts(read_findings(folder), UNFAIR) if "first at the target" in text]
+    assert [text.startswith("gossip") for text in found] == [True] * broken
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_better"),
+    [
+        (scored(1200, 0.9), True),
+        (scored(1200, 0.85), False),  # faster, at a lower accuracy
+        (scored(900, 0.9), False),
+        (scored(1200, 0.9) | {"hardware.cpu": "Another"}, False),
+        (scored(1200, 0.9) | {"kind": "virtual"}, False),
+        (scored(1200, 0.9) | {"data": "another"}, False),
+    ],
+)
+def test_no_other_run_of_one_worker_may_be_faster(unfair, changes, is_better):
+    others = [make_run("async_parameter_server", 1, 128, s, **changes) for s in (0, 1, 2)]
+    found = [text for text in unfair(sides() + others) if "baseline" in text]
+    assert len(found) == is_better
+    if is_better:
+        assert numbers(found[0]) == ["1", "1", "2", "32", "1", "128", "1.20", "1.20", "1.20"]
+
+
+@pytest.mark.parametrize("name", ["hardware.cpu", "versions.torch", "num_parameters"])
+def test_both_sides_are_of_one_machine_version_and_network(unfair, name):
+    assert f"{name} is " in only(unfair(sides(**{name: 9})))
+
+
+def test_both_sides_are_of_one_content_of_the_data(unfair):
+    runs = sides(data_digest="b")
+    assert unfair(runs) == []  # earlier records have no digest
+    found = unfair([{**run, "data_digest": run.get("data_digest", "a")} for run in runs])
+    assert "2 different contents" in only(found)
+
+
+@pytest.mark.parametrize("test_top1", [0.9, None])
+def test_no_rate_was_tuned_on_the_images_of_the_reported_accuracy(tmp_path, test_top1):
+    runs = [run | {"test_top1": test_top1} for run in sides()]
+    folder = write_reports(tmp_path / "made", runs)
+    trials = made_tuning(runs[:1], {})
+    write_rows(folder / "tuning.csv", [*trials[0]], trials)
+    found = texts(read_findings(folder), UNFAIR)
+    assert ["were tuned" in text for text in found] == [True] * (test_top1 is None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "rate", "is_said"),
+    [
+        ({}, "by_rule", True),
+        ({"lr": 0.01}, "by_rule", False),
+        ({"momentum": 0.5}, "by_rule", False),
+        ({"workers": 4}, "by_rule", False),  # another situation
+        ({"workers": 1}, "by_rule", False),
+        ({"top1": None}, "by_rule", False),
+        ({}, "tuned", False),
+    ],
+)
+def test_schemes_whose_rates_were_not_searched_are_named_on_the_page_and_by_the_sweep(
+    findings, changes, rate, is_said
+):
+    """Both had a rate of 0.05 and a momentum of 0.9."""
+    runs = [*pair(workers=2), *(run | changes for run in pair(scheme="gossip", workers=2))]
+    found = findings(runs, settings={"training.rate": rate})
+    schemes = ["gossip", "sync_allreduce"] if is_said else []
+    assert of_one_rate(runs, found.tables.about["axes"], rate) == schemes
+    assert any("of gossip and all-reduce" in text for text in texts(found, UNFAIR)) == is_said
+
+
+@pytest.mark.parametrize(
+    ("kind", "jitter", "of_machine", "slow", "expected"),
+    [
+        ("virtual", 0.3, None, 0, ["0.3"]),
+        ("virtual", 0.3, None, 1, ["0.3", "4"]),
+        ("virtual", 0.3, [0, 0.1], 0, ["0.3"]),
+        ("virtual", 0.05, [0, 0.1], 0, None),  # the machine's own
+        ("virtual", 0, None, 0, None),
+        ("paced", 0.3, None, 0, None),
+    ],
+)
+def test_assumed_times_are_said_and_a_machine_of_other_times(
+    findings, kind, jitter, of_machine, slow, expected
+):
+    runs = [run | {"cluster": "ec2_p2", "cluster.slow_workers": slow} for run in pair(kind=kind)]
+    settings = {"cluster.step_jitter": jitter, "cluster.slow_factor": 4}
+    if of_machine:
+        settings["cluster.assumed.step_jitter"] = of_machine
+    found = findings(runs, settings=settings)
+    said = [text for text in texts(found, CAUTION) if "jitter" in text]
+    assert [numbers(text)[: len(expected or ())] for text in said] == [expected] * bool(expected)
+    other = of_machine is not None and jitter > of_machine[1]
+    assert ("cluster.step_jitter=0.3 where ec2_p2 has 0 to 0.1" in subtitle(found)) is other
+
+
+LATE = [{"kind": "paced", "samples": 640, "late_steps": n} for n in (0, 5)]  # of 20 steps each
+STARTED = {"started": "2026-01-02T03:04:05+00:00", "wall_seconds": 120}
+LOST = "worker 1 was lost after 3 steps: killed by SIGKILL"
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ([{"servers": 1, "hardware.cores": 2}] * 2, "2 of 2 .*: 3 on 2. .*all-reduce"),
+        ([{"jobs": 4}, {"jobs": 4}], "2 of 2 .*: 8 on 4"),
+        ([{"jobs": 4, "kind": "paced"}] * 2, None),  # they sleep
+        ([{"jobs": 4, "kind": "virtual"}] * 2, None),  # of one process
+        ([{"accelerator": "cpu"}, {"accelerator": "cuda"}], "Measured .* accelerator cpu, cuda"),
+        ([{}, {"workers_per_accelerator": 4}], r"1 of 2 .*\(4 on one\)"),
+        ([{"workers_per_accelerator": 1}] * 2, None),
+        (LATE, "1 of 2 paced .* 25.0 %"),
+        ([{}, {"reason": LOST}], f"1 measured point finished .* seed 1.* all means: {LOST}"),
+        ([STARTED, STARTED], r"\(A Made-up .*, 4 cores\) within 2 min.* 2026-01-02 03:04 UTC"),
+        ([{"commit": ""}, {"commit": "0a+dirty"}], "2 points ran by code that no commit has"),
+    ],
+)
+def test_a_condition_that_weakens_the_numbers(cautions, changes, says):
+    """Two points of two workers, each with these changes."""
+    runs = [make_run(workers=2, seed=seed, **own) for seed, own in enumerate(changes)]
+    found = cautions(runs)
+    assert len(found) == (says is not None)
+    assert says is None or re.search(says, found[0])
+
+
+def test_conditions_differ_within_a_kind_only(cautions):
+    others = [make_run(workers=2, seed=s, kind="paced", jobs=2) for s in (0, 1)]
+    assert cautions([*pair(), *others]) == []
+
+
+def test_a_super_linear_speed_up_comes_with_a_warning(cautions):
+    text = only(cautions(sides(images_per_second=2500)))
+    assert numbers(text)[:2] == ["1", "1"]
+    assert text.endswith(": 125 %.")
+
+
+def test_points_that_ended_badly_are_named_with_their_reasons(cautions):
+    reasons = ("NaN", "no luck", "chance", "a fourth reason")
+    runs = [fail(make_run(seed=s), "diverged", text) for s, text in enumerate(reasons)]
+    runs += [make_run(workers=2, seed=s) for s in (0, 1)]
+    runs += [fail(make_run(workers=2, seed=2))]
+    diverged, failed = cautions(runs)
+    assert numbers(diverged) == ["4", "1", "0", "1", "2", "3", "1"]
+    assert [reason in diverged for reason in reasons] == [True, True, True, False]
+    assert numbers(failed) == ["1", "2", "2", "1", "1"]
+    assert failed.endswith("worker 1 ended with exit code 1")
+
+
+def test_records_that_do_not_fit_are_named_with_their_reasons(cautions):
+    text = only(cautions(pair(), unfit={"abc": "curve.csv: there is none"}))
+    assert text.endswith(": abc (curve.csv: there is none).")
+
+
+def test_one_seed_is_said(cautions):
+    assert numbers(only(cautions([make_run()]))) == ["1", "1"]
+
+
+def test_unfair_comparisons_are_red_and_cautions_are_listed(tmp_path):
+    runs = [run | {"commit": ""} for run in sides(test_top1=0.87)]
+    folder = write_reports(tmp_path / "made", runs)
+    unfair, caution = checks(read_findings(folder))
+    page = write_page(folder).read_text()
+    assert f"<p>✗ {unfair.text}</p>" in page.split('<section class="broken">')[1]
+    assert ".broken { border-color: var(--bad); background: var(--warn); color: var(--bad)" in page
+    assert f"<li>{caution.text}</li>" in page
+    assert f"**✗ {unfair.text}**" in (folder / "README.md").read_text()
+
+
+def test_a_page_of_fair_comparisons_has_no_red_line(reports):
+    assert 'class="broken"' not in reports(sides())

@@ -1,0 +1,41 @@
+"""What is said and drawn of the trials from which rates were chosen."""
+
+from paceline.report.chart.accuracy_charts import tuning_chart
+from paceline.report.checks import checks
+from paceline.report.findings import read_findings
+from paceline.report.how_it_was_run import how_it_was_run
+from paceline.report.words import scheme_name
+from tests.made_decisions import made_tuning
+from tests.made_reports import make_run, write_reports, write_rows
+
+
+def tuned(folder, edge="", **about):
+    """Findings of one scheme and its search, of a chosen trial and one that failed."""
+    runs = [make_run(seed=seed) for seed in (0, 1)]
+    write_reports(folder, runs, **about)
+    (best,) = made_tuning(runs, {"sync_allreduce": edge}, workers=1)
+    failed = best | {"key": "f", "lr": 3, "top1": "", "status": "failed", "chosen": "false"}
+    rows = [best, failed | {"at_edge": ""}]
+    write_rows(folder / "tuning.csv", list(best), rows)
+    return read_findings(folder)
+
+
+def test_the_search_says_its_trials_its_range_and_what_it_was_done_with(tmp_path):
+    search = dict(how_it_was_run(tuned(tmp_path / "made")))["Search"]
+    assert search.startswith("2 trials for 1 configuration, rates 1 to 3, momentum 0 to 0")
+    assert "32 images" not in search
+    other = tuned(tmp_path / "other", tuning=[{"at": {"batch_size": 32}}])
+    assert "all with 32 images per worker and step" in dict(how_it_was_run(other))["Search"]
+
+
+def test_an_edge_is_cautioned_of(tmp_path):
+    found = tuned(tmp_path / "made", edge="lowest effective_rate")
+    assert any("lowest effective_rate" in line.text for line in checks(found))
+
+
+def test_a_study_of_one_scheme_names_it_in_its_curve_of_trials(tmp_path):
+    """tuning.csv may have no column of schemes."""
+    found = tuned(tmp_path / "made", axes=["workers", "batch_size", "seed"])
+    chart = tuning_chart(found)
+    assert {row["scheme"] for row in chart.rows} == {scheme_name("sync_allreduce")}
+    assert [row["trials"] for row in chart.rows] == [1, 2]
