@@ -45,7 +45,6 @@ REFUSED = {
     "train data.num_validation=0": "data.num_validation",
     "train data.image_shape=[3,7,7]": "data.image_shape",
     "train data=cifar10 data.image_shape=[3,7,7]": "data.image_shape",
-    f"{OF_SYNTHETIC} data.store=mapped": "data.store",
     "train data=fashion_mnist_subset data.store=decoded_each_time": "data.store",
     f"{OF_SYNTHETIC} batch_size=2001 workers=2": "batch_size",
     f"{OF_SYNTHETIC} batch_size=2000 workers=4 data.placement=partitioned": "batch_size",

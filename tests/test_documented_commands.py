@@ -131,9 +131,3 @@ def test_every_exception_is_of_a_command_that_a_page_shows():
     assert [command for command in NOT_HERE if command not in shown] == []
     rules = (*CHEAPER, *STANDS_FOR)
     assert [rule for rule in rules if not re.search(rule, "\n".join(shown), re.MULTILINE)] == []
-
-
-def test_a_change_is_checked_by_the_commands_of_the_readme_in_their_order():
-    typed = " ".join(each for each in commands_of(ROOT / "README.md") if each.startswith("make"))
-    targets = re.findall(r"(study|lint|test-slow|test)\b", typed)
-    assert (ROOT / ".ci/run").read_text().splitlines()[-1].split() == ["make", *targets]

@@ -1,7 +1,6 @@
 """dvc.yaml: every study is in it, and in a fresh clone only quick is stale."""
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,14 +26,6 @@ def test_every_study_is_in_the_pipeline_with_the_files_that_it_reads():
         assert study["last"] == ("predictions.csv" if predicted else "runs.csv")
 
 
-def test_make_study_leaves_the_pipeline_alone():
-    """What a machine measures is not what the repository shows, and dvc.lock stays as it is."""
-    lines = [line.split() for line in (ROOT / "Makefile").read_text().splitlines()]
-    study = [line[1:] for line in lines if line[1:2] == ["paceline"]]
-    assert study == [["paceline", "sweep", "quick"], ["paceline", "report", "quick"]]
-    assert not [line for line in lines if "dvc" in line]
-
-
 @pytest.mark.slow
 def test_a_fresh_clone_runs_the_quick_study_and_none_of_the_long(tmp_path):
     """Everything that a stage of another study reads and writes is in git."""
@@ -44,23 +35,6 @@ def test_a_fresh_clone_runs_the_quick_study_and_none_of_the_long(tmp_path):
     others = [name for name in names if not name.endswith("@quick")]
     dvc(clone, "commit", "--force", "--quiet", "published", "papers", "front", "predict", *others)
     assert set(json.loads(dvc(clone, "status", "--json"))) == {"study@quick", "report@quick"}
-
-
-@pytest.mark.slow
-def test_the_page_of_plots_shows_each_figure_and_loads_nothing_from_elsewhere(tmp_path):
-    for plot in PIPELINE["plots"]:
-        (tmp_path / plot).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / plot, tmp_path / plot)
-    (tmp_path / "dvc.yaml").write_text(yaml.safe_dump({"plots": PIPELINE["plots"]}))
-    dvc(tmp_path, "init", "--no-scm", "--quiet")
-    dvc(tmp_path, "plots", "show", "--out", "page")
-    page = (tmp_path / "page/index.html").read_text()
-    for plot in PIPELINE["plots"]:
-        image = f"static/workspace_{plot.replace('/', '_')}"
-        assert f'<img src="{image}">' in page
-        assert (tmp_path / "page" / image).read_bytes() == (ROOT / plot).read_bytes()
-    assert "<script" not in page
-    assert "://" not in page
 
 
 def dvc(root, *arguments):

@@ -9,7 +9,7 @@ from paceline.clock.flat_optimizer import flat_optimizer, group_segments, unit_o
 from paceline.clock.flat_weights import held_weights
 from paceline.clock.schedules import LiveOptions
 from paceline.errors import SettingError
-from paceline.model.layerwise import LAMB, LARS
+from paceline.model.layerwise import LARS
 from paceline.scheme.independent import Independent
 from paceline.scheme.sync_parameter_server import SyncParameterServer
 
@@ -118,9 +118,7 @@ def test_what_an_optimizer_computes_with_is_found_out():
             (torch.optim.AdamW(weights), "weight"),
             (torch.optim.Adafactor(weights), "tensor"),
             (LARS(weights, 0.1), "tensor"),
-            (LAMB(weights, 0.1), "tensor"),
             (LARS(weights, 0.0), "tensor"),  # before a warm-up
-            (LAMB(weights, torch.tensor(0.0)), "tensor"),
             (Projecting(weights), "tensor"),
             (OneNorm(weights, 0.1), "network"),
             (torch.optim.Muon(weights), "none"),  # takes no vectors, such as biases
@@ -134,7 +132,7 @@ def test_what_an_optimizer_computes_with_is_found_out():
 
 @pytest.mark.parametrize(
     "kind",
-    [LARS, LAMB, CountsInGroup, OneNorm, torch.optim.Adafactor],
+    [LARS, CountsInGroup, OneNorm, torch.optim.Adafactor],
 )
 def test_whole_tensors_in_one_vector_are_the_optimizers_own_also_after_a_fork(kind):
     """In two groups, of whose second no tensor is next to another."""

@@ -10,7 +10,6 @@ from tests.tiny import CLOCKS, run_tiny, tiny_point
 
 LAYERWISE = {
     "LARS": {"lr": 5.0, "weight_decay": 0.1, "momentum": 0.5, "trust_coefficient": 0.01},
-    "LAMB": {"lr": 0.01, "weight_decay": 0.1, "betas": [0.8, 0.9]},
 }
 OPTIMIZERS = {
     "AdamW": {"lr": 0.01, "weight_decay": 0.1, "betas": [0.8, 0.9]},

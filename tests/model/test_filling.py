@@ -19,11 +19,14 @@ def classifier(kind=Classifier):
     return kind(tiny_network(), lambda weights: torch.optim.SGD(weights, lr=0.1))
 
 
-def test_all_weights_together_have_the_bytes():
+@pytest.mark.parametrize(("num_bytes", "filling"), [(1001, [147]), (OWN, [])])
+def test_all_weights_together_have_the_bytes(num_bytes, filling):
+    """A workload of the network's own size adds nothing."""
     module = classifier()
-    fill(module, 1001, 4)
-    assert sum(weight.nbytes for weight in module.parameters()) == 1000
-    assert module.state_dict()["filling"].numel() == (1001 - OWN) // 4
+    fill(module, num_bytes, 4)
+    assert sum(weight.nbytes for weight in module.parameters()) == num_bytes // 4 * 4
+    added = [w.numel() for name, w in module.named_parameters() if name == "filling"]
+    assert added == filling
 
 
 def test_gradients_of_the_trained_weights_stay_and_the_others_are_zero():
@@ -37,12 +40,6 @@ def test_gradients_of_the_trained_weights_stay_and_the_others_are_zero():
     assert not gradients.pop("filling").any()
     for name, weight in plain.named_parameters():
         assert torch.equal(weight.grad, gradients[name])
-
-
-def test_a_workload_of_the_networks_own_size_adds_nothing():
-    module = classifier()
-    fill(module, OWN, 4)
-    assert len(list(module.parameters())) == 4
 
 
 def test_a_workload_smaller_than_the_network_is_refused():

@@ -45,43 +45,35 @@ def first_convolution(network):
     return next(module for module in network.modules() if isinstance(module, nn.Conv2d))
 
 
-def test_small_images_keep_their_pixels_and_the_pool_stays():
-    network = torchvision_network("resnet18", (1, 28, 28), 10, "batch")
-    convolution = first_convolution(network)
-    assert convolution.weight.shape == (64, 1, 3, 3)
-    assert (convolution.stride, convolution.padding) == ((1, 1), (1, 1))
-    assert isinstance(network.maxpool, nn.MaxPool2d)
+@pytest.mark.parametrize(
+    ("name", "image_shape", "weights", "stride"),
+    [
+        ("resnet18", (1, 28, 28), (64, 1, 3, 3), (1, 1)),  # small images keep their pixels
+        ("resnet18", (3, 96, 96), (64, 3, 7, 7), (2, 2)),  # as published
+        ("resnet18", (5, 96, 96), (64, 5, 7, 7), (2, 2)),
+        ("swin_t", (1, 28, 28), (96, 1, 4, 4), (4, 4)),  # patches keep their size
+    ],
+)
+def test_the_first_convolution_takes_the_images(name, image_shape, weights, stride):
+    convolution = first_convolution(torchvision_network(name, image_shape, 10, "batch"))
+    assert (convolution.weight.shape, convolution.stride) == (weights, stride)
 
 
-def test_number_of_parameters_by_hand():
+def test_a_small_image_changes_no_other_layer_and_no_variance_of_outputs():
+    torch.manual_seed(0)
     network = torchvision_network("resnet18", (3, 32, 32), 10, "batch")
     published = 11_689_512  # 1000 classes, first convolution 7x7
     expected = published - 64 * 3 * (49 - 9) - 990 * 513
     assert sum(parameter.numel() for parameter in network.parameters()) == expected
-
-
-@pytest.mark.parametrize(("image_shape", "channels"), [((3, 96, 96), 3), ((5, 96, 96), 5)])
-def test_large_images_keep_the_published_convolution(image_shape, channels):
-    convolution = first_convolution(torchvision_network("resnet18", image_shape, 10, "batch"))
-    assert convolution.weight.shape == (64, channels, 7, 7)
-    assert convolution.stride == (2, 2)
-
-
-def test_a_new_first_convolution_keeps_the_variance_of_outputs():
-    torch.manual_seed(0)
-    weight = first_convolution(torchvision_network("resnet18", (3, 32, 32), 10, "batch")).weight
+    weight = first_convolution(network).weight
     assert 27 * weight.var().item() == pytest.approx(147 * 2 / (64 * 49), rel=0.1)  # Kaiming
 
 
-def test_patches_keep_their_size():
-    convolution = first_convolution(torchvision_network("swin_t", (1, 28, 28), 10, "batch"))
-    assert convolution.weight.shape == (96, 1, 4, 4)
-
-
-def test_group_normalization_leaves_no_batch_norm():
+def test_group_normalization_leaves_no_batch_norm_however_deep():
     network = torchvision_network("resnet18", (1, 28, 28), 10, "group")
     kinds = [type(module) for module in network.modules()]
     assert (kinds.count(nn.BatchNorm2d), kinds.count(nn.GroupNorm)) == (0, 20)
+    assert replace_batch_norm(network) == 0
 
 
 @pytest.mark.parametrize(
@@ -89,13 +81,6 @@ def test_group_normalization_leaves_no_batch_norm():
 )
 def test_groups_are_equal_of_four_channels_or_more_and_at_most_32(channels, groups):
     assert num_groups(channels) == groups
-
-
-def test_every_batch_norm_is_replaced_however_deep():
-    network = nn.Sequential(nn.BatchNorm2d(8), nn.Sequential(nn.ReLU(), nn.BatchNorm2d(16)))
-    assert replace_batch_norm(network) == 2
-    assert [type(network[0]), type(network[1][1])] == [nn.GroupNorm, nn.GroupNorm]
-    assert replace_batch_norm(network) == 0
 
 
 @pytest.mark.parametrize(

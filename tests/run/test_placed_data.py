@@ -163,7 +163,7 @@ def test_processes_hold_a_share_and_a_buffer_and_send_what_is_counted(real):
     assert len(drawn) > 3 * 4 * WORKERS - 8  # batches of three periods, hardly any twice
 
 
-STORES = (None, "mapped", "memory", "decoded_each_time")
+STORES = (None, "memory", "decoded_each_time")
 
 
 def test_a_batch_is_the_same_from_every_store(tmp_path):

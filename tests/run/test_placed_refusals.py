@@ -71,7 +71,6 @@ def module_with(items):
     [
         (AtRandom(), "memory", "items that are drawn at random cannot be kept in memory"),
         (Words(), "memory", "items that are not tensors cannot be kept in memory"),
-        (Drawn(), "mapped", "mapped, but OwnData has no prepared file"),
     ],
 )
 def test_items_that_cannot_be_held_are_refused_in_a_line(items, store, refused):

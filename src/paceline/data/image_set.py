@@ -77,17 +77,14 @@ class Known(NamedTuple):
 class AbstractImageData(ABC):
     """Base class of all data sets, built from the settings `data.*`.
 
-    `is_mapped`: True if `load` maps files into memory, so that processes share them; False if each
-    process has a copy of all images. A data set that verifies its files' checksums, or that makes
-    its images itself, declares `root` as UNKEYED (not part of a run's key), since its images are
-    the same for any `root`.
+    A data set that verifies its files' checksums, or that makes its images itself, declares `root`
+    as UNKEYED (not part of a run's key), since its images are the same for any `root`.
 
     Constructors, also those of subclasses, check their arguments by their types, and raise a
     SettingError that names the setting. `prepare` and `load` raise SettingErrors whose messages
     have one line.
     """
 
-    is_mapped: ClassVar[bool] = False
     has_files: ClassVar[bool] = False  # that `encoded` decodes each time
 
     @property
@@ -151,9 +148,6 @@ class AbstractImageData(ABC):
 
         `store`: what samples are to be read from.
         """
-        if store == "mapped" and not self.is_mapped:
-            message = f"mapped, but {type(self).__name__} has no prepared file: null or memory"
-            raise SettingError("data.store", message)
         if store == "decoded_each_time" and not self.has_files:
             message = f"decoded_each_time, but {type(self).__name__} has no files to decode"
             raise SettingError("data.store", message)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 from paceline.errors import SettingError
 from paceline.settings import Neutral, Whole, settings
 
-Store = Literal["memory", "mapped", "decoded_each_time"]
+Store = Literal["memory", "decoded_each_time"]
 
 
 @settings("data")
@@ -28,7 +28,7 @@ class Placement:
     store: Annotated[Store | None, Neutral(None)]
 
     def __post_init__(self) -> None:
-        if self.partitioned and self.store not in (None, "memory"):
+        if self.partitioned and self.store == "decoded_each_time":
             message = f"{self.store}, but a share is held in memory: placement=replicated is needed"
             raise SettingError("data.store", message)
         for name, value in {"partition": "random", "shuffle_every": None}.items():

@@ -36,7 +36,6 @@ class AbstractPreparedImageData(AbstractImageData):
     """
 
     name: str
-    is_mapped = True
 
     @abstractmethod
     def fingerprint(self) -> object:

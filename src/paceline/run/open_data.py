@@ -162,15 +162,11 @@ def _open_module(module: Any, reading: Reading) -> tuple["ModuleItems", Reading,
 
     Batches are (images, labels). Validation and test loaders are read in order, each sample once.
     Raises SettingError("data") for a module without a map-style training set, with hooks that
-    change batches, or with other data than worker 0 has. Raises SettingError("data.store") for the
-    store `mapped`, since a module has no prepared file.
+    change batches, or with other data than worker 0 has.
     """
     if not hasattr(module, "train_dataloader"):
         raise SettingError("data._target_", f"{type(module).__name__} is no LightningDataModule")
     check_hooks(module, "data")
-    if reading.placement.store == "mapped":
-        message = f"mapped, but {type(module).__name__} has no prepared file: null or memory"
-        raise SettingError("data.store", message)
     _call(module, "prepare_data", lambda: _prepare(module))
     _call(module, "setup", lambda: (module.setup("fit"), module.setup("test")))
     loader = _call(module, "train_dataloader", module.train_dataloader)
