@@ -34,20 +34,7 @@ def decided(scheme, tier, speedup=(math.nan,) * 3, reached=4, **changes):
     for side in ("", "one_worker_"):
         row |= spread(f"{side}top1_difference", math.nan)
         row |= {f"{side}accuracy": "", f"{side}within_margin": 0}
-    return at_best(row | changes) | changes
-
-
-def at_best(row):
-    """Add the columns at best settings, equal to those with the settings that were run."""
-    best = {}
-    for name in ("speedup", "reference_speedup"):
-        best |= {f"best_{name}_{end}": row[f"{name}_{end}"] for end in ("mean", "low", "high")}
-    for side in ("", "one_worker_"):
-        for name in (*(f"top1_difference_{end}" for end in ("mean", "low", "high")),):
-            best[f"{side}best_{name}"] = row[f"{side}{name}"]
-        for name in ("accuracy", "within_margin"):
-            best[f"{side}best_{name}"] = row[f"{side}{name}"]
-    return row | best
+    return row | changes
 
 
 def made_findings(decision=(), axes=("scheme", "workers"), settings=(), target=None, **concluded):

@@ -10,7 +10,6 @@ import yaml
 from paceline.analysis.claim_tests import STATISTICS, Observed, read_study, select
 from paceline.analysis.claims import Claim, read_claims, read_published
 from paceline.analysis.ledger import FAILS, HOLDS, OPEN, judge, ledger
-from paceline.analysis.searches import DRAWS, Luck, lucks
 from paceline.errors import SettingError
 from paceline.prediction.predict import predict
 from paceline.record.rows import TUNING
@@ -199,43 +198,16 @@ def write_searched(root, chosen="true", edge=""):
     write_rows(folder / "tuning.csv", ["key", "scheme", "workers", *TUNING], trials)
 
 
-def test_what_searches_may_have_missed_leaves_a_claim_open():
-    claim, (none, much) = made_claim(**EQUAL), (np.zeros(DRAWS), np.linspace(0, 0.05, DRAWS))
-    values = np.array([[0.9, 0.901, 0.899, 0.9], [0.93, 0.93, 0.929, 0.931]])
-    missed, ended = Luck(much, none, none), Luck(none, none, none)
-    for of, luck, expected in (
-        (values, (), FAILS),
-        (values, [missed, missed], FAILS),  # what both miss cancels
-        (values, [missed, ended], OPEN),
-        (values[[0, 0]], [missed, ended], OPEN),
-        (values[[0, 0]], (), HOLDS),
-    ):
-        found = STATISTICS["difference"](claim, Observed(of, none, luck))
-        assert judge(found.low, found.high, claim.claimed) == expected
-
-
 def test_a_search_that_says_nothing_leaves_a_claim_open(root):
     sides = EQUAL | {"left": ONE, "right": OTHER, "claimed": [-0.1, 0.1]}
     write_searched(root)
     assert verdict_of(root, **sides)[0] == HOLDS
-    assert "does not tell what they missed" in verdict_of(root, **sides | {"statistic": "ratio"})[1]
     assert verdict_of(root, **sides | {"statistic": "ratio", "of": "images_per_second"})[0] == FAILS
-    write_searched(root, edge="lowest effective_rate")
-    reason = "A search found no best trial inside of its range (lowest effective_rate)."
+    write_searched(root, edge="lowest learning rate")
+    reason = "A search found no best trial inside of its range (lowest learning rate)."
     assert verdict_of(root, **sides) == (OPEN, reason)
     write_searched(root, chosen="false")
     assert "tuning has not ended" in verdict_of(root, **sides)[1]
-
-
-def test_a_slope_of_rates_is_that_of_the_draws_of_its_searches(root):
-    write_searched(root)
-    along = {"of": "effective_rate", "along": "workers", "left": {"scheme": "gossip"}}
-    row = row_of(root, statistic="slope", claimed=[None, 0], **along)
-    tables = read_study("made", root).tables
-    few, many = lucks(tables, [ONE | {"workers": workers} for workers in (2, 8)])
-    drawn = -1 + (many.faster - few.faster) / math.log(4)
-    expected = drawn.mean(), *np.quantile(drawn, [0.025, 0.975])
-    assert [row["value"], row["low"], row["high"]] == [f"{each:.3g}" for each in expected]
 
 
 def test_a_prediction_of_which_a_part_is_assumed_or_fitted_decides_nothing(root):

@@ -1,4 +1,4 @@
-"""What tuning says: best after k trials, the luck of a search, and winners at an edge."""
+"""What tuning says: best after k trials, and winners at an edge."""
 
 import itertools
 import statistics
@@ -75,7 +75,7 @@ def test_a_curve_by_hand(tuned):
 
 def test_nothing_is_said_against_a_configuration_whose_best_lies_at_an_edge(tuned):
     waits = [row | {"chosen": "false"} for row in trials(workers=16)]
-    tables = tuned([*trials(), *trials(workers=8, edge="lowest effective_rate"), *waits])
+    tables = tuned([*trials(), *trials(workers=8, edge="lowest learning rate"), *waits])
     said = {
         (rate, workers): edge_of(
             tables, {"scheme": "gossip", "workers": workers, "training.rate": rate}
@@ -84,7 +84,7 @@ def test_nothing_is_said_against_a_configuration_whose_best_lies_at_an_edge(tune
         for workers in (4, 8, 16)
     }
     assert {key: edge for key, edge in said.items() if edge} == {
-        ("tuned", 8): "lowest effective_rate",
+        ("tuned", 8): "lowest learning rate",
         ("tuned", 16): "tuning has not ended",
     }
 

@@ -54,19 +54,6 @@ def test_the_decision_is_drawn_as_it_is_in_the_table(family, drawn):
     assert set(order[:2]) == {"gossip", "local SGD"}
 
 
-def test_intervals_at_best_settings_are_drawn_where_they_differ(family, drawn):
-    ends = ("best_low", "best_high", "best_points_low", "best_points_high")
-    assert not any(row[end] for row in drawn["decision"].rows for end in ends)
-    table = family.concluded["decision"]
-    column = "one_worker_best_top1_difference_high"
-    wider = table.assign(best_speedup_low=1.25, **{column: table[column] + 0.01})
-    chart = decision_chart(replace(family, concluded=family.concluded | {"decision": wider}))
-    for row in chart.rows:
-        if row["low"]:
-            assert (row["best_low"], row["best_high"]) == (1.25, None)
-        assert row["best_points_high"] == pytest.approx(row["points_high"] + 1, abs=1e-4)
-
-
 def test_accuracies_are_against_one_worker_where_there_is_one(family, drawn):
     assert "minus that of one worker" in drawn["decision"].caption
     decision = family.concluded["decision"].query("workers == 4")

@@ -23,7 +23,7 @@ def test_what_is_recommended_is_not_tied_and_less_accurate(study):
         if chosen.is_scheme:
             assert chosen.row["tier"] in ("best", "tied"), situation
             assert chosen.row["less_accurate_than"] == "", situation
-            assert not chosen.row["best_speedup_low"] <= 1, situation  # NaN: the only one
+            assert not chosen.row["speedup_low"] <= 1, situation  # NaN: the only one
             reference = rows[rows["scheme"] == chosen.row["reference"]]
             tied = len(reference) == 1 and reference["tier"].iloc[0] in ("best", "tied")
             assert not (tied and chosen.row["accuracy"] == "worse"), situation
