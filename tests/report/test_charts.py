@@ -143,7 +143,7 @@ def test_what_is_lost_or_far_is_drawn_as_well(tmp_path):
     assert ("all-reduce, LARS", 1) not in rows
     assert rows["all-reduce, LARS", 4]["points"] == pytest.approx(-1, abs=1e-3)
     (panel,) = drawn.spec["concat"]  # nobody reached the target
-    assert panel["layer"][2]["encoding"]["y"]["scale"]["type"] == "symlog"
+    assert panel["layer"][1]["encoding"]["y"]["scale"]["type"] == "symlog"
     assert "Crosses" in drawn.caption
     assert "\u00d7" in static_svg(drawn, "s0")
 
