@@ -9,7 +9,7 @@ from tests.compatibility.pipeline import trained
 from tests.compatibility.places import LATE, WORKS, ended, own_weights, refused, served, virtual
 from tests.tiny import REPOSITORY
 
-PAGE = REPOSITORY / "docs/compatibility.md"
+PAGE = REPOSITORY / "docs/what_works.md"
 VIRTUAL, SERVERS, OWN, PIPELINE = range(4)
 LISTS = {"in all four": [WORKS] * 4, "with each strategy": [*[WORKS] * 3, "-"]}  # two rows of names
 
@@ -18,7 +18,7 @@ def rows():
     """What the page says: outcomes by name, each as `places` returns it."""
     cells = [
         [cell.strip() for cell in line.strip("|\n").split("|")]
-        for line in PAGE.read_text().splitlines()
+        for line in PAGE.read_text().partition("\n## Hooks")[0].splitlines()
         if line.startswith("| ")
     ]
     said = {

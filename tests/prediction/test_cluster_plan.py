@@ -65,7 +65,7 @@ def test_how_far_predicted_ratios_were_off():
         rows = predicted_comparisons(read_tables(ROOT / "reports" / study))
         rows = rows[(rows["half"] == "validation") & (rows["against"] == "sync_allreduce")]
         errors += abs(np.log(rows["observed_ratio"] / rows["predicted_ratio"])).tolist()
-    assert len(errors) == 95  # as docs/modelled_clusters.md says
+    assert len(errors) == 95
     quantile = np.exp(np.quantile(errors, 0.9, method="inverted_cdf"))
     assert RATIO - 0.03 <= quantile <= RATIO
 

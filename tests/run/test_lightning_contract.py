@@ -12,7 +12,7 @@ from paceline.run.lightning_contract import DATA_HOOKS, HOOKS, REFUSED
 from paceline.run.run_trainer import RunTrainer, Told
 from tests.tiny import REPOSITORY
 
-PAGE = (REPOSITORY / "docs/what_lightning_calls.md").read_text()
+PAGE = (REPOSITORY / "docs/what_works.md").read_text()
 # Methods that a module calls, and what it finds out by them
 _TOOLS = """
     all_gather automatic_optimization clip_gradients current_epoch device_mesh example_input_array

@@ -34,7 +34,6 @@ from paceline.analysis.time_to_target import target_seconds
 
 REFERENCE = "sync_allreduce"  # if the study lacks it, its first scheme is the reference
 METRICS = ("top1", "test_top1")
-FAULT, NO_FAULT = "cluster.fault", "none"
 _SPEED = "images_per_second"
 Verdict = Literal["equal", "different", "not shown"]
 
@@ -153,16 +152,6 @@ def _arms(points: Frame, configuration: Configuration) -> list[Frame]:
     return [arm for _, arm in groups(matching(points, given), own)]
 
 
-def unequal_samples(tables: Tables) -> tuple[float, float] | None:
-    """Return the smallest and largest number of training images of a finished point.
-
-    None if the two numbers differ by at most 1 %.
-    """
-    samples = tables.finished["samples"].dropna()
-    equal = samples.empty or samples.max() <= 1.01 * samples.min()
-    return None if equal else (samples.min(), samples.max())
-
-
 def comparison(tables: Tables, configuration: Configuration, points: Frame) -> Row:
     """Return the columns on the comparison with the scheme `reference`.
 
@@ -224,28 +213,3 @@ def against_first(tables: Tables) -> Frame:
 
 def _alike(one: Frame, other: Frame) -> bool:
     return all(set(one[name]) & set(other[name]) for name in ("kind", "data", "seed"))
-
-
-def fault(tables: Tables, configuration: Configuration, points: Frame) -> Row:
-    """Return the columns on a fault that was injected in the middle of each run.
-
-    - `fault_seconds_ratio`, `fault_test_top1_difference`: finished runs compared with the runs of
-      the same seeds without the fault;
-    - `fault_seconds_to_end`: longest time from the fault to the end of a failed run;
-    - `fault_images_lost`: mean number of images whose gradients are not contained in the weights at
-      the end. For a failed run, these are all images until the fault; for a finished run, those of
-      pushes that came too late and those of the last step of a lost worker;
-    - `fault_reason`: what a run reports about the fault.
-    """
-    if configuration.get(FAULT, NO_FAULT) == NO_FAULT:
-        return {}
-    own, failed = finished(points), matching(points, {"status": "failed"})
-    without = matching(tables.finished, configuration | {FAULT: NO_FAULT})
-    lost = own["lost_workers"].ne("[]") * own["batch_size"] + own["dropped_samples"]
-    row = ratio(own, without, "seconds").named("fault_seconds_ratio")
-    row |= difference(own, without, "test_top1").named("fault_test_top1_difference")
-    return row | {
-        "fault_seconds_to_end": failed["fault_seconds"].max(),
-        "fault_images_lost": pd.concat([lost, failed["fault_samples"]]).astype(float).mean(),
-        "fault_reason": next(filter(None, points["reason"]), ""),
-    }

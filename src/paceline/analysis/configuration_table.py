@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from paceline.analysis.comparison import comparison, fault, scaling
+from paceline.analysis.comparison import comparison, scaling
 from paceline.analysis.configuration import Configuration, configurations, counts, finished
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import Interval, interval, not_negative
@@ -93,17 +93,11 @@ def phase_shares(tables: Tables, _: Configuration, points: Frame) -> Row:
     `phase_<name>` is the share of the phase in the time of all workers. `phase_<name>_seconds` is
     its mean time per worker.
     """
-    workers = _of_finished(tables.of_points["phases"], points)
+    workers = tables.phases[tables.phases["key"].isin(finished(points)["key"])]
     if not len(workers):
         return {}
     seconds = workers[list(PHASES)].mean().rename(PHASES).add_prefix("phase_")
     return (seconds / seconds.sum()).to_dict() | seconds.add_suffix("_seconds").to_dict()
 
 
-def _of_finished(table: Frame, points: Frame) -> Frame:
-    """Select those rows of `table` that belong to finished points."""
-    return table[table["key"].isin(finished(points)["key"])]
-
-
-_PARTS = (scaling, comparison, time_to_target, phase_shares)
-_PARTS += (fault, predicted, predicted_exchange)
+_PARTS = (scaling, comparison, time_to_target, phase_shares, predicted, predicted_exchange)

@@ -2,9 +2,8 @@
 
 import csv
 import io
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +12,11 @@ import pandas as pd
 from paceline.analysis.configuration import finished
 from paceline.analysis.frames import Frame, Row, read_table, typed_table
 from paceline.errors import SettingError
-from paceline.record.archive import ARCHIVE, read_archive
+from paceline.record.archive import ARCHIVE, Files, read_archive
 from paceline.record.fields import numbers_in
 from paceline.record.report_files import read_about
 from paceline.record.result import ResultFields
-from paceline.record.rows import POINT_TABLES, PointTable, StudyState, bits_of
+from paceline.record.rows import POINT_TABLES, StudyState, bits_of
 
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
 _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "updates")
@@ -31,21 +30,43 @@ class Tables:
     """Tables of a study, from its report and the archive of its records.
 
     `about` is study.json. `runs` has one row per point (a single run), in the order of the study.
-    `of_points` has the tables with any number of rows per point, with its `key`: staleness, phases,
-    timeline and tests. `read_points()` reads them when one of them is first needed, since that
-    takes a second. A table that the study lacks has no rows.
+    The `archive` is read when a table of it is first needed, since that takes a second. A table
+    that the study lacks has no rows.
     """
 
     about: StudyState
     runs: Frame
     predictions: Frame
     tuning: Frame
-    read_points: Callable[[], Mapping[str, Frame]]
+    archive: Path
 
     @cached_property
-    def of_points(self) -> Mapping[str, Frame]:
-        """Tables with any number of rows per point, by name."""
-        return self.read_points()
+    def _files(self) -> Files:
+        return read_archive(self.archive)
+
+    def of_points(self, name: str, keys: Frame) -> Frame:
+        """Return a table of POINT_TABLES with any number of rows for each point in `keys`.
+
+        It has their `key`; cells of a table or column that a record lacks are empty.
+        """
+        (table,) = (each for each in POINT_TABLES if each.name == name)
+        files, own = self._files[f"{name}.csv"], ",".join(table.columns)
+        text = io.StringIO()
+        joined = csv.DictWriter(text, ["key", *table.columns], lineterminator="\n")
+        joined.writeheader()
+        try:
+            for key in keys[keys.isin([*files])]:
+                content = files[key].decode()
+                header, _, rows = content.partition("\n")
+                if header == own:  # ten times as fast
+                    text.writelines(f"{key},{row}\n" for row in rows.splitlines())
+                else:
+                    read = csv.DictReader(io.StringIO(content))
+                    joined.writerows({"key": key, **row} for row in read)
+            return typed_table(text.getvalue().encode(), numbers_in(table.row))
+        except ValueError as error:
+            message = f"all {name}.csv of {ARCHIVE} together are damaged: {error}"
+            raise SettingError("study", message) from error
 
     @cached_property
     def curves(self) -> Frame:
@@ -53,15 +74,20 @@ class Tables:
 
         A final evaluation on more images is left out.
         """
-        return _on_equal_images(self.of_points["curves"], self)
+        return _on_equal_images(self.of_points("curve", self.runs["key"]), self)
 
     @cached_property
     def trial_curves(self) -> Frame:
         """Evaluations of the trials in `tuning`, without final ones that used more images."""
-        curves = self.of_points["trial_curves"]
+        curves = self.of_points("curve", self.tuning["key"])
         if self.about["settings"].get(CURVE_IMAGES) is None:
             return curves
         return curves[curves.duplicated("key", keep="last")]
+
+    @cached_property
+    def phases(self) -> Frame:
+        """Seconds that each worker of each point spent in each phase of its steps."""
+        return self.of_points("phases", self.runs["key"])
 
     @property
     def is_strong(self) -> bool:
@@ -119,7 +145,7 @@ class Tables:
 
         Points whose record does not say this are left out.
         """
-        tests = self.of_points["tests"]
+        tests = self.of_points("test", self.runs["key"])
         rows = zip(tests["key"], tests["right"], tests["images"], strict=True)
         return {key: bits_of(right, int(images)) for key, right, images in rows}
 
@@ -135,17 +161,13 @@ def read_tables(folder: Path) -> Tables:
     Raises SettingError("study"), which names the command to run first, if a table or a column is
     missing, or if there is no point.
     """
-    first = f"paceline sweep {folder.name}"
-    runs = read_table(folder / "runs.csv", first, numbers_in(ResultFields))
-    tuning = read_table(
-        folder / "tuning.csv", first, numbers_in(ResultFields) | {"chance", "own_place"}
-    )
+    first, numbers = f"paceline sweep {folder.name}", numbers_in(ResultFields)
     tables = Tables(
         about=read_about(folder, first),
-        runs=runs,
+        runs=read_table(folder / "runs.csv", first, numbers),
         predictions=_read_predictions(folder / "predictions.csv"),
-        tuning=tuning,
-        read_points=partial(_read_points, folder / ARCHIVE, runs["key"], tuning),
+        tuning=read_table(folder / "tuning.csv", first, numbers | {"chance", "own_place"}),
+        archive=folder / ARCHIVE,
     )
     missing = [n for n in (*_NEEDED, *tables.axes) if n not in tables.runs]
     if missing or tables.runs.empty:
@@ -165,36 +187,6 @@ def _on_equal_images(curves: Frame, tables: Tables) -> Frame:
     ends = fewer.set_index("key")["samples"]
     single = curves.groupby("key")["key"].transform("size") == 1 if len(curves) else False
     return curves[single | (curves["samples"] != curves["key"].map(ends))]
-
-
-def _read_points(archive: Path, keys: Frame, tuning: Frame) -> dict[str, Frame]:
-    """Read the tables with any number of rows per point, of the points with these `keys`.
-
-    `trial_curves` are the curves of the points in `tuning`.
-    """
-    files = read_archive(archive)
-    found = {table.collected: _joined(table, files, keys) for table in POINT_TABLES}
-    return found | {"trial_curves": _joined(POINT_TABLES[0], files, tuning["key"])}
-
-
-def _joined(table: PointTable, archive: Mapping[str, Mapping[str, bytes]], keys: Frame) -> Frame:
-    """Join one table of all points; cells of a table or column that a record lacks stay empty."""
-    text, files, own = io.StringIO(), archive[f"{table.name}.csv"], ",".join(table.columns)
-    joined = csv.DictWriter(text, ["key", *table.columns], lineterminator="\n")
-    joined.writeheader()
-    try:
-        for key in keys[keys.isin([*files])]:
-            content = files[key].decode()
-            header, _, rows = content.partition("\n")
-            if header == own:  # ten times as fast
-                text.writelines(f"{key},{row}\n" for row in rows.splitlines())
-            else:
-                read = csv.DictReader(io.StringIO(content))
-                joined.writerows({"key": key, **row} for row in read)
-        return typed_table(text.getvalue().encode(), numbers_in(table.row))
-    except ValueError as error:
-        message = f"all {table.name}.csv of {ARCHIVE} together are damaged: {error}"
-        raise SettingError("study", message) from error
 
 
 def _read_predictions(path: Path) -> Frame:

@@ -7,7 +7,6 @@ import pandas as pd
 
 from paceline.analysis.analyse import FOLDER
 from paceline.analysis.clocks import LITTLE
-from paceline.analysis.comparison import unequal_samples
 from paceline.analysis.configuration import finished, matching
 from paceline.analysis.configuration_table import NAME
 from paceline.analysis.decision import AT_BEST
@@ -35,7 +34,7 @@ from paceline.report.number_format import (
 )
 from paceline.report.words import phrase, read, say, scheme_words
 
-_RESULTS = ("clocks", "predicted", "faults", "summary", "scaling", "comparison")
+_RESULTS = ("clocks", "predicted", "summary", "scaling", "comparison")
 _RESULTS += ("time_to_target", "losses", "predicted_exchange")
 _DIFFERENCE = "one_worker_{}top1_difference_{}"
 
@@ -235,7 +234,6 @@ def _facts(findings: StudyFindings) -> Row:
         "near": EXCHANGE_NEAR,
         "size": SIZE,
         "strong": findings.tables.is_strong,
-        "samples": unequal_samples(findings.tables),
         "images": validation_images(findings),
         "origin": target_origin(findings),
         "in_a_row": IN_A_ROW,

@@ -1,6 +1,6 @@
 """Lists what a run does with Lightning's hooks and with the attributes of its Trainer.
 
-docs/what_lightning_calls.md shows these tables; a test holds them against Lightning's own lists.
+docs/what_works.md shows these tables; a test holds them against Lightning's own lists.
 """
 
 import inspect
