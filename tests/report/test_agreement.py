@@ -81,13 +81,6 @@ def predicted(rates, comparisons=(), exchanges=(), varying=()):
     return predictions(found)
 
 
-def test_rates_are_counted_with_median_and_worst_error():
-    (text,) = predicted([rate(1, 0.1), rate(2, 0.0), rate(4, -0.25)])
-    assert numbers(text) == ["10", "2", "3", "10", "-25", "4"]
-    (text,) = predicted([rate(1, 0.14, kind="measured", verdict="near")])
-    assert numbers(text) == ["15", "1", "1", "14", "+14", "1"]
-
-
 def test_settings_have_a_sentence_each_unless_they_are_many():
     few = [rate(2, 0.01) | {"batch_size": 2**n} for n in range(6)]
     assert len(predicted(few, varying=["batch_size"])) == 6
