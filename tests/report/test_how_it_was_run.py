@@ -6,35 +6,8 @@ from paceline.report.how_it_was_run import how_it_was_run
 from paceline.report.words import scheme_words
 from tests.made_reports import make_run
 
-SAID = {
-    "training.momentum": (0.9, "momentum 0.9"),
-    "training.weight_decay": (0.0, "weight decay 0"),
-    "training.schedule": ("cosine", "cosine schedule"),
-    "training.lr_rule": ("square_root", "rate rule square root"),
-    "training.ema_decay": (
-        0.99,
-        "a moving average of the weights with decay 0.99 is evaluated as well",
-    ),
-}
-
-
-def optimizer(findings, **settings):
-    found = findings([make_run()], settings=settings)
-    return dict(how_it_was_run(found)).get("Optimizer")
-
-
-def test_the_optimizer_is_told_by_its_settings(findings):
-    known = {name: value for name, (value, _) in SAID.items()}
-    assert optimizer(findings, **known) == ", ".join(
-        ["SGD", *(words for _, words in SAID.values())]
-    )
-
-
-@pytest.mark.parametrize("unknown", SAID)
-def test_a_setting_that_is_not_known_is_not_told(findings, unknown):
-    known = {name: value for name, (value, _) in SAID.items()}
-    told = ", ".join(["SGD", *(words for name, (_, words) in SAID.items() if name != unknown)])
-    assert optimizer(findings, **known | {unknown: None}) == told
+EVALUATIONS, IMAGES = "measurement.evaluations", "measurement.curve_images"
+LINK = "cluster.link.bandwidth"
 
 
 @pytest.mark.parametrize(
@@ -66,69 +39,41 @@ def test_the_optimizer_and_the_schedule_are_those_that_ran(findings, run, settin
     assert found.startswith(words)
 
 
-def test_data_whose_content_is_not_followed_say_so(findings):
-    for digest, target, said in (
-        ("", "own.Data", True),
-        ("0123456789ab", "own.Data", False),
-        ("", "paceline.data.synthetic.Synthetic", False),
-    ):
-        found = findings([make_run(data_digest=digest)], settings={"data._target_": target})
-        assert ("is not followed" in dict(how_it_was_run(found))["Data"]) == said
-
-
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("name", "settings", "words"),
     [
-        ({"training.epochs": 5, "training.samples": None}, "5 epochs over all workers together"),
-        ({"training.epochs": 5, "training.samples": 96000}, "96,000 images over all workers"),
-        ({"training.epochs": 5}, "96,000 images over all workers"),  # samples differ by point
+        (
+            "Data",
+            {"data._target_": "own.Data"},
+            "fashion_mnist_subset",
+        ),
+        ("Data", {"data._target_": "paceline.data.synthetic.Synthetic"}, "fashion_mnist_subset"),
+        ("Budget", {"training.epochs": 5, "training.samples": None}, "5 epochs over all workers"),
+        ("Budget", {"training.epochs": 5, "training.samples": 96000}, "96,000 images over all"),
+        ("Budget", {"training.epochs": 5}, "96,000 images over all"),  # samples differ by point
+        ("Evaluations", {EVALUATIONS: 1, IMAGES: 2000}, "1 a run, on all validation images"),
+        ("Evaluations", {EVALUATIONS: 50}, "50 a run, on all validation images"),
+        (
+            "Evaluations",
+            {EVALUATIONS: 50, IMAGES: 2000},
+            "50 a run; all but the last on",
+        ),
+        ("Cluster", {"workload.num_bytes": 10**8}, "local, gradients of 100 MB"),
+        ("Cluster", {"workload.name": "resnet50"}, "local, gradients as of resnet50"),
+        (
+            "Cluster",
+            {"cluster.step_jitter": 0.2, LINK: 1.25e9, "cluster.slow_factor": 2},
+            "local, jitter 0.2, links of 10 Gbit/s, a slow worker takes 2 times as long",
+        ),
     ],
 )
-def test_the_budget_is_that_of_the_runs(findings, settings, words):
-    assert dict(how_it_was_run(findings([make_run()], settings=settings)))["Budget"].startswith(
-        words
-    )
-
-
-@pytest.mark.parametrize(
-    ("number", "images", "words"),
-    [
-        (None, 2000, None),
-        (1, 2000, "1 a run, on all validation images"),
-        (50, None, "50 a run, on all validation images"),
-        (50, 2000, "50 a run; all but the last on the same 2,000 validation images"),
-    ],
-)
-def test_evaluations_say_on_which_images_they_are(findings, number, images, words):
-    names = ("measurement.evaluations", "measurement.curve_images")
-    settings = dict(zip(names, (number, images), strict=True))
-    told = dict(how_it_was_run(findings([make_run()], settings=settings))).get("Evaluations")
-    assert told == words if words is None else told.startswith(words)
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"workload.name": "sized", "workload.num_bytes": 10**8}, "gradients of 100 MB"),
-        ({"workload.name": "resnet50"}, "gradients as of resnet50"),
-        ({"workload.name": "own"}, "s a step"),
-    ],
-)
-def test_the_cluster_says_as_what_gradients_are_sent(findings, settings, words):
-    found = findings([make_run()], settings=settings | {"cluster.step_seconds": 1})
-    assert dict(how_it_was_run(found))["Cluster"].endswith(words)
-
-
-@pytest.mark.parametrize(
-    ("factor", "said"), [(1, ""), (2, ", a slow worker takes 2 times as long")]
-)
-def test_the_cluster_is_told_in_words(findings, factor, said):
-    cluster = {"step_jitter": 0.2, "link.bandwidth": 1.25e9, "slow_factor": factor}
-    found = findings(
-        [make_run()], settings={f"cluster.{name}": value for name, value in cluster.items()}
-    )
-    told = dict(how_it_was_run(found))["Cluster"]
-    assert told == f"local, jitter 0.2, links of 10 Gbit/s{said}"
+def test_settings_are_told_in_words_and_those_that_are_not_known_are_not(
+    findings, name, settings, words
+):
+    told = dict(how_it_was_run(findings([make_run()], settings=settings)))
+    assert told[name].startswith(words)
+    assert ("Evaluations" in told) == (name == "Evaluations")
+    assert ("is not followed" in told["Data"]) == ("own.Data" in settings.values())
 
 
 def test_settings_that_follow_from_the_number_of_workers_are_said_once(findings):
@@ -146,13 +91,6 @@ def test_settings_that_follow_from_the_number_of_workers_are_said_once(findings)
     names = {scheme_words(row) for _, row in found.concluded["decision"].iterrows()}
     assert names == {"all-reduce", "asynchronous servers", "mixed groups"}
     assert "scheme.servers" not in found.varying
-    fixed = [run for run in runs if run["workers"] < 8]
-    found = findings(fixed, axes=["scheme", "workers", "batch_size", "seed", "scheme.servers"])
-    assert "Servers" not in dict(how_it_was_run(found))
-
-
-def test_without_settings_nothing_is_told(findings):
-    assert optimizer(findings) is None
 
 
 def test_several_machines_are_told_with_the_points_that_each_made(findings):

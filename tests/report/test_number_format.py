@@ -3,9 +3,7 @@ import pytest
 from paceline.report.number_format import (
     bit_rate,
     percent,
-    plural,
     seconds,
-    setting,
     size,
     with_interval,
 )
@@ -23,20 +21,6 @@ def test_an_interval_has_its_unit_once_and_its_n():
     assert with_interval(row, "x", percent) == "85.0 % (80.0 to 90.0), n = 3"
     alone = row | {"x_low": None, "x_high": None, "x_n": 1}
     assert with_interval(alone, "x", percent) == "85.0 % (no interval), n = 1"
-
-
-def test_an_axis_shows_what_was_set():
-    assert [setting(value) for value in (0.1, 32, 2.0, float("nan"), "none")] == [
-        "0.1",
-        "32",
-        "2",
-        "null",
-        "none",
-    ]
-
-
-def test_plural():
-    assert [plural(n, "point") for n in (0, 1, 2)] == ["0 points", "1 point", "2 points"]
 
 
 def test_bytes_and_links_have_the_unit_that_a_reader_expects():

@@ -1,5 +1,4 @@
 import hashlib
-import json
 import re
 from pathlib import Path
 from xml.etree import ElementTree
@@ -7,8 +6,7 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from paceline.command.terminal import plain_table, show
-from paceline.report.findings import read_findings
-from paceline.report.page import charts, single_page
+from paceline.report.page import single_page
 from paceline.report.page_tables import page_tables
 from paceline.report.render import markdown
 from tests.made_reports import made_two_schemes, make_run, write_page, write_reports
@@ -29,14 +27,9 @@ def test_the_same_tables_give_the_same_bytes(reported, tmp_path):
     (again / "figures" / "old.svg").write_text("")
     assert write_page(again) == again / "index.html"
     assert digests(again) == digests(reported)
-
-
-def test_every_figure_is_there_and_is_svg(reported):
-    files = list((reported / "figures").iterdir())
-    assert {file.name for file in files} == {f"{name}.svg" for name in FIGURES}
-    for file in files:
-        assert ElementTree.parse(file).getroot().tag.endswith("svg")
-        assert "<dc:date>" not in file.read_text()
+    figures = list((reported / "figures").iterdir())
+    assert {file.name for file in figures} == {f"{name}.svg" for name in FIGURES}
+    assert all(ElementTree.parse(file).getroot().tag.endswith("svg") for file in figures)
 
 
 def visible(page):
@@ -64,28 +57,6 @@ def test_the_page_loads_only_the_library_beside_its_folder(reported):
     assert (reported.parent / "vega.js").read_text() in single
     assert not re.findall(r"@import|url\((?!#)", re.findall(r"<style>(.*?)</style>", page, re.S)[0])
     assert not re.findall(r'(?:src|href)="(?:https?:)?//', visible(page))
-
-
-def test_the_page_is_no_larger_than_it_may_be(reported):
-    for page in (reported / "index.html", *REPORTS.glob("*/index.html")):
-        assert page.stat().st_size < 1_500_000
-
-
-def test_texts_of_charts_are_on_the_page_once_and_numbers_stand_for_them(reported):
-    page = (reported / "index.html").read_text()
-    (text,) = re.findall(r'<script type="application/json" id="charts">(.*?)</script>', page)
-    for drawn, chart in zip(json.loads(text), charts(read_findings(reported)), strict=True):
-        assert drawn["columns"][0] in chart.rows[0]
-        read = [
-            {
-                name: texts[value] if texts else value
-                for name, texts, value in zip(drawn["columns"], drawn["texts"], row, strict=True)
-            }
-            for row in drawn["rows"]
-        ]
-        assert read == [{name: row.get(name) for name in drawn["columns"]} for row in chart.rows]
-        assert all(len(texts) == len(set(texts)) for texts in drawn["texts"])
-    assert any(texts for texts in drawn["texts"])
 
 
 def test_ids_and_what_refers_to_them_agree(reported):

@@ -54,14 +54,11 @@ def test_the_most_workers_and_tuned_rates_come_first():
 def test_those_in_which_the_target_is_reached_come_before_larger_ones():
     rows = [row(8), row(2, n_reached=1), row(4)]
     assert [each.size for each in situations(made(rows, ["workers"]))] == [2, 8, 4]
+    rows = [row(2), row(2, "sync_allreduce"), row(8)]  # of which one has a choice
+    assert [each.size for each in situations(made(rows, ["workers"]))] == [2, 8]
 
 
 def test_one_scheme_or_one_worker_is_no_choice():
     schemes = ("sync_allreduce", "gossip")
     rows = [row(workers, scheme) for workers in (1, 2, 4) for scheme in schemes][:-1]
     assert [each.size for each in of_several_schemes(made(rows, ["workers"]))] == [2]
-
-
-def test_those_with_a_choice_come_before_larger_ones_without():
-    rows = [row(2), row(2, "sync_allreduce"), row(8)]
-    assert [each.size for each in situations(made(rows, ["workers"]))] == [2, 8]

@@ -152,16 +152,6 @@ def _arms(points: Frame, configuration: Configuration) -> list[Frame]:
     return [arm for _, arm in groups(matching(points, given), own)]
 
 
-def unequal_samples(tables: Tables) -> tuple[float, float] | None:
-    """Return the smallest and largest number of training images of a finished point.
-
-    None if the two numbers differ by at most 1 %.
-    """
-    samples = tables.finished["samples"].dropna()
-    equal = samples.empty or samples.max() <= 1.01 * samples.min()
-    return None if equal else (samples.min(), samples.max())
-
-
 def comparison(tables: Tables, configuration: Configuration, points: Frame) -> Row:
     """Return the columns on the comparison with the scheme `reference`.
 

@@ -29,16 +29,14 @@ from paceline.analysis.configuration import (
     with_processes,
 )
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.intervals import NONE, Interval
+from paceline.analysis.intervals import NONE, Interval, interval
 from paceline.analysis.searches import edge_of, searched_setting
 from paceline.analysis.statistics.means import (
     LEVEL,
     POINTS,
     POSITIVE,
     Pooled,
-    intervals_of_means,
     paired,
-    pooled,
 )
 from paceline.analysis.statistics.multiple_comparisons import (
     against_reference,
@@ -155,7 +153,6 @@ def _rows(tables: Tables, situation: Configuration, members: Sequence[Member]) -
         [row | {"less_accurate_than": name} for row, name in zip(times, lower, strict=True)],
         accuracies(tables, members, centre),
         _against_one_worker(tables, members, one),
-        means_of_family(members, "images_per_second"),
         strict=True,
     )
     return [
@@ -169,10 +166,10 @@ def _rows(tables: Tables, situation: Configuration, members: Sequence[Member]) -
             "reference": reference,
             **accuracy,
             **of_one,
-            **speed,
+            **interval(finished(own)["images_per_second"], POSITIVE).named("images_per_second"),
             "at_edge": edge_of(tables, configuration),
         }
-        for (configuration, own), time, accuracy, of_one, speed in columns
+        for (configuration, own), time, accuracy, of_one in columns
     ]
 
 
@@ -413,19 +410,3 @@ def _family(runs: Sequence[Frame], metric: str, known: Sequence[int]) -> Pooled:
 
 def _accuracy_row() -> Row:
     return NONE.named("top1_difference") | {"accuracy": "", "within_margin": math.nan}
-
-
-def means_of_family(members: Sequence[Member], metric: str) -> list[Row]:
-    """Return for each member the geometric mean of `metric`, a rate, with its interval.
-
-    All intervals use the same relative variance, pooled over the members.
-    """
-    values = [finished(own)[metric].dropna().to_numpy(float) for _, own in members]
-    values = [own[own > 0] for own in values]
-    known = [place for place, own in enumerate(values) if len(own)]
-    rows = [NONE.named(metric) for _ in members]
-    if known:
-        found = intervals_of_means(pooled([values[place] for place in known], POSITIVE))
-        for index, place in enumerate(known):
-            rows[place] = Interval(*found.at(index), len(values[place])).named(metric)
-    return rows

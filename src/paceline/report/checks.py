@@ -28,7 +28,7 @@ from paceline.analysis.searches import best_trials, tuning_axes
 from paceline.analysis.tables import LATE, late_share
 from paceline.record.rows import of_one_rate
 from paceline.report.findings import RATE, StudyFindings
-from paceline.report.how_it_was_run import JITTER, SLOW_FACTOR, is_assumed
+from paceline.report.how_it_was_run import JITTER, SLOW_FACTOR
 from paceline.report.number_format import interval, listed, percent, percent_points, plural, setting
 from paceline.report.words import configuration_words, scheme_name
 
@@ -158,7 +158,7 @@ def _unsearched(findings: StudyFindings) -> Iterator[str]:
 def _assumed_times(findings: StudyFindings) -> Iterator[str]:
     runs, settings = findings.tables.runs, findings.tables.about["settings"]
     jitter, factor = settings.get(JITTER), settings.get(SLOW_FACTOR, 1)
-    if "virtual" not in set(runs["kind"]) or not jitter or not is_assumed(findings, JITTER):
+    if "virtual" not in set(runs["kind"]) or not jitter:
         return
     has_slow = "cluster.slow_workers" in runs and runs["cluster.slow_workers"].max() > 0
     slow = (

@@ -31,7 +31,7 @@ from paceline.analysis.tables import (
     varying,
 )
 from paceline.analysis.time_to_target import mean_curves
-from paceline.report.words import value_words, values_words
+from paceline.report.words import values_words
 
 RATE = "training.rate"
 
@@ -174,11 +174,6 @@ class Situation:
     def size(self) -> int:
         """Number of workers; of processes, if workers may have several processes."""
         return size_of(self.values)
-
-    @property
-    def size_words(self) -> str:
-        """Number of workers or processes in words, as in "16 workers"."""
-        return value_words(_size_column(self.values), self.size)
 
 
 def situations(findings: StudyFindings) -> list[Situation]:

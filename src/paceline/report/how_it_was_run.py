@@ -18,15 +18,13 @@ BANDWIDTH, JITTER = "cluster.link.bandwidth", "cluster.step_jitter"
 SLOW_FACTOR = "cluster.slow_factor"
 # said by phrases of the name
 _CLUSTER = ("cluster.step_seconds", JITTER, BANDWIDTH, "cluster.link.latency", SLOW_FACTOR)
-_ASSUMED = "cluster.assumed."  # before the name of a setting: the range that a profile gives
 _OPTIMIZER = ("momentum", "weight_decay", "schedule", "lr_rule", "ema_decay")
 
 
 def subtitle(findings: StudyFindings) -> str:
     """Return data set, network, images per worker and number of seeds as a line of text.
 
-    A property that is not the same in all points is left out. Settings of the cluster follow that
-    are not those of the machine whose name it has.
+    A property that is not the same in all points is left out.
     """
     runs = findings.tables.runs
     seeds = runs.groupby(["kind", *findings.tables.axes], dropna=False)["seed"].nunique()
@@ -38,36 +36,12 @@ def subtitle(findings: StudyFindings) -> str:
         f"{count(parameters[0])} parameters" if len(parameters) == 1 else "",
         f"{batch_size} images per worker and step" if batch_size else "",
         plural(high, "seed") if low == high else f"{low} to {high} seeds",
-        *(say("overridden", each) for each in _overridden(findings)),
     )
-
-
-def _overridden(findings: StudyFindings) -> Iterator[Row]:
-    """Yield each setting of the cluster that is outside of the range that its profile assumes."""
-    known, cluster = findings.tables.about["settings"], _listed(findings.tables.runs, "cluster")
-    for name, ends in known.items():
-        own = "cluster." + name.removeprefix(_ASSUMED)
-        value = known.get(own)
-        if name.startswith(_ASSUMED) and isinstance(value, int | float):
-            low, high = ends
-            if not low <= value <= high:
-                yield {"name": own, "value": value, "cluster": cluster, "low": low, "high": high}
-
-
-def is_assumed(findings: StudyFindings, name: str) -> bool:
-    """Return True if the study itself sets a time of the cluster, which no profile states."""
-    of_machine = any(each.startswith(_ASSUMED) for each in findings.tables.about["settings"])
-    return not of_machine or name in {row["name"] for row in _overridden(findings)}
 
 
 def how_it_was_run(findings: StudyFindings) -> list[tuple[str, str]]:
     """Return pairs of a name and words that say how the study was run, where this is known."""
     return [pair for pair in _pairs(findings, findings.tables.about["settings"]) if pair[1]]
-
-
-def searched_with(tuned_at: Mapping[str, Any]) -> str:
-    """Say the settings that trials of tuning had, in place of the points' values; "" if none."""
-    return " and ".join(value_words(name, value) for name, value in tuned_at.items())
 
 
 def cost(runs: Frame) -> str:
@@ -212,7 +186,8 @@ def _search(findings: StudyFindings) -> str:
     numbers = {"trials": len(tuning), "chosen": (tuning["chosen"] == "true").sum()}
     for name in ("lr", "momentum"):
         numbers[name] = list(tuning[name].dropna().astype(float))
-    return say("search", numbers, at=searched_with(findings.tables.tuned_at))
+    tuned_at = findings.tables.tuned_at.items()
+    return say("search", numbers, at=" and ".join(value_words(*each) for each in tuned_at))
 
 
 def _cluster(runs: Frame, known: Mapping[str, Any]) -> str:

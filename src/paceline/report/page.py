@@ -166,25 +166,6 @@ def _content(findings: StudyFindings) -> Row:
 
 
 def _chart(chart: Chart) -> Row:
-    """Return a chart for the page's script, with its rows as lists of cells.
-
-    In a column that has only texts, each cell is the index of its text in the list of the column's
-    texts, which keeps the page small.
-    """
-    columns = list(dict.fromkeys(name for row in chart.rows for name in row))
-    different = [list(dict.fromkeys(row.get(name) for row in chart.rows)) for name in columns]
-    texts = [each if all(isinstance(value, str) for value in each) else [] for each in different]
-    places = [{text: place for place, text in enumerate(each)} for each in texts]
-    rows = [
-        [own.get(row.get(name), row.get(name)) for name, own in zip(columns, places, strict=True)]
-        for row in chart.rows
-    ]
-    return {
-        "name": chart.name,
-        "title": chart.title,
-        "spec": chart.spec,
-        "bySituation": chart.by_situation,
-        "columns": columns,
-        "texts": texts,
-        "rows": rows,
-    }
+    """Return a chart for the page's script."""
+    names = ("name", "title", "spec", "by_situation", "rows")
+    return {name: getattr(chart, name) for name in names}

@@ -7,7 +7,6 @@ import pandas as pd
 
 from paceline.analysis.analyse import FOLDER
 from paceline.analysis.clocks import LITTLE
-from paceline.analysis.comparison import unequal_samples
 from paceline.analysis.configuration import finished, matching
 from paceline.analysis.configuration_table import NAME
 from paceline.analysis.frames import Frame, Row
@@ -226,7 +225,6 @@ def _facts(findings: StudyFindings) -> Row:
         "near": EXCHANGE_NEAR,
         "size": SIZE,
         "strong": findings.tables.is_strong,
-        "samples": unequal_samples(findings.tables),
         "images": validation_images(findings),
         "origin": target_origin(findings),
         "in_a_row": IN_A_ROW,

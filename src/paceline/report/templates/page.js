@@ -1,43 +1,16 @@
 "use strict";
-const read = (id) => JSON.parse(document.getElementById(id).textContent);
-const charts = read("charts").map((chart) => ({
-  ...chart,
-  rows: chart.rows.map((row) => Object.fromEntries(chart.columns.map((name, i) => [name, chart.texts[i].length ? chart.texts[i][row[i]] : row[i]]))),
-}));
+const charts = JSON.parse(document.getElementById("charts").textContent);
 const situation = document.getElementById("situation");
 const highlight = document.getElementById("highlight");
 const views = [];
 
 const chosenRows = (chart) =>
-  chart.bySituation && situation ? chart.rows.filter((row) => row.situation === situation.value) : chart.rows;
-
-// On a narrow page panels lie below each other, and legends below what they explain.
-function fitted(spec) {
-  const room = document.documentElement.clientWidth - 50;
-  if (room > 590) return spec;
-  const legend = { ...spec.config.legend, orient: "bottom" };
-  const narrow = { ...spec, config: { ...spec.config, legend } };
-  if (spec.hconcat) {
-    const [names, ...panels] = spec.hconcat;
-    const axis = { ...names.encoding.y.axis, labelLimit: 150 };
-    const named = (part) => ({ ...part, encoding: { ...part.encoding, y: { ...part.encoding.y, axis } } });
-    const own = (part) => (part.encoding?.y ? named(part) : part);
-    delete narrow.hconcat;
-    narrow.vconcat = panels.map((panel) => ({ ...panel, width: room - 210, layer: panel.layer.map(own) }));
-  } else if (spec.concat) {
-    Object.assign(narrow, { columns: 1, concat: spec.concat.map((panel) => ({ ...panel, width: room - 70 })) });
-  } else if (spec.spec) {
-    Object.assign(narrow, { columns: 1, spec: typeof spec.spec.width === "number" ? { ...spec.spec, width: room - 70 } : spec.spec });
-  } else if (typeof spec.width === "number") {
-    Object.assign(narrow, { width: room, autosize: { type: "fit-x", contains: "padding" } });
-  }
-  return narrow;
-}
+  chart.by_situation && situation ? chart.rows.filter((row) => row.situation === situation.value) : chart.rows;
 
 async function draw(chart) {
   const place = document.getElementById(`chart-${chart.name}`);
   const rows = chosenRows(chart);
-  const spec = { ...fitted(chart.spec), datasets: { ...(chart.spec.datasets || {}), rows } };
+  const spec = { ...chart.spec, datasets: { ...(chart.spec.datasets || {}), rows } };
   const theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
   const options = { actions: false, renderer: "svg", tooltip: { theme } };
   const { view } = await vegaEmbed(place, spec, options);
@@ -64,15 +37,14 @@ async function emphasize({ view }) {
 }
 
 async function show() {
-  // a fresh drawing for other rows: scales, panels and sizes are then those of what is shown
-  views.length = 0;
   for (const chart of charts) await draw(chart);
 }
 
 async function change() {
+  // a fresh drawing for other rows: scales, panels and sizes are then those of what is shown
   const drawn = views.splice(0);
   for (const { chart, view } of drawn) {
-    if (chart.bySituation) { view.finalize(); await draw(chart); } else views.push({ chart, view });
+    if (chart.by_situation) { view.finalize(); await draw(chart); } else views.push({ chart, view });
   }
 }
 
