@@ -161,6 +161,7 @@ def _shuffles(turns: int, num_bytes: int) -> tuple[list[float], int]:
         order.share(worker, 0),
         lambda samples: torch.zeros((len(samples), row_format.num_bytes), dtype=torch.uint8),
         row_format,
+        stream.num_samples,
         WORKERS - 1,
     )
     exchange = SampleExchange(WORKERS)

@@ -56,7 +56,7 @@ def rows() -> Iterator[dict[str, Any]]:
 def measured(settings: Sequence[str], sizes: Sequence[int], memory: float) -> list[list[float]]:
     """Return the seconds of whole steps by plan and round, those of the choice first."""
     points = [Point.of(composed([*settings, f"batch_size={size}"], ROOT)) for size in sizes]
-    planned = plan_batches(points, memory, {}, ROUNDS)
+    planned = plan_batches(points, memory, ROUNDS)
     chosen = compare(points, planned, memory, ROUNDS, SECONDS)[0]
     programme, point = chosen.planned.measured.programme, points[planned.index(chosen.planned)]
     others = [plan for plan in feasible_plans(programme, memory) if plan != chosen.plan]

@@ -10,16 +10,17 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import timm
 import yaml
+from torch import nn
 
 from benchmarks.row import row
-from paceline.model.count_layers import count_kept, count_layers
-from paceline.model.network_by_name import timm_network, without_weights
+from paceline.model.count_layers import count_kept, count_layers, without_weights
 from paceline.model.network_size import NetworkSize
 from paceline.prediction.prediction_interval import STEP_FACTOR, factor
 from paceline.timing import chip as rule
@@ -82,9 +83,16 @@ def timed() -> Iterator[Timed]:
 
 @cache
 def _counted(network: str, side: int) -> tuple[str, NetworkSize, int]:
-    built = without_weights(partial(timm_network, network, (3, side, side), 1000))
+    built = without_weights(lambda: _network(network, side))
     size = count_layers(built, (3, side, side))
     return type(built).__name__, size, count_kept(built, (3, side, side))
+
+
+def _network(name: str, side: int) -> nn.Module:
+    try:
+        return timm.create_model(name, img_size=side)
+    except TypeError:  # networks of convolutions take no size
+        return timm.create_model(name)
 
 
 def of_kinds(networks: Sequence[Timed]) -> dict[str, list[Timed]]:

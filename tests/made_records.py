@@ -5,7 +5,7 @@ import json
 
 import yaml
 
-from paceline.record.point_config import PointConfig, kind_of
+from paceline.record.point_config import PointConfig, is_virtual
 from paceline.record.rows import POINT_TABLES
 
 # as of code before `real_seconds` and timelines, which readers must still bear
@@ -58,7 +58,7 @@ def made_result(config, key, rows=2):
     return {
         "status": "finished",
         "reason": "",
-        "kind": kind_of(config.values.get("cluster")) or "measured",
+        "kind": "virtual" if is_virtual(config.values.get("cluster")) else "measured",
         "study": config.study,
         "key": key,
         **config.names,

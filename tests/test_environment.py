@@ -206,12 +206,3 @@ def test_what_cannot_be_written_or_read_is_said_in_one_line_and_leaves_no_half_t
                 assert len(errors) <= 1, (hidden, command)
         finally:
             (root / hidden).chmod(mode)
-
-
-@pytest.mark.slow
-def test_too_little_memory_is_said_before_a_library_ends_the_process(root):
-    for limit in ("ulimit -d 100000", "ulimit -d 300000", "ulimit -v 500000"):
-        code, _, errors = under(root, f"{limit}; {PACELINE} train workers=2 data=synthetic")
-        assert code == 2
-        (line,) = errors
-        assert line.startswith("paceline: RLIMIT_")

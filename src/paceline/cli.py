@@ -4,7 +4,6 @@ import argparse
 import atexit
 import importlib
 import os
-import resource
 import signal
 import sys
 import threading
@@ -12,22 +11,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from paceline.command import Command
 from paceline.errors import SettingError, did_you_mean, said_of_environment
 
-COMMANDS = (  # <name>_command.py in command/, as `paceline --help` lists them
-    "init",
-    "train",
-    "agent",
-    "calibrate",
-    "predict",
-    "plan",
-    "sweep",
-    "report",
-    "show",
-)
-_LEAST_BYTES = 2**30  # of memory, for the imports of a command that trains
-_WIDTH = 11  # of the column of names in the help
+# The file of each is command/<name>_command.py, which is imported only if it runs.
+COMMANDS = {
+    "init": "write a project: conf/, a study, a module of your own, dvc.yaml",
+    "train": "one run, or many by --multirun: paceline train scheme=local_sgd workers=2",
+    "agent": "run this machine's part of runs of several machines",
+    "calibrate": "measure this machine, or count a network",
+    "predict": "images/s of a modelled cluster, without training",
+    "plan": "scheme, workers and batch size for a cluster, or a step for this machine",
+    "sweep": "run the points of a study that have no record yet",
+    "report": "conclusions, figures and page of a study; without STUDY: the front page",
+    "show": "all studies, one of them, or a record",
+}
+_WITH_SETTINGS = ("train", "calibrate", "predict", "plan", "sweep")
 
 
 def main() -> None:
@@ -39,7 +37,6 @@ def main() -> None:
     """
     sys.unraisablehook = _interrupt_again
     try:
-        require_memory()
         sys.exit(_run(sys.argv[1:]))
     except SettingError as error:
         print(f"paceline: {error}", file=sys.stderr)
@@ -65,20 +62,6 @@ def _interrupt_again(lost: Any) -> None:
         sys.__unraisablehook__(lost)
 
 
-def require_memory() -> None:
-    """Raise SettingError if a limit leaves too little memory for the libraries of a command.
-
-    Some of them end the process, with words of their own, while they are imported.
-    """
-    for name in ("RLIMIT_DATA", "RLIMIT_AS"):
-        soft, _ = resource.getrlimit(getattr(resource, name))
-        if 0 <= soft < _LEAST_BYTES:
-            message = (
-                f"{soft // 2**20} MiB of memory are allowed, and {_LEAST_BYTES // 2**20} needed"
-            )
-            raise SettingError(name, f"{message}; ulimit raises it")
-
-
 def find_root(start: Path) -> Path:
     """Return the folder that contains conf/: `start` or its nearest parent.
 
@@ -91,20 +74,21 @@ def find_root(start: Path) -> Path:
     raise SettingError("conf", message)
 
 
-def command(name: str) -> Command:
-    """Return the command that the file `command/<name>_command.py` declares."""
-    return importlib.import_module(f"paceline.command.{name}_command").COMMAND
+def command(name: str) -> Any:
+    """Import the module of a command: `add_arguments(parser)`, and `run(options, root)`, which
+    carries it out in the root of the project and returns the exit code.
+    """
+    return importlib.import_module(f"paceline.command.{name}_command")
 
 
 def _run(arguments: list[str]) -> int:
     options = _parse(arguments)
-    declared = command(options.command)
-    root = Path.cwd() if declared.anywhere else find_root(Path.cwd())
+    root = Path.cwd() if options.command == "init" else find_root(Path.cwd())
     os.chdir(root)  # paths in settings are relative to it
     sys.path[:0] = [str(root), str(root / "src")]  # for a `_target_` of the user's
     if options.command in ("train", "sweep") and _is_follower():
         return 0
-    return declared.run(options, root)
+    return command(options.command).run(options, root)
 
 
 def _is_follower() -> bool:
@@ -134,45 +118,29 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
     Settings may stand before or after options.
     """
-    if arguments and arguments[0][:1] not in ("-", "") and arguments[0] not in COMMANDS:
-        message = f"there is no {arguments[0]}{did_you_mean(arguments[0], COMMANDS)}"
+    name = arguments[0] if arguments else "-"
+    if name[:1] not in ("-", "") and name not in COMMANDS:
+        message = f"there is no {name}{did_you_mean(name, COMMANDS)}"
         raise SettingError("command", f"{message}; paceline --help lists all")
-    parser = _parser()
-    options, rest = parser.parse_known_args(arguments)
-    takes_settings = command(options.command).settings
-    unknown = [word for word in rest if word.startswith("-") or not takes_settings]
-    if unknown:
-        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
-    options.overrides = [*getattr(options, "overrides", []), *rest]
-    return options
-
-
-def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="paceline",
-        description=_help(),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="What happens to accuracy and throughput as SGD is spread over workers.",
+        epilog="paceline COMMAND --help tells more.",
     )
     parser.add_argument("--version", action="version", version=f"paceline {version('paceline')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name in COMMANDS:
-        declared = command(name)
+    for each, text in COMMANDS.items():
         # train has a --help of its own
-        each = commands.add_parser(name, description=declared.help, conflict_handler="resolve")
-        if declared.study:
-            each.add_argument("study", metavar="STUDY", help="a file in experiments/")
-        if declared.settings:
-            each.epilog = "Settings may follow, as in `paceline train`: seed=0,1"
-        declared.add_arguments(each)
-    return parser
-
-
-def _help() -> str:
-    lines = ["What happens to accuracy and throughput as SGD is spread over workers.", ""]
-    for name in COMMANDS:
-        first = command(name).help.splitlines()[0].rstrip(";:")
-        lines.append(f"  {name:<{_WIDTH}}{first}")
-    return "\n".join([*lines, "", "paceline COMMAND --help tells more."])
+        own = commands.add_parser(each, help=text, conflict_handler="resolve")
+        if each == name:
+            own.description = command(each).__doc__
+            command(each).add_arguments(own)
+    options, rest = parser.parse_known_args(arguments)
+    takes_settings = options.command in _WITH_SETTINGS
+    if unknown := [word for word in rest if word.startswith("-") or not takes_settings]:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    options.overrides = [*getattr(options, "overrides", []), *rest]
+    return options
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def test_the_pipeline_runs_the_studies_that_there_are(project):
 
 def test_nothing_is_replaced(project):
     (project / "dvc.yaml").unlink()
-    with pytest.raises(SettingError, match=r"^folder: .*conf/config.yaml is there already"):
+    with pytest.raises(SettingError, match=r"^folder: .*/.gitignore is there already"):
         new_project(project)
     assert not (project / "dvc.yaml").exists()
     (project / "file").touch()

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from paceline import cli
+from paceline.command.show_command import age_of
 from paceline.record.provenance import source_digest
 from paceline.record.record import PartialRecord
 from paceline.study.compose import composed
@@ -81,7 +82,7 @@ def test_a_study_shows_configurations_failures_and_what_is_next(own, said):
     assert "gossip 2 of 2 1 failed 87.50 %" in lines
     assert "sync_allreduce 0 of 2" in lines
     assert "made: 4 points: 1 finished, 1 failed, 2 to do" in lines
-    assert f"failed {failed}: gossip seed 1: no luck" in lines
+    assert f"failed {failed}: scheme=gossip seed=1: no luck" in lines
     assert lines[-1] == "next: paceline sweep made"
 
 
@@ -122,12 +123,20 @@ def test_a_study_whose_records_are_elsewhere_is_shown_by_its_tables(own, said):
     )
     write_reports(own / "reports/made", runs)
     _, lines, _ = said("show", "made")
-    assert "async_parameter_server 2 3 of 3 80.00 %" in lines
+    assert "async_parameter_server 2 32 3 of 3 80.00 %" in lines
     assert lines[-1] == "next: paceline report made"
     write_page(own / "reports/made")
-    assert [line for line in said("show", "made")[1] if " best " in line]
+    assert said("show", "made")[1][-1] == "next: paceline show made --open"
     (line,) = [line for line in said("show")[1] if line.startswith("made")]
     assert line.endswith(" all-reduce 1")
+    write_small_study(own, "other", {"seed": "0,1"})
+    for name in ("experiments/made.yaml", "reports/made/runs.csv", "reports/made/study.json"):
+        (own / name).write_text("{\n:\n")
+        shown = " ".join(said("show")[1])
+        assert name in shown
+        assert "other 0 of 2 not run" in shown
+        code, _, error = said("show", "made")
+        assert (code, error.count("\n")) == (2, 1)
 
 
 def test_a_record_shows_its_settings_and_is_repeated_by_its_command(own, said):
@@ -142,6 +151,14 @@ def test_a_record_shows_its_settings_and_is_repeated_by_its_command(own, said):
     assert lines[-1].startswith(beginning)
     words = shlex.split(lines[-1].removeprefix(beginning))
     assert composed(words, own).key == key
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-3, "0 s"), (119, "119 s"), (120, "2 minutes"), (7200, "2 hours"), (172800, "2 days")],
+)
+def test_an_age_has_the_largest_unit_of_which_there_are_two(seconds, words):
+    assert age_of(seconds) == words
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,11 @@
-"""Where the samples are: what cannot be combined, and that a store changes no image."""
+"""Settings of data: what cannot be combined, that a store changes no image, files of conf/data."""
 
 import pytest
 import torch
+from hydra.utils import instantiate
 from omegaconf import OmegaConf
 
-from paceline.data.batches import DecodedImages
+from paceline.data.augmentation import CropAndFlip
 from paceline.data.image_folder import ImageFolder
 from paceline.data.order import SampleStream, StreamOrder
 from paceline.data.placement import Placement
@@ -15,6 +16,14 @@ from tests.tiny import CONF
 
 DEFAULT = OmegaConf.to_container(OmegaConf.load(CONF / "paceline.yaml"))["data"]
 PARTITIONED = {"placement": "partitioned"}
+
+
+@pytest.mark.parametrize("path", sorted((CONF / "data").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_file_of_conf_builds_a_data_set(path):
+    config = OmegaConf.load(path)
+    data = instantiate(config)
+    assert data.image_shape == tuple(config.image_shape)
+    assert isinstance(data.augmentation, CropAndFlip) == path.stem.startswith("cifar")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +57,7 @@ def test_a_store_that_a_data_set_does_not_have(tmp_path):
 def test_an_image_is_the_same_decoded_each_time(tmp_path):
     write_image_folder(tmp_path)
     folder = ImageFolder(**settings(tmp_path))
-    mapped, decoded = folder.load().train, DecodedImages(folder.encoded())
+    mapped, decoded = folder.load().train, folder.encoded()
     samples = StreamOrder(SampleStream(len(mapped), 0), 1, len(mapped)).indices(0, 0)
     for first, second in zip(mapped.take(samples), decoded.take(samples), strict=True):
         assert first.equal(second)

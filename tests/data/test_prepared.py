@@ -50,17 +50,11 @@ def prepared_folders(root: Path) -> list[Path]:
     return [path for path in (root / "prepared").iterdir() if path.suffix != ".lock"]
 
 
-def test_sources_are_decoded_once(tmp_path):
-    for _ in range(3):
-        Decoded(**settings(tmp_path, **SIZES)).load()
-    assert (tmp_path / "reads").read_text() == "read\n"
-
-
-def test_another_split_is_another_folder(tmp_path):
-    Decoded(**settings(tmp_path, **SIZES)).prepare()
-    splits = Decoded(**settings(tmp_path, **{**SIZES, "num_validation": 50})).load()
-    assert len(splits.validation) == 50
-    Decoded(**{**settings(tmp_path, **SIZES), "split_seed": 1}).prepare()
+def test_each_split_is_decoded_once_into_a_folder_of_its_own(tmp_path):
+    for changed in ({}, {}, {"num_validation": 50}, {"split_seed": 1}, {}):
+        splits = Decoded(**settings(tmp_path, **{**SIZES, **changed})).load()
+        assert len(splits.validation) == changed.get("num_validation", 100)
+    assert (tmp_path / "reads").read_text() == "read\n" * 3
     assert len(prepared_folders(tmp_path)) == 3
 
 

@@ -3,7 +3,11 @@
 import itertools
 
 import pytest
+import torch.distributed as dist
 
+from paceline.exchange import process_group
+from paceline.exchange.process_group import Division, local_rank, shard_index, worker_index
+from paceline.exchange.shard import round_robin, segments, shard_bounds, turns
 from tests.exchange.talking import FIRST, NUM_WEIGHTS, PARTS, SECOND, TEXT, WIRES
 from tests.launching import launch
 
@@ -101,3 +105,70 @@ def test_every_run_has_a_secret_of_its_own(tmp_path):
     assert [len(set(run)) for run in runs] == [1, 1]
     assert runs[0] != runs[1]
     assert len(runs[0][0]) == 32
+
+
+@pytest.mark.parametrize("num_weights", [1, 7, 12, 7674])
+@pytest.mark.parametrize("servers", [1, 2, 3, 5])
+def test_parts_cover_every_weight_once_and_are_equal_within_one(num_weights, servers):
+    bounds = shard_bounds(num_weights, servers)
+    covered = [weight for first, last in bounds for weight in range(first, last)]
+    assert covered == list(range(num_weights))
+    sizes = [last - first for first, last in bounds]
+    assert len(sizes) == servers
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_more_servers_than_weights_leave_some_empty():
+    assert shard_bounds(2, 4) == [(0, 0), (0, 1), (1, 1), (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ((0, 10), [(0, 4), (2, 6)]),
+        ((0, 3), [(0, 3)]),
+        ((3, 6), [(0, 1), (2, 2)]),
+        ((4, 10), [(2, 6)]),
+        ((5, 5), []),
+    ],
+)
+def test_optimizer_groups_in_a_part(part, expected):
+    """Groups of 4, 0 and 6 weights."""
+    assert segments([4, 0, 6], *part) == expected
+
+
+@pytest.mark.parametrize("servers", [1, 2, 3, 8])
+def test_at_each_turn_as_many_workers_as_servers_push_to_all_of_them(servers):
+    orders = [turns(servers, worker) for worker in range(servers)]
+    for each in (*orders, *zip(*orders, strict=True)):
+        assert sorted(each) == list(range(servers))
+
+
+def test_tensors_go_to_the_servers_in_turn():
+    assert [list(part) for part in round_robin(5, 3)] == [[0, 3], [1, 4], [2]]
+    assert [list(part) for part in round_robin(2, 3)] == [[0], [1], []]
+
+
+@pytest.mark.parametrize(
+    ("environment", "found"),
+    [({"RANK": "5", "LOCAL_RANK": "1"}, 1), ({"RANK": "5"}, 5), ({}, 0)],
+)
+def test_the_accelerator_of_a_process_is_that_of_its_local_rank(environment, found, monkeypatch):
+    """Of eight workers on two machines, the sixth is the second of its machine."""
+    for name in ("RANK", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert local_rank() == found
+
+
+@pytest.mark.parametrize("shards", [None, 2, 4])
+def test_ranks_are_dealt_to_workers_one_after_the_other(shards, monkeypatch):
+    division = Division(shards, None, None, None) if shards else None
+    monkeypatch.setattr(process_group, "_division", division)
+    places = []
+    for rank in range(8):
+        monkeypatch.setattr(dist, "get_rank", lambda rank=rank: rank)
+        places.append((worker_index(), shard_index()))
+    size = shards or 1
+    assert places == [(worker, shard) for worker in range(8 // size) for shard in range(size)]

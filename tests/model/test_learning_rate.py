@@ -49,23 +49,24 @@ def test_warmup_without_a_rule_changes_nothing():
     assert replace(CONSTANT, warmup_samples=300).factor(100) == 1
 
 
-def test_cosine_falls_from_one_to_zero_and_stays_there():
-    rate = replace(CONSTANT, schedule="cosine")
-    factors = [rate.factor(samples) for samples in (0, 250, 500, 1000, 1200)]
-    assert factors == pytest.approx([1, (1 + 2**-0.5) / 2, 0.5, 0, 0], abs=1e-15)
+@pytest.mark.parametrize(
+    ("schedule", "power", "factors"),
+    [
+        ("cosine", 1, [1, (1 + 2**-0.5) / 2, 0.5, (1 - 2**-0.5) / 2, 0, 0]),
+        ("steps", 1, [1, 1, 0.1, 0.01, 0.01, 0.01]),
+        ("poly", 0.5, [1, 0.75**0.5, 0.5**0.5, 0.5, 0, 0]),
+        ("poly", 2, [1, 0.75**2, 0.25, 0.25**2, 0, 0]),
+    ],
+)
+def test_a_schedule_falls_over_the_budget_and_stays_at_its_end(schedule, power, factors):
+    rate = replace(CONSTANT, schedule=schedule, poly_power=power)
+    found = [rate.factor(samples) for samples in (0, 250, 500, 750, 1000, 1200)]
+    assert found == pytest.approx(factors, rel=1e-15, abs=1e-15)
 
 
-def test_steps_fall_at_each_milestone():
+def test_steps_fall_at_their_milestones_and_not_before():
     rate = replace(CONSTANT, schedule="steps")
-    factors = [rate.factor(samples) for samples in (0, 499, 500, 749, 750, 1000)]
-    assert factors == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01], rel=1e-15)
-
-
-@pytest.mark.parametrize(("power", "half"), [(0.5, 0.5**0.5), (1, 0.5), (2, 0.25)])
-def test_poly_falls_as_a_power_of_the_rest_of_the_budget_and_stays_at_zero(power, half):
-    rate = replace(CONSTANT, schedule="poly", poly_power=power)
-    factors = [rate.factor(samples) for samples in (0, 500, 1000, 1200)]
-    assert factors == pytest.approx([1, half, 0, 0], rel=1e-15)
+    assert [rate.factor(499), rate.factor(749)] == pytest.approx([1, 0.1], rel=1e-15)
 
 
 def test_rule_and_schedule_multiply():

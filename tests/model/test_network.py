@@ -101,12 +101,13 @@ def test_every_batch_norm_is_replaced_however_deep():
 @pytest.mark.parametrize(
     ("name", "image_shape", "normalization", "setting", "message"),
     [
-        ("resnet81", (3, 32, 32), "batch", "model.network.name", "resnet18"),
-        ("raft_small", (3, 32, 32), "batch", "model.network.name", "torchvision classifies with"),
+        ("resnet81", (3, 32, 32), "batch", "model.network.name", "did you mean resnet"),
+        ("raft_small", (3, 32, 32), "batch", "model.network.name", "torchvision has no"),
         ("vgg11", (1, 28, 28), "batch", "model.network.name", "cannot take 1x28x28 images"),
         ("inception_v3", (3, 32, 32), "batch", "model.network.name", "cannot take 3x32x32 images"),
         ("vit_b_16", (1, 28, 28), "batch", "model.network.name", "indivisible by patch size"),
         ("resnet18", (3, 32, 32), "layer", "model.network.normalization", "batch, group"),
+        ("resnet18", (3, 32, 32), "none", "model.network.normalization", "batch, group"),
         ("squeezenet1_1", (3, 32, 32), "group", "model.network.normalization", "no BatchNorm"),
     ],
 )

@@ -2,7 +2,6 @@
 
 import gc
 import math
-import re
 from dataclasses import replace
 from functools import cache
 
@@ -13,9 +12,8 @@ import yaml
 from paceline import cli
 from paceline.analysis.predicted import predicted_comparisons
 from paceline.analysis.tables import read_tables
-from paceline.command import predict_command
-from paceline.command.cluster_plan_view import assumed, points, recommendation, sections
-from paceline.command.plan_command import COMMAND
+from paceline.command import plan_command, predict_command
+from paceline.command.cluster_plan_view import assumed, learning_rate, notes, points, recommendation
 from paceline.errors import SettingError
 from paceline.prediction.cluster_plan import (
     IMAGENET,
@@ -116,9 +114,9 @@ def test_a_scheme_has_the_settings_that_were_searched_at_the_nearest_number_of_r
     assert {n: each["period"] for n, each in schemes.items()} == {2: 16, 4: 16, 8: 16, 32: 2}
 
 
-def test_a_plan_names_its_choice_its_cost_and_what_it_rests_on(tmp_path, capsys, monkeypatch):
+def test_a_plan_names_its_choice_its_cost_and_what_it_rests_on(capsys, monkeypatch):
     monkeypatch.setattr(gc, "freeze", lambda: None)  # of all that other tests left
-    plans, page = [], tmp_path / "plan.html"
+    plans = []
 
     def planned(asked):
         plans.append(plan_cluster(asked))
@@ -126,11 +124,10 @@ def test_a_plan_names_its_choice_its_cost_and_what_it_rests_on(tmp_path, capsys,
 
     monkeypatch.setattr("paceline.prediction.cluster_plan.plan_cluster", planned)
     words = ("cluster=titan", "workload=googlenet", "workers=8", "training.epochs=64")
-    options = ("target=0.75", "--page", str(page))
-    assert COMMAND.run(cli._parse(["plan", *words, *options]), ROOT) == 0
+    assert plan_command.run(cli._parse(["plan", *words, "margin=1.5"]), ROOT) == 0
     screen, (plan,) = capsys.readouterr().out, plans
     chosen = plan.chosen
-    assert (plan.question.images, plan.question.allowed) == (IMAGENET, 0.01)
+    assert (plan.question.images, plan.question.allowed) == (IMAGENET, 0.015)
     assert chosen.verdict == KEPT
     rate = chosen.prediction.run.images_per_second
     assert chosen.seconds == pytest.approx(64 * IMAGENET / rate)
@@ -144,12 +141,9 @@ def test_a_plan_names_its_choice_its_cost_and_what_it_rests_on(tmp_path, capsys,
     assert "sync_parameter_server" not in schemes  # studied at 16 workers alone, where it loses
     assert screen.startswith(f"{assumed(plan)}\n{recommendation(plan)}\n")
     assert assumed(plan).startswith("Assumed: titan, 8 nodes of 1, ")
-    assert "no study here trained googlenet on ImageNet-1k" in screen
+    assert "that googlenet behaves like small_cnn" in screen
     assert len(screen.splitlines()) <= 34
     assert max(map(len, screen.splitlines())) <= 200
-    html = page.read_text()
-    assert "<svg" in html
-    assert not re.search(r'(src|href)="(?!data:)', html)
 
 
 def test_more_workers_than_keep_the_accuracy_are_not_recommended():
@@ -163,7 +157,7 @@ def test_more_workers_than_keep_the_accuracy_are_not_recommended():
 def test_large_updates_of_one_worker_are_not_called_safe():
     for batch_size, told in ((32, 0), (4096, 1)):
         asked = question(workers=(1, 4), batch_sizes=[batch_size], images=55_000)
-        said = dict(sections(plan_cluster(asked)))["What it rests on"]
+        said = list(notes(plan_cluster(asked)))
         assert sum("also if one worker computes them" in each for each in said) == told, said
 
 
@@ -208,11 +202,6 @@ def test_gossip_is_not_known_where_its_exchanges_take_longer_than_in_the_studies
     plan = plan_cluster(question(*schemes, config=on_links(0.9 * rate)))
     best = [plan.chosen, plan.runner_up, *(flip.best for flip in flips(plan))]
     assert {each.scheme for each in best if each} == {"sync_allreduce"}
-    said = " ".join(dict(sections(plan))["What it rests on"])
-    assert (
-        "gossip (a ring) with 8 workers: its accuracy is not studied, since an exchange takes 3.3 "
-        in said
-    )
 
 
 def flips(plan):
@@ -222,7 +211,7 @@ def flips(plan):
 def test_where_links_are_slow_one_worker_is_not_chosen_for_its_accuracy():
     plan = plan_cluster(question(config=on_links(2e5)))
     assert plan.chosen.workers == 1
-    assert dict(sections(plan))["What would change the answer"] == ["faster links"]
+    assert learning_rate(plan) == "More workers are not predicted to be faster."
 
 
 def test_the_verdict_follows_from_the_printed_change():
@@ -251,9 +240,7 @@ def test_a_plan_names_the_schemes_that_it_did_not_time():
     names = "sync_allreduce", "async_parameter_server", "sync_then_async"
     plan = plan_cluster(question(*names, workers=(1, 16)))
     assert plan.not_timed == {"sync_then_async": LOWER}
-    said = dict(sections(plan))["What it rests on"]
-    told = "not timed: synchronous then asynchronous (loses more than 1 point)"
-    assert told in said
+    assert "not timed: synchronous then asynchronous (loses more than 1 point)" in notes(plan)
 
 
 def test_servers_are_as_many_as_their_messages_need():
@@ -283,7 +270,6 @@ BAD = {
     ("cluster=titan", "workload=googlenet"): r"workers: how many accelerators are there\?",
     ("cluster=titan", "workers=8"): "model: the step of this cluster follows from a network; ",
     ("cluster=titan", "model=vgg16", "workers=8"): "workload: the step of vgg16 is not known for",
-    ("target=good",): "target: the top-1 to reach is needed",
     ("cluster=titan", "workload=googlenet", "workers=8,many"): "workers: ",
     ("cluster=dgx_a100", "model=resnet50", "workers=8", "batch_size=90000"): (
         "batch_size: 90,000 images of resnet50 per worker do not fit into the 80 GB"
@@ -297,32 +283,27 @@ BAD = {
     ("cluster=titan", "workload=googlenet", "workers=8", "cluster.node_link.bandwidth=9"): (
         "cluster.node_link.bandwidth: 9 is 9 bytes/s"
     ),
-    ("target=75",): "target: the top-1 to reach is needed",
     ("cluster=titan", "workload=googlenet", "workers=8", "cluster.overlap=true,false"): (
-        "cluster.overlap: a plan is of one cluster"
+        "cluster.overlap: a plan does not choose it"
     ),
     ("cluster=titan", "workload=googlenet", "workers=8", "--memory", "1GB"): "memory: it is of a ",
     ("cluster=titan", "workload=resnet50_1200", "cluster.step_seconds=1", "workers=8"): (
         "data: how many training images"
     ),
-    ("cluster=virtual", "workers=8", "target=0.99"): "target: one worker reaches 90.1 % in scale",
-    ("data=synthetic", "target=0.9"): "target: it is of a modelled cluster",
-    ("data=synthetic", "--page", "plan.html"): "page: it is of a modelled cluster",
-    ("--page", "none/plan.html"): "page: there is no folder none",
 }
 
 
 def test_bad_input_is_refused_in_one_line():
     for words, message in BAD.items():
         with pytest.raises(SettingError, match=f"^{message}") as raised:
-            COMMAND.run(cli._parse(["plan", *words]), ROOT)
+            plan_command.run(cli._parse(["plan", *words]), ROOT)
         assert "\n" not in str(raised.value), words
 
 
 def test_predict_refuses_a_link_without_its_unit():
     words = "cluster=titan", "workload=googlenet", "workers=2", "cluster.link.bandwidth=10,10Gb/s"
     with pytest.raises(SettingError, match=r"^cluster\.link\.bandwidth: 10 is 10 bytes/s, less"):
-        predict_command.COMMAND.run(cli._parse(["predict", *words]), ROOT)
+        predict_command.run(cli._parse(["predict", *words]), ROOT)
 
 
 def test_a_scheme_without_servers_is_tried_with_every_number_of_workers():

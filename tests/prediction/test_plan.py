@@ -116,8 +116,7 @@ def test_the_command_plans(capsys, monkeypatch):
     assert rounds == sorted(rounds, reverse=True)
     assert rounds[:2] == [phases] * len(rounds[:2])
     assert of_size.plan.seconds >= of_size.unbounded.seconds
-    assert f"chosen: batch size {of_size.batch_size}, " in out
-    assert ("\nlimited by memory" in out) == (of_size.unbounded.fullest.bytes > 600e3)
+    assert re.search(rf"^ *choice +{of_size.batch_size} ", out, re.MULTILINE)
 
 
 def test_too_little_memory_is_named_with_the_least_needed(capsys, monkeypatch):
@@ -146,10 +145,6 @@ def command(capsys, monkeypatch, *arguments):
         (["--seconds", "-1"], "seconds"),
         (["--memory", "much"], "memory"),
         (["--memory", "0MB"], "memory"),
-        (["--study", "nowhere"], "study"),
-        (["--study", "example"], "study"),  # of other data
-        (["--page", "nowhere/plan.html"], "page"),
-        (["--page", "."], "page"),
         (["model.shards=2"], "model.shards"),
         (["training.precision=64-true"], "training.precision"),
     ],
@@ -160,16 +155,7 @@ def test_what_cannot_be_planned_is_named(capsys, monkeypatch, arguments, setting
     assert errors.startswith(f"paceline: {setting}: ")
 
 
-def test_a_study_without_runs_of_these_batch_sizes_is_named(capsys, monkeypatch):
-    """It would not be heeded; and data of anybody declare no shape to plan for."""
-    name = "paceline.analysis.configuration_table.updates_to_target"
-    monkeypatch.setattr(name, lambda *_: {32: 100.0})
-    monkeypatch.setattr("paceline.analysis.tables.read_tables", lambda _: None)
-    code, _, errors = command(capsys, monkeypatch, "batch_size=8", "--study", "made")
-    assert code == 2
-    assert errors.startswith(
-        "paceline: study: made tells updates to its target only for batch_size=32"
-    )
+def test_data_of_anybody_declare_no_shape_to_plan_for():
     own = {"_target_": "tests.run.own.OwnData", "folder": None}
     point = tiny_point("sync_allreduce", 1, 8, data=own, training__precision="32-true")
     with pytest.raises(SettingError, match=r"^data.image_shape: .* declares none"):
@@ -188,8 +174,6 @@ def test_sizes_of_memory():
     assert bytes_of(None, "cpu") > 1e6
 
 
-def test_the_best_batch_size_reaches_the_target_first():
-    large, small = planned(64, 300.0, plain=0.02), planned(16, 500.0, plain=0.01)
-    assert best([large, small]) is small  # 6 s against 5 s, though fewer images/s
+def test_the_best_batch_size_has_the_most_images_per_second():
     assert best([planned(64, plain=0.02), planned(16, plain=0.01)]).batch_size == 64
-    assert best([planned(64, plain=0.02), small]) is small  # what is known
+    assert best([planned(64, bf16=0.02), planned(16, plain=0.01)]).batch_size == 16

@@ -38,13 +38,6 @@ def test_a_line_for_every_combination_and_a_column_for_what_differs():
     assert note.startswith("predicted: modelled time, nothing trained")
 
 
-def test_jitter_is_named_where_workers_wait_for_slower_steps():
-    for jitter, is_named in ((0.1, True), (0, False)):
-        settings = ("workload=resnet50", "workers=4", f"cluster.step_jitter={jitter}")
-        found = " ".join(notes(each("cluster=minotauro", *settings)))
-        assert (f"cluster.step_jitter={jitter}" in found) is is_named
-
-
 def test_a_batch_outside_of_what_was_fitted_is_said():
     (prediction,) = each("cluster=titan", "workload=googlenet", "batch_size=8")
     assert prediction.extrapolated
@@ -70,7 +63,7 @@ def test_the_file_names_rows_and_kind():
         "B/table2-nin/nin/single-gpu-caffe-1gpu-b256-epochs",
     ]
     assert found["rows"][2:] == composed(["cluster=titan"], ROOT).values["cluster"]["fitted_to"]
-    assert sum(found["pushes_by_staleness"].values()) == 10
+    assert sum(found["staleness"].values()) == 10
 
 
 def test_the_trained_network_itself_has_its_own_bytes():

@@ -1,12 +1,22 @@
 """Predictions of a study's measured points, from its records' table alone."""
 
 import csv
+from collections import Counter
 
+import numpy as np
 import pytest
 
+from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
 from paceline.prediction.predict import predict
-from paceline.prediction.predict_points import predict_points
+from paceline.prediction.predict_points import (
+    UNEVENNESS,
+    compared_staleness,
+    emulating,
+    predict_points,
+    run_of,
+)
+from paceline.record.target import Target
 from paceline.study.compose import composed
 from paceline.study.study_points import study_points
 from tests.command_line import run
@@ -120,3 +130,69 @@ def test_a_profile_changes_no_key(root):
     keys = [each.key for each in study_points("held", root)]
     (root / "experiments/held.yaml").write_text(STUDY.replace("two_cores_small_cnn", "titan"))
     assert [each.key for each in study_points("held", root)] == keys
+
+
+def drawn(draw, mean=7.0):
+    return Counter(np.rint(draw.normal(mean, 2, 100)).clip(0).astype(int).tolist())
+
+
+def test_the_distance_by_hand():
+    found = compared_staleness(Counter({0: 1, 2: 3}), [Counter({0: 2, 1: 2}), Counter({0: 2})])
+    assert found.distance == pytest.approx((0.5 + 0.25 + 0.75) / 2)
+
+
+def test_one_more_draw_is_rejected_at_most_as_often_as_the_size_says():
+    """19 draws: p is 1/20 only for the farthest; of 400, 20 are expected, 35 are 3.4 s.d. off."""
+    draw = np.random.default_rng(0)
+    found = [
+        compared_staleness(drawn(draw), [drawn(draw) for _ in range(19)]).p for _ in range(400)
+    ]
+    assert 5 <= sum(p <= 0.05 for p in found) <= 35
+    assert min(found) == pytest.approx(1 / 20)
+
+
+def test_other_staleness_is_rejected():
+    draw = np.random.default_rng(1)
+    predicted = [drawn(draw) for _ in range(199)]
+    assert compared_staleness(drawn(draw, 9), predicted).p == pytest.approx(1 / 200)
+
+
+def test_equal_runs_are_alike():
+    same = Counter({0: 5, 3: 1})
+    assert compared_staleness(same, [same] * 9) == pytest.approx((0, 1))
+
+
+PACED = ("data=synthetic", "batch_size=4", "cluster.step_seconds=0.1", "workload=sized")
+PACED += ("workload.num_bytes=1000000", "cluster.accelerator=cpu", "training.samples=800")
+
+
+def settings_of(root, *overrides):
+    return composed([*PACED, *overrides], root)
+
+
+@pytest.mark.parametrize("profile", ["virtual", "this_machine", "two_cores_small_cnn"])
+def test_every_modelled_machine_can_emulate_links(root, profile):
+    """What a profile leaves out has its default."""
+    config = settings_of(root, "cluster=shaped_nodes", "workers=4", "cluster.workers_per_node=2")
+    modelled = dict(composed([f"cluster={profile}", "data=synthetic"], root).values["cluster"])
+    modelled["node_cores"] = modelled["node_cores"] or 2
+    cluster = Target("cluster", emulating(modelled, config.values["cluster"], 4)).build()
+    assert isinstance(cluster, VirtualCluster)
+    assert cluster.link.bandwidth == config.values["cluster"]["link"]["bandwidth"]
+    assert cluster.link.unevenness == UNEVENNESS
+    assert cluster.workers_per_node == 2
+    assert cluster.node_cores == modelled["node_cores"] / 2
+    made = run_of(config, emulating(modelled, config.values["cluster"], 4), 800)
+    assert made.images_per_second > 0
+
+
+def test_messages_cost_what_they_cost_among_all_workers(root):
+    """Three nodes share the cores: costs are those of 6 workers, half of the way from 4 to 8."""
+    config = settings_of(root, "cluster=shaped_nodes", "workers=6", "cluster.workers_per_node=2")
+    modelled = dict(composed(["cluster=this_machine", "data=synthetic"], root).values["cluster"])
+    modelled |= {"message_seconds": {4: 1.0, 8: 3.0}, "message_bandwidth": {}}
+    cluster = Target("cluster", emulating(modelled, config.values["cluster"], 6)).build()
+    profile = cluster.profile
+    assert profile.core_seconds(1, 0, workers=2) == 2 / profile.node_cores
+    by_byte = 100 / profile.node_link.bandwidth
+    assert profile.core_seconds(0, 100, workers=2) == by_byte / profile.node_cores

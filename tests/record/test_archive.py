@@ -1,17 +1,23 @@
 """Records travel in an archive: equal ones in equal bytes, each whole or not at all."""
 
+import gzip
+import io
+import lzma
+import os
+import re
 import shutil
-import sys
+import tarfile
 
 import pytest
 
+from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, missing_records, write_archive, write_records
 from paceline.record.reading import read_result
 from paceline.record.record import PartialRecord
 from tests.made_records import TABLES, made_config, make_record
 
 CONFIGS = [made_config(seed=seed) for seed in (0, 1)]
-KEYS = [config.key for config in CONFIGS]
+KEY, OTHER = KEYS = [config.key for config in CONFIGS]
 
 
 @pytest.fixture
@@ -24,6 +30,7 @@ def runs(tmp_path):
             (folder / f"{name}.csv").write_text(TABLES[name])
         for name in ("weights.pt", "progress.csv"):
             (folder / name).write_bytes(b"stays")
+    (tmp_path / "runs/made" / OTHER / "timeline.csv").unlink()  # as of a point without one
     return tmp_path / "runs/made"
 
 
@@ -48,11 +55,12 @@ def content(runs):
 
 def test_records_come_back_as_they_were_without_weights(runs, tmp_path):
     path = archived(runs, tmp_path / ARCHIVE)
-    assert unpack_archive(path, tmp_path / "again/made") == 2
-    names = {path.name for path in (tmp_path / "again/made" / KEYS[0]).iterdir()}
+    again = tmp_path / "again/made"
+    assert unpack_archive(path, again) == 2
+    names = {path.name for path in (again / KEY).iterdir()}
     assert names == {"config.yaml", "result.json", *(f"{name}.csv" for name in TABLES)}
-    assert content(tmp_path / "again/made") == content(runs)
-    assert {path.name for path in (tmp_path / "again/made").iterdir()} == set(KEYS)
+    assert content(again) == content(runs)
+    assert {path.name for path in again.iterdir()} == set(KEYS)
 
 
 def test_equal_records_give_equal_bytes(runs, tmp_path):
@@ -63,36 +71,110 @@ def test_equal_records_give_equal_bytes(runs, tmp_path):
     assert (tmp_path / "second.tar.xz").read_bytes() == first
     unpack_archive(tmp_path / "first.tar.xz", tmp_path / "again/made")
     assert archived(tmp_path / "again/made", tmp_path / "third.tar.xz").read_bytes() == first
-    (runs / KEYS[0] / "test.csv").unlink()
+    (runs / KEY / "test.csv").unlink()
     assert archived(runs, tmp_path / "fourth.tar.xz").read_bytes() != first
 
 
-def test_a_record_that_is_there_is_not_overwritten(tmp_path):
-    configs = [made_config(seed=seed) for seed in (0, 1)]
-    folders = [tmp_path / config.folder for config in configs]
-    for folder, config in zip(folders, configs, strict=True):
-        make_record(folder, config, top1=0.25)
-    path = archived(folders[0].parent, tmp_path / ARCHIVE)
-    shutil.rmtree(folders[0])
-    make_record(folders[0], configs[0], top1=0.5)
-    (folders[1] / "curve.csv").write_text("")  # so it is no record
-    assert unpack_archive(path, folders[0].parent) == 1
-    assert [read_result(folder)["top1"] for folder in folders] == [0.5, 0.25]
-    assert unpack_archive(path, folders[0].parent) == 0
+def test_a_record_that_is_there_is_not_overwritten(runs, tmp_path):
+    path = archived(runs, tmp_path / ARCHIVE)
+    shutil.rmtree(runs / KEY)
+    make_record(runs / KEY, CONFIGS[0], top1=0.5)
+    (runs / OTHER / "curve.csv").write_text("")  # so it is no record
+    assert unpack_archive(path, runs) == 1
+    assert [read_result(runs / key)["top1"] for key in KEYS] == [0.5, 0.1 + 0.2]
+    assert unpack_archive(path, runs) == 0
 
 
-def test_a_copy_that_is_cut_short_is_no_record(runs, tmp_path, monkeypatch):
+@pytest.mark.parametrize("end", [SystemExit, KeyboardInterrupt])
+def test_a_copy_that_is_cut_short_is_no_record(end, runs, tmp_path, monkeypatch):
+    def ends(*_):
+        raise end
+
     missing = missing_records(archived(runs, tmp_path / ARCHIVE), tmp_path / "again/made")
-    copied = PartialRecord(tmp_path / "copied" / KEYS[0])
-    copied.copy_files(runs / KEYS[0], [])
-    monkeypatch.setattr(PartialRecord, "complete", lambda *_: sys.exit())
-    with pytest.raises(SystemExit):
+    copied = PartialRecord(tmp_path / "copied" / KEY)
+    copied.copy_files(runs / KEY, [])
+    monkeypatch.setattr(PartialRecord, "complete", ends)
+    with pytest.raises(end):
         write_records(missing, tmp_path / "again/made")
     copied.discard()
     assert not [*(tmp_path / "copied").iterdir(), *(tmp_path / "again/made").iterdir()]
 
 
-def test_a_table_that_a_record_lacks_stays_away(runs, tmp_path):
-    (runs / KEYS[0] / "timeline.csv").unlink()
-    unpack_archive(archived(runs, tmp_path / ARCHIVE), tmp_path / "again/made")
-    assert not (tmp_path / "again/made" / KEYS[0] / "timeline.csv").exists()
+def packed(files, *odd, preset=0):
+    """The bytes of an archive of a record with these files, and with odd members."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, each in files.items():
+            member = tarfile.TarInfo(f"{KEY}/{name}")
+            member.size = len(each)
+            archive.addfile(member, io.BytesIO(each))
+        for member in odd:
+            made.write(member.tobuf(tarfile.USTAR_FORMAT))
+            archive.offset += 512
+    return lzma.compress(made.getvalue(), preset=preset)
+
+
+def odd(name, **changes):
+    """A function that adds a member to the archive of a whole record."""
+    member = tarfile.TarInfo(name)
+    for attribute, value in changes.items():
+        setattr(member, attribute, value)
+    return lambda files: packed(files, member)
+
+
+def flipped(content):
+    return content[:99] + bytes([content[99] ^ 1]) + content[100:]
+
+
+def moved(files):
+    return {name: each.replace(KEY.encode(), b"f" * 12) for name, each in files.items()}
+
+
+BAD = {  # what is wrong inside a record is in test_damage.py
+    "empty": lambda files: b"",
+    "text": lambda files: b"no archive",
+    "gzip": lambda files: gzip.compress(lzma.decompress(packed(files))),
+    "no tar inside": lambda files: lzma.compress(b"no archive" * 100),
+    "cut in half": lambda files: packed(files)[:300],
+    "one bit": lambda files: flipped(packed(files)),
+    "cut in an entry": lambda files: lzma.compress(lzma.decompress(packed(files))[:700]),
+    "a bomb": lambda files: lzma.compress(bytes(2**24), preset=0),
+    "an upper folder": odd(f"../{KEY}/curve.csv"),
+    "an absolute path": odd(f"/{KEY}/curve.csv"),
+    "an unknown name": odd(f"{KEY}/weights.pt"),
+    "a symbolic link": odd(f"{KEY}/test.csv", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
+    "a hard link": odd(f"{KEY}/test.csv", type=tarfile.LNKTYPE, linkname="/etc/passwd"),
+    "a fifo": odd(f"{KEY}/test.csv", type=tarfile.FIFOTYPE),
+    "a file with holes": odd(f"{KEY}/test.csv", type=tarfile.GNUTYPE_SPARSE),
+    "a huge size": odd(f"{KEY}/test.csv", size=2**32),
+    "no settings": lambda files: packed({"result.json": files["result.json"]}),
+    "a large result": lambda files: packed(files | {"result.json": b" " * (2**20 + 1)}),
+    "another place": lambda files: packed(moved(files)),
+}
+SPECIAL = {
+    "a fifo in its place": os.mkfifo,
+    "a folder in its place": os.mkdir,
+    "an endless file": lambda path: path.symlink_to("/dev/zero"),
+}
+
+
+@pytest.mark.parametrize("kind", [*BAD, *SPECIAL])
+def test_a_bad_archive_is_refused_in_one_line_and_nothing_is_written(
+    kind, runs, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("paceline.record.archive._MOST_UNPACKED", 2**23)
+    names = ("config.yaml", "result.json", *(f"{name}.csv" for name in TABLES))
+    files = {name: (runs / KEY / name).read_bytes() for name in names}
+    path, again = tmp_path / ARCHIVE, tmp_path / "again/made"
+    path.write_bytes(packed(files))
+    assert len(missing_records(path, again)) == 1
+    path.unlink()
+    path.write_bytes(BAD[kind](files)) if kind in BAD else SPECIAL[kind](path)
+    with pytest.raises(SettingError) as caught:
+        missing_records(path, again)
+    message = str(caught.value)
+    assert re.fullmatch(
+        f"study: .*{ARCHIVE} cannot be read: .*; an intact copy is needed, or none", message
+    )
+    assert len(message) < 800
+    assert not again.parent.exists()

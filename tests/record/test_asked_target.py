@@ -3,8 +3,7 @@ import math
 import pytest
 
 from paceline.errors import SettingError
-from paceline.record.point_config import PointConfig, asked_target
-from tests.record.test_point_config import CONFIG
+from paceline.record.point_config import asked_target
 
 VALUE = {"metric": "top1", "value": 0.85}
 
@@ -35,7 +34,3 @@ def test_a_target_is_kept_as_asked(target):
 def test_another_target_is_refused_by_name(target, named):
     with pytest.raises(SettingError, match=f"^{named}: .* is needed"):
         asked_target(target)
-
-
-def test_a_target_does_not_change_a_key():
-    assert PointConfig(CONFIG | {"target": VALUE}).key == PointConfig(CONFIG).key

@@ -12,7 +12,7 @@ import torch
 from paceline.errors import SettingError
 from paceline.record import checkpoint
 from paceline.record.checkpoint import CHECKPOINTS, complete, folder_of, has_checkpoint
-from paceline.record.record import PartialRecord, partial_folder
+from paceline.record.record import PartialRecord
 from paceline.run.run_point import require_plain
 
 KEY = "0123456789ab"
@@ -45,6 +45,7 @@ def record(tmp_path):
 
 
 def test_the_latest_complete_one_counts(record):
+    shutil.copytree(folder_of(record, 1), folder_of(record, 1).with_name("last"))
     found = begin(record, KEY)
     assert (found.number, found.samples, found.resumes) == (1, 640, 2)
     assert found.sizes == {"worker_0.ckpt": len(STATE), "server_0.ckpt": len(STATE)}
@@ -70,50 +71,21 @@ def test_one_that_is_replaced_while_it_is_looked_for_is_passed_over(record, monk
     assert checkpoint.latest(record).samples == 960
 
 
-def test_a_folder_without_a_number_does_not_count(record):
-    shutil.copytree(folder_of(record, 1), folder_of(record, 1).with_name("last"))
-    assert begin(record, KEY).number == 1
+SAID = '{"number": %s, "samples": 640, "resumes": 2, "sizes": %s}'
+SPOILT = [
+    ("server_0.ckpt", "st", "server_0.ckpt is incomplete"),
+    ("server_0.ckpt", None, "server_0.ckpt is incomplete"),
+    ("complete.json", '{"number"', "complete.json is damaged"),
+    ("complete.json", SAID % (1, 5), "complete.json is damaged"),
+    ("complete.json", SAID % (2, "{}"), "complete.json is that of another checkpoint, 2"),
+    ("complete.json", None, "it is incomplete"),
+]
 
 
-def cut_a_file(record):
-    (folder_of(record, 1) / "server_0.ckpt").write_bytes(b"st")
-
-
-def lose_a_file(record):
-    (folder_of(record, 1) / "server_0.ckpt").unlink()
-
-
-def garble(record):
-    (folder_of(record, 1) / "complete.json").write_text('{"number"')
-
-
-def list_no_file(record):
-    said = '{"number": 1, "samples": 640, "resumes": 2, "sizes": 5}'
-    (folder_of(record, 1) / "complete.json").write_text(said)
-
-
-def name_another(record):
-    said = '{"number": 2, "samples": 640, "resumes": 2, "sizes": {}}'
-    (folder_of(record, 1) / "complete.json").write_text(said)
-
-
-def never_complete(record):
-    (folder_of(record, 1) / "complete.json").unlink()
-
-
-@pytest.mark.parametrize(
-    ("spoil", "reason"),
-    [
-        (cut_a_file, "server_0.ckpt is incomplete"),
-        (lose_a_file, "server_0.ckpt is incomplete"),
-        (garble, "complete.json is damaged"),
-        (list_no_file, "complete.json is damaged"),
-        (name_another, "complete.json is that of another checkpoint, 2"),
-        (never_complete, "it is incomplete"),
-    ],
-)
-def test_what_is_not_whole_is_left_with_a_reason(spoil, reason, record):
-    spoil(record)
+@pytest.mark.parametrize(("name", "content", "reason"), SPOILT)
+def test_what_is_not_whole_is_left_with_a_reason(name, content, reason, record):
+    path = folder_of(record, 1) / name
+    path.unlink() if content is None else path.write_text(content)
     with pytest.raises(ValueError, match=reason):
         begin(record, KEY)
     assert begin(record, KEY) is None
@@ -175,6 +147,11 @@ def test_of_another_point_or_other_code_it_is_left_with_a_reason(record, monkeyp
 @pytest.mark.parametrize("failed", [False, True])
 def test_a_point_that_is_begun_again_has_the_checkpoint_of_the_one_before(failed, tmp_path):
     final = tmp_path / KEY
+    incomplete = PartialRecord(final)
+    begin(incomplete.folder, KEY)
+    write(incomplete.folder, 1)
+    incomplete.discard()
+    assert not incomplete.folder.exists()
     first = PartialRecord(final)
     begin(first.folder, KEY)
     write(first.folder, 3)
@@ -186,11 +163,3 @@ def test_a_point_that_is_begun_again_has_the_checkpoint_of_the_one_before(failed
     assert begin(again.folder, KEY).number == 3
     again.complete({"status": "finished"})
     assert not (final / CHECKPOINTS).exists()
-
-
-def test_nothing_is_left_of_a_point_without_a_complete_checkpoint(tmp_path):
-    record = PartialRecord(tmp_path / KEY)
-    begin(record.folder, KEY)
-    write(record.folder, 1)
-    record.discard()
-    assert not partial_folder(tmp_path / KEY).exists()

@@ -12,15 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.analysis.frames import typed_table
-from paceline.cluster.cluster import AbstractCluster
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, read_archive
 from paceline.record.fields import numbers_in
 from paceline.record.point import Point
-from paceline.record.point_config import PointConfig, kind_of
+from paceline.record.point_config import PointConfig
 from paceline.record.reading import checked_result, read_config
 from paceline.record.rows import POINT_TABLES
-from paceline.record.target import GROUPS, Target, own_classes
+from paceline.record.target import GROUPS, own_classes
 from paceline.study.compose import composed
 from tests.tiny import REPOSITORY
 
@@ -137,25 +136,16 @@ def test_what_would_run_or_not_end_is_refused(kind):
         checked_result(CODE[kind](), STUDY, KEY)
 
 
-def test_all_committed_records_fit():
+@pytest.mark.parametrize("every", [80, pytest.param(1, marks=pytest.mark.slow)])
+def test_all_committed_records_fit(every):
     num_records = 0
     for path in sorted((REPOSITORY / "reports").glob(f"*/{ARCHIVE}")):
         files = read_archive(path)
         study = "quick" if path.parent.name == "example" else path.parent.name
-        for key in list(files["result.json"])[::80]:
+        for key in list(files["result.json"])[::every]:
             record = {name: by_key[key] for name, by_key in files.items() if key in by_key}
             num_records += bool(checked_result(record, study, key))
     assert num_records > 30
-
-
-@pytest.mark.slow
-def test_all_of_them_fit():
-    for path in sorted((REPOSITORY / "reports").glob(f"*/{ARCHIVE}")):
-        files = read_archive(path)
-        study = "quick" if path.parent.name == "example" else path.parent.name
-        for key in files["result.json"]:
-            record = {name: by_key[key] for name, by_key in files.items() if key in by_key}
-            checked_result(record, study, key)
 
 
 IMPORTS = """
@@ -229,11 +219,3 @@ def test_each_group_has_classes():
     assert all(own_classes(group) for group in GROUPS)
     assert not own_classes("../../src")
     assert "torch.optim.sgd.SGD" not in own_classes("scheme")
-
-
-def test_kinds_are_those_of_the_clusters():
-    files = sorted((REPOSITORY / "conf/cluster").glob("*.yaml"))
-    paced = [("local", {"step_seconds": 1.0}), ("local", {"server_seconds": 1.0})]
-    for name, changes in [*((path.stem, {}) for path in files), *paced]:
-        values = {**composed([f"cluster={name}"], REPOSITORY).values["cluster"], **changes}
-        assert kind_of(values) == Target("cluster", values).build_as(AbstractCluster).kind

@@ -1,111 +1,132 @@
-"""Every setting that cannot be honoured is named, before any process starts."""
-
-import re
-from copy import deepcopy
-from pathlib import Path
+"""Every combination of settings that cannot be honoured is named, before any process starts."""
 
 import pytest
-from omegaconf import OmegaConf
 
 from paceline.errors import SettingError
 from paceline.record.point import Point
-from paceline.record.point_config import PointConfig
-from paceline.record.without_effect import on_cpu, without_effect
+from paceline.record.point_config import is_virtual
+from paceline.record.without_effect import on_cpu
+from paceline.run.run_point import run_point
 from paceline.study.compose import composed
+from tests.tiny import REPOSITORY
 
-CONF = Path(__file__).parents[2] / "conf"
-
-
-def read(path):
-    return OmegaConf.to_container(OmegaConf.load(CONF / f"{path}.yaml"))
-
-
-def cluster_of(name):
-    """Settings of a file of conf/cluster, with what it has of others."""
-    return dict(composed([f"cluster={name}"], CONF.parent).values["cluster"])
-
-
-@pytest.fixture(scope="session")
-def defaults():
-    settings = ("cluster.accelerator=cpu", "data=synthetic")
-    return composed(settings, CONF.parent).values
-
-
-@pytest.fixture
-def config(defaults):
-    return deepcopy(dict(defaults))
-
-
-def check(config):
-    return Point.of(PointConfig(config))
-
-
-def put(config, setting, value):
-    *parents, leaf = setting.split(".")
-    for parent in parents:
-        config = config[parent]
-    assert leaf in config
-    config[leaf] = value
-
-
-def assert_refused_in_a_line(config, setting):
-    with pytest.raises(SettingError, match=f"^{re.escape(setting)}: ") as error:
-        check(config)
-    assert error.value.setting == setting
-    assert "\n" not in str(error.value)
-
-
-BAD = [
-    ("training.initial_weights", "nowhere/weights.pt"),
-    ("training.milestones", [0.75, 0.5]),
-    ("training.milestones", [0.5, 1.5]),
-    ("training.milestones", ["half"]),
-    ("scheme.collective", "rumour"),
-    ("scheme.compression", "zip"),
-    ("data.shuffle_every", 1),
+CORRECTED = "training.momentum_correction=asynchrony"
+BY_STALENESS = "training.lr_rule=inverse_staleness"
+SERVED = "scheme=async_parameter_server"
+DAMPED = f"{SERVED} scheme.damping=inverse_staleness"
+SWITCHED = "scheme=sync_then_async workers=4 cluster=virtual"
+REFUSED = {
+    # what is no study, no group or no class
+    "study=null": "study",
+    "study=5": "study",
+    f"study={'a' * 300}": "study",
+    "question={a:1}": "question",
+    "scheme=null": "scheme",
+    "scheme=5": "scheme",
+    "scheme._target_=paceline.scheme.mixed.Nothing": "scheme",
+    "scheme._target_=builtins.dict": "scheme._target_",
+    "data=null": "data",
+    "cluster=": "cluster",
+    "names.scheme=other": "names.scheme",
+    "grids=5": "grids",
+    "model.optimizer=null": "model.optimizer",
+    # values of another kind, beside those of tests/test_settings.py
+    "training.initial_weights=nowhere/weights.pt": "training.initial_weights",
+    "training.milestones=[0.75,0.5]": "training.milestones",
+    "training.milestones=[0.5,1.5]": "training.milestones",
+    "training.milestones=[half]": "training.milestones",
+    "scheme.collective=rumour": "scheme.collective",
+    "scheme.compression=zip": "scheme.compression",
+    "measurement.mlflow.tracking_uri=''": "measurement.mlflow.tracking_uri",
+    # too many for the scheme, the cluster or this machine
+    "scheme=sync_parameter_server workers=4 scheme.backup_workers=4": "scheme.backup_workers",
+    "scheme=mixed workers=4 scheme.group_size=3": "scheme.group_size",
+    "cluster.slow_workers=99": "cluster.slow_workers",
+    "cluster.threads_per_worker=1000000": "cluster.threads_per_worker",
+    f"{SERVED} workers=100000": "workers",
+    f"{SERVED} scheme.servers=100000": "scheme.servers",
+    # what does not go together
+    f"{SERVED} workers=2 data.shuffle_every=1": "data.shuffle_every",
+    f"{SERVED} workers=2 scheme.overlap=true scheme.group_size=2": "scheme.overlap",
+    f"{SERVED} workers=2 scheme.overlap=true training.gradient_clip_val=1": (
+        "training.gradient_clip_val"
+    ),
+    "cluster=virtual workers=2 training.gradient_clip_val=1": "training.gradient_clip_val",
+    "workers=3 scheme.compression=power_sgd training.checkpoint_seconds=60": (
+        "training.checkpoint_seconds"
+    ),
+    "cluster=virtual cluster.step_seconds=null": "cluster.step_seconds",
+    "cluster=virtual training.precision=bf16-true": "training.precision",
+    f"{CORRECTED} model.optimizer.momentum=1": "model.optimizer.momentum",
+    f"{CORRECTED} model/optimizer=adagrad": "training.momentum_correction",
+    f"{SWITCHED} {CORRECTED} scheme.switch_at=0.01": "training.momentum_correction",
+    f"{SWITCHED} {CORRECTED} scheme.switch_at=0.99": "training.momentum_correction",
+    f"{DAMPED} {BY_STALENESS} workers=4": "training.lr_rule",
+}
+ALLOWED = [
+    "cluster=virtual workers=100000",  # of one process
+    "cluster=virtual training.gradient_clip_val=1",
+    "workers=2 training.gradient_clip_val=1 training.gradient_clip_algorithm=value",  # by DDP
+    "workers=2 scheme.compression=power_sgd",
+    "cluster=virtual cluster.step_seconds=1 training.checkpoint_seconds=60",
+    f"{SERVED} workers=2 scheme.overlap=true",
+    "seed=4294967295 training.momentum=0 cluster.slow_workers=1",
+    "measurement.mlflow.tracking_uri=null question=null",
+    f"{SWITCHED} {CORRECTED} scheme.switch_at=0",
+    f"{SWITCHED} {CORRECTED} scheme.switch_at=1",
+    f"{SWITCHED} {BY_STALENESS} scheme.switch_at=0.5",
+    f"scheme=post_local_sgd workers=4 {CORRECTED} scheme.switch_at=0.5",
+    f"{SERVED} workers=4 {CORRECTED} {BY_STALENESS}",
+    f"{DAMPED} workers=4 {CORRECTED}",
+    f"{SERVED} workers=4 {BY_STALENESS} scheme.damping=delay_compensation",
 ]
 
 
-def test_a_bad_value_is_named(config):
-    for setting, value in BAD:
-        bad = deepcopy(config)
-        put(bad, setting, value)
-        assert_refused_in_a_line(bad, setting)
+def point(words):
+    settings = ("data=synthetic", "cluster.accelerator=cpu", "study=made study", *words.split(" "))
+    return Point.of(composed([each for each in settings if each], REPOSITORY))
 
 
-SCHEMES = [
-    ("sync_parameter_server", "scheme.backup_workers", 4),
-    ("mixed", "scheme.group_size", 3),
-]
+def refusal(words):
+    try:
+        point(words)
+    except SettingError as error:
+        return error.setting if "\n" not in str(error) else str(error)
+    return None
 
 
-@pytest.mark.parametrize(("scheme", "setting", "value"), SCHEMES)
-def test_what_makes_no_scheme_for_so_many_workers_is_named(scheme, setting, value, config):
-    config["scheme"] = read(f"scheme/{scheme}")
-    config["workers"] = 4
-    check(config)
-    put(config, setting, value)
-    assert_refused_in_a_line(config, setting)
-
-
-@pytest.mark.parametrize("target", ["paceline.scheme.mixed.Nothing", "builtins.dict"])
-def test_what_is_no_scheme_is_one_line(target, config):
-    config["scheme"] = {"_target_": target}
-    with pytest.raises(SettingError, match=r"^scheme(\._target_)?: [^\n]+$"):
-        check(config)
+def test_what_cannot_be_honoured_is_named_in_one_line():
+    found = {words: refusal(words) for words in REFUSED}
+    assert found == REFUSED
+    assert [words for words in ALLOWED if refusal(words)] == []
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "setting"),
-    [({"momentum": 1}, "model.optimizer.momentum"), ({}, "training.momentum_correction")],
+    ("words", "setting", "reason"),
+    [
+        ("data._target_=5", "data._target_", "a class is needed"),
+        ("model._target_=nope.Net", "model._target_", "the package nope is not installed"),
+        ("model.network._target_=nope.a.Net", "model.network._target_", "the package nope is not"),
+        ("model.optimizer._target_=nope.SGD", "model.optimizer._target_", "the package nope"),
+    ],
 )
-def test_momentum_that_cannot_be_corrected(optimizer, setting, config):
-    config["training"]["momentum_correction"] = "asynchrony"
-    optimizer = {"_target_": "made.Optimizer", **optimizer}
-    config["model"] |= {"_target_": "made.Model", "optimizer": optimizer}
-    with pytest.raises(SettingError) as error:
-        check(config)
-    assert error.value.setting == setting
+def test_a_class_that_is_not_there_is_named_before_a_process_starts(words, setting, reason):
+    built = point(words)
+    with pytest.raises(SettingError, match=f"^{setting}: {reason}"):
+        run_point(built)
+
+
+def test_a_password_is_refused_and_not_repeated():
+    for store in ("http://me:secret@host:5000", "postgresql://me:secret@host/mlflow"):
+        with pytest.raises(SettingError, match=r"^measurement.mlflow.tracking_uri: ") as caught:
+            point(f"measurement.mlflow.tracking_uri={store}")
+        assert "secret" not in str(caught.value)
+
+
+def test_the_warm_up_is_counted_in_epochs_and_the_schedule_in_the_budget():
+    training = point("training.lr_rule=linear training.warmup_epochs=2").training
+    rate = training.learning_rate(images_per_update=32, epoch=100, samples=1000)
+    assert (rate.warmup_samples, rate.total_samples) == (200, 1000)
 
 
 def put_gpus(monkeypatch, number):
@@ -113,36 +134,25 @@ def put_gpus(monkeypatch, number):
         monkeypatch.setattr(f"paceline.{module}.num_gpus", lambda: number)
 
 
-def test_more_workers_than_gpus(config, monkeypatch):
+def test_more_workers_than_gpus(monkeypatch):
     """They are refused if GPUs were asked for; else the CPU trains them, and a line says so."""
     put_gpus(monkeypatch, 1)
-    config["cluster"]["accelerator"] = "auto"
-    assert (check(config).device, on_cpu(check(config))) == ("cuda", "")
-    config["workers"] = 2
-    assert check(config).device == "cpu"
-    said = (
-        r"cluster\.accelerator: .*2 workers.*has 1; cluster\.workers_per_accelerator=N lets .* one$"
-    )
-    assert re.match(said, on_cpu(check(config)))
-    config["cluster"]["accelerator"] = "cpu"
-    assert on_cpu(check(config)) == ""
-    config["cluster"]["accelerator"] = "gpu"
+    auto, gpu = "cluster.accelerator=auto", "cluster.accelerator=gpu"
+    assert (point(auto).device, on_cpu(point(auto))) == ("cuda", "")
+    two = point(f"{auto} workers=2")
+    assert two.device == "cpu"
+    assert on_cpu(two).startswith("cluster.accelerator: auto is the CPU for 2 workers")
+    assert on_cpu(point("workers=2")) == ""
     with pytest.raises(SettingError, match=r"^workers: 2 workers .* has 1; .*accelerator=cpu, or"):
-        check(config)
-    config["cluster"]["workers_per_accelerator"] = 2
-    assert check(config).device == "cuda"
-    config["workers"] = 3
+        point(f"{gpu} workers=2")
+    shared = f"{gpu} cluster.workers_per_accelerator=2"
+    assert point(f"{shared} workers=2").device == "cuda"
     with pytest.raises(SettingError, match=r"^workers: 3 workers need a GPU for each 2, .* has 1;"):
-        check(config)
-
-
-def test_no_gpu_is_an_error_only_where_one_is_asked_for(config, monkeypatch):
+        point(f"{shared} workers=3")
     put_gpus(monkeypatch, 0)
-    config["cluster"]["accelerator"] = "auto"
-    check(config)
-    config["cluster"]["accelerator"] = "gpu"
+    point(auto)
     with pytest.raises(SettingError, match=r"^workers: 1 workers need a GPU each, .* has 0;"):
-        check(config)
+        point(gpu)
 
 
 @pytest.mark.parametrize(
@@ -157,125 +167,36 @@ def test_no_gpu_is_an_error_only_where_one_is_asked_for(config, monkeypatch):
         (1, "cpu", "local", "cuda", "the workers compute on the CPU"),
         (1, "gpu", "agents", "auto", "cpu"),
         (1, "gpu", "agents", "cuda", "workers and servers share GPUs inside one machine only"),
-        (1, "gpu", "local", "tpu", "should be 'auto', 'cpu' or 'cuda', not 'tpu'"),
     ],
 )
-def test_where_servers_have_their_weights(
-    gpus, accelerator, cluster, wished, found, config, monkeypatch
-):
+def test_where_servers_have_their_weights(gpus, accelerator, cluster, wished, found, monkeypatch):
     put_gpus(monkeypatch, gpus)
-    config["scheme"] = read("scheme/async_parameter_server")
-    config["cluster"] = cluster_of(cluster)
-    if cluster == "agents":
-        config["cluster"] |= {"nodes": 2, "server_placement": "own_nodes"}
-    config["cluster"] |= {"accelerator": accelerator, "server_device": wished}
+    nodes = " cluster.nodes=2 cluster.server_placement=own_nodes" if cluster == "agents" else ""
+    devices = f"cluster.accelerator={accelerator} cluster.server_device={wished}"
+    words = f"{SERVED} cluster={cluster}{nodes} {devices}"
     if found in ("cpu", "cuda"):
-        assert check(config).server_device == found
+        assert point(words).server_device == found
         return
-    rest = "" if wished == "tpu" else "; cpu is needed, not cuda"
-    with pytest.raises(SettingError, match=rf"^cluster\.server_device: {found}{rest}$"):
-        check(config)
-
-
-@pytest.mark.parametrize(
-    ("gpus", "scheme", "settings", "found"),
-    [
-        (1, "sync_allreduce", {}, []),
-        (1, "sync_allreduce", {"workers_per_accelerator": 2}, []),
-        (1, "sync_allreduce", {"server_device": "cpu"}, ["server_device"]),
-        (1, "async_parameter_server", {"server_device": "cpu"}, []),
-        (0, "async_parameter_server", {"server_device": "cpu"}, []),
-        (0, "sync_allreduce", {"workers_per_accelerator": 2}, ["workers_per_accelerator"]),
-    ],
-)
-def test_settings_of_gpus_without_effect(gpus, scheme, settings, found, config, monkeypatch):
-    put_gpus(monkeypatch, gpus)
-    config["scheme"], config["names"]["scheme"] = read(f"scheme/{scheme}"), scheme
-    config["cluster"] |= {"accelerator": "auto", **settings}
-    lines = [each.split(":")[0] for each in without_effect(check(config))]
-    assert lines == [f"cluster.{name}" for name in found]
+    with pytest.raises(SettingError, match=rf"^cluster\.server_device: {found}; cpu is needed"):
+        point(words)
 
 
 @pytest.mark.parametrize("precision", ["16-mixed", "16-true", "bf16-true"])
-def test_precisions_that_a_server_cannot_honour_name_the_scheme(precision, config, monkeypatch):
+def test_precisions_that_a_server_cannot_honour_name_the_scheme(precision, monkeypatch):
     put_gpus(monkeypatch, 2)
-    config["cluster"]["accelerator"] = "gpu"
-    config["training"]["precision"] = precision
-    check(config)
-    config["scheme"] = read("scheme/async_parameter_server")
-    config["names"]["scheme"] = "async_parameter_server"
+    words = f"cluster.accelerator=gpu training.precision={precision}"
+    point(words)
     with pytest.raises(SettingError, match=r"^training\.precision: .*async_parameter_server"):
-        check(config)
+        point(f"{SERVED} {words}")
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "named"),
-    [
-        ("scheme.group_size", 2, "scheme.overlap"),
-        ("training.gradient_clip_val", 1, "training.gradient_clip_val"),
-    ],
-)
-def test_what_is_known_after_backward_only_does_not_leave_during_it(setting, value, named, config):
-    config["scheme"] = read("scheme/async_parameter_server") | {"overlap": True}
-    config["workers"] = 2
-    check(config)
-    put(config, setting, value)
-    assert_refused_in_a_line(config, named)
-
-
-@pytest.mark.parametrize("algorithm", ["norm", "value"])
-def test_clipping_is_refused_where_it_is_not_of_what_is_applied(algorithm, config):
-    config["training"] |= {"gradient_clip_val": 1, "gradient_clip_algorithm": algorithm}
-    config["workers"] = 2
-    check(config)  # DDP clips the mean
-    config["cluster"] = cluster_of("virtual") | {"accelerator": "cpu"}
-    with pytest.raises(SettingError, match=r"^training\.gradient_clip_val: .* SyncAllReduce "):
-        check(config)
-    config["workers"] = 1
-    check(config)
-
-
-def test_checkpoints_are_refused_to_real_processes_that_cannot_stop(config):
-    config["workers"] = 3
-    config["scheme"]["compression"] = "power_sgd"
-    check(config)
-    config["training"]["checkpoint_seconds"] = 60
-    with pytest.raises(SettingError, match=r"^training\.checkpoint_seconds: [^\n]*null is needed$"):
-        check(config)
-    config["scheme"]["compression"] = "none"
-    config["cluster"] = cluster_of("virtual") | {"accelerator": "cpu", "step_seconds": 1}
-    check(config)
-
-
-MODELLED = [
-    ("cluster.step_seconds", None),
-    ("scheme.collective", "rumour"),
-    ("scheme.compression", "zip"),
-    ("training.precision", "bf16-true"),
-]
-
-
-@pytest.mark.parametrize(("setting", "value"), MODELLED)
-def test_what_a_virtual_cluster_cannot_be_is_named(setting, value, config):
-    config["cluster"] = cluster_of("virtual") | {"accelerator": "cpu"}
-    config["scheme"]["collective"] = "ring"
-    config["workers"] = 4096  # of one process
-    check(config)
-    put(config, setting, value)
-    with pytest.raises(SettingError) as error:
-        check(config)
-    assert error.value.setting == setting
-
-
-@pytest.mark.parametrize(
-    ("cluster", "changes", "expected"),
-    [
-        ("local", {}, "measured"),
-        ("local", {"step_seconds": 0.1}, "paced"),
-        ("local", {"server_seconds": 0.1}, "paced"),
-        ("virtual", {}, "virtual"),
-    ],
-)
-def test_kinds_of_numbers(cluster, changes, expected, config):
-    config["cluster"] = cluster_of(cluster) | {"accelerator": "cpu"} | changes
-    assert check(config).kind == expected
+def test_kinds_of_numbers_follow_from_the_cluster():
+    for words, kind in (
+        ("", "measured"),
+        ("cluster.step_seconds=0.1", "paced"),
+        ("cluster.server_seconds=0.1", "paced"),
+        ("cluster=virtual", "virtual"),
+    ):
+        made = point(words)
+        assert made.kind == kind
+        assert is_virtual(made.config.values["cluster"]) == (kind == "virtual")

@@ -66,6 +66,7 @@ def test_a_training_loader_is_obeyed_or_refused_by_name():
         ),
         "batch_size=None": training(batch_size=None, shuffle=False),
         "Backwards": training(sampler=Backwards(), **chosen),
+        "RandomSampler chooses": training(sampler=RandomSampler(SEVEN, num_samples=5), **chosen),
         "DistributedSampler": training(sampler=half, **chosen),
         "WeightedRandomSampler": training(sampler=WeightedRandomSampler([1.0] * 7, 7), **chosen),
         "BatchedOtherwise": DataLoader(SEVEN, batch_sampler=BatchedOtherwise()),

@@ -4,8 +4,11 @@ import csv
 
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
+from torch.testing import assert_close
 
 from paceline.run.observer import Observer
+from tests.tiny import CLOCKS, evaluated, run_tiny, tiny_network, tiny_point
 
 
 class ByHand:
@@ -52,3 +55,34 @@ def test_a_row_comes_once_a_real_second_with_modelled_seconds(tmp_path):
     assert [row["images_per_second"] for row in rows] == ["3.2", "", "0.8"]
     assert [row["share"] for row in rows] == ["0.5000", "0.7500", "1.0000"]
     assert [row["train_loss"] for row in rows] == ["0.5"] * 3
+
+
+@pytest.mark.parametrize("scheme", ["sync_allreduce", "sync_parameter_server", "local_sgd"])
+def test_both_clocks_evaluate_the_same_weights(scheme, tmp_path):
+    def losses(cluster):
+        folder = tmp_path / cluster
+        folder.mkdir()
+        seen, _ = run_tiny(tiny_point(scheme, 2, 4, cluster), folder)
+        scores = [score for each in seen.training for score in each.scores]
+        return {score.samples: score.loss for score in scores}
+
+    real, virtual = losses("local"), losses("virtual")
+    assert real == pytest.approx(virtual, rel=1e-9)
+    assert len({*real.values()}) == len(real) == 3
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+def test_the_curve_is_of_validation_and_the_test_of_test_images(clock, tmp_path):
+    config = tiny_point("local_sgd", 2, 4, training__epochs=1, **CLOCKS[clock])
+    seen, weights = run_tiny(config, tmp_path)
+    network = tiny_network().double()
+    network.load_state_dict(weights)
+    losses = {}
+    for part in ("train", "validation", "test"):
+        images, labels = evaluated(config, part)
+        with torch.no_grad():
+            losses[part] = float(cross_entropy(network(images), labels))
+    last = max((s for each in seen.training for s in each.scores), key=lambda s: s.samples)
+    (test,) = [each.test for each in seen.training if each.test]
+    assert_close([last.loss, test.loss], [losses["validation"], losses["test"]])
+    assert len(set(losses.values())) == 3

@@ -5,6 +5,7 @@ import os
 import signal
 from contextlib import nullcontext
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,7 +14,8 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 
 from paceline.model.classifier import Classifier
 from paceline.run.quiet import quiet_trainer, silence
-from tests.tiny import batches_of, tiny_network, tiny_point
+from paceline.run.training_process import _threads_of_server
+from tests.tiny import batches_of, run_tiny, tiny_network, tiny_point
 
 
 class Watched(Classifier):
@@ -55,3 +57,32 @@ def test_a_signal_that_is_ignored_before_is_ignored_in_training(ignored):
         assert trainer.global_step == (3 if ignored else 1)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+PACED = {"cluster__step_seconds": 0.005}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "pace", "yielding"),
+    [
+        ("async_parameter_server", PACED, ["gave_way_0", "gave_way_1"]),
+        ("async_parameter_server", {}, []),
+        ("sync_allreduce", PACED, []),
+    ],
+)
+def test_paced_workers_alone_give_way_to_servers_on_their_machine(scheme, pace, yielding, tmp_path):
+    run_tiny(tiny_point(scheme, 2, 4, **pace), tmp_path)
+    assert sorted(path.name for path in tmp_path.glob("gave_way_*")) == yielding
+
+
+@pytest.mark.parametrize(
+    ("device", "here", "asked", "threads"),
+    [("cpu", 2, 1, 1), ("cuda", 2, 1, 8), ("cuda", 5, 1, 3), ("cuda", 40, 1, 1), ("cuda", 5, 4, 4)],
+)
+def test_a_server_beside_workers_on_gpus_uses_its_share_of_16_cores(
+    device, here, asked, threads, monkeypatch
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: range(16))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(here))
+    cluster = SimpleNamespace(threads_per_worker=asked)
+    assert _threads_of_server(SimpleNamespace(device=device, cluster=cluster)) == threads

@@ -1,6 +1,7 @@
 """The rules by hand, without processes; and what every scheme has to bring."""
 
 import inspect
+import io
 import itertools
 import pkgutil
 import re
@@ -39,7 +40,7 @@ from paceline.scheme.rule import (
     WorkerView,
     next_message,
 )
-from paceline.scheme.serving import Arrival, AtOnce, Release
+from paceline.scheme.serving import Arrival, AtOnce, Bounded, Release, ThenAtOnce, Together
 from paceline.scheme.stale_synchronous import StaleSynchronous
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.scheme.sync_gossip import SyncGossip
@@ -461,3 +462,28 @@ def test_all_that_a_rule_communicates_shows_in_its_first_step_or_at_the_end_of_o
     shown |= {Apply} if Accounting(scheme, 6).own_weights else set()
     assert bool(meetings) == Accounting(scheme, 6).equal_steps
     assert kinds - meetings - {Adopt, Keep, Kept} == shown
+
+
+SERVING = {
+    "at once": AtOnce,
+    "together": lambda: Together(3, 2),
+    "bounded": lambda: Bounded(range(3), 1),
+    "then at once": lambda: ThenAtOnce(3, 0.5),
+}
+
+
+@pytest.mark.parametrize("build", SERVING.values(), ids=SERVING.keys())
+def test_a_server_goes_on_from_its_plain_state(build):
+    arrivals = [Arrival(n % 3, 0, n / 9) for n in (0, 0, 1, 2, 2, 1, 0, 1, 2)]
+    for before in range(len(arrivals)):
+        whole, file = build(), io.BytesIO()
+        for arrival in arrivals[:before]:
+            whole.arrive(arrival)
+        torch.save(whole.state(), file)
+        file.seek(0)
+        resumed = build()
+        resumed.load_state(torch.load(file, weights_only=True))
+        for arrival in arrivals[before:]:
+            assert resumed.arrive(arrival) == whole.arrive(arrival)
+        assert resumed.leave(1) == whole.leave(1)
+        assert resumed.pushes_before_a_stop() == whole.pushes_before_a_stop()

@@ -2,7 +2,7 @@
 
 import os
 
-from paceline.command.studies_view import next_command
+from paceline.command.show_command import next_command
 
 
 def test_points_come_before_the_page(tmp_path):

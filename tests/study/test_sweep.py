@@ -180,7 +180,6 @@ def test_a_whole_record_of_a_dead_process_is_kept(root):
     runs = root / "runs/made"
     (runs / ".0123456789ab.partial").mkdir(parents=True)
     (runs / ".0123456789ab.partial/result.json").write_text("{}")
-    (runs / ".0123456789ab.0123.replaced").mkdir()
     settle_partial_records(runs)
     assert [path.name for path in runs.iterdir()] == ["0123456789ab"]
 

@@ -10,7 +10,6 @@ from paceline.analysis.predicted import predicted, predicted_exchange
 from paceline.analysis.statistics.means import POINTS, logit_of, variance_of_logit
 from paceline.analysis.tables import Tables
 from paceline.analysis.time_to_target import time_to_target
-from paceline.errors import SettingError
 from paceline.record.result import Number, shown_numbers
 
 NAME = "configurations"
@@ -44,28 +43,6 @@ def configuration_table(tables: Tables) -> Frame:
             row |= part(tables, configuration, points)
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-def updates_to_target(tables: Tables, model: str, data: str) -> dict[int, float]:
-    """Return, by batch size, the mean number of updates after which a study's one-worker runs
-    reached the target accuracy.
-
-    Batch sizes at which a run missed the target are left out. Of measured, paced and virtual runs,
-    the first kind that the study has counts. Raises SettingError("study") if the runs are of
-    another model or data.
-    """
-    for name, asked in (("model", model), ("data", data)):
-        if (found := set(tables.runs[name])) != {asked}:
-            message = f"{tables.about['study']} has {name}={','.join(sorted(found))}"
-            raise SettingError("study", f"{message}, not {asked}")
-    rows = configuration_table(tables)
-    if "target_n_censored" not in rows:  # without a target
-        return {}
-    reached = rows.query("workers == 1 and target_n_censored == 0 and n_failed == 0")
-    kinds = [kind for kind in ("measured", "paced", "virtual") if kind in set(reached["kind"])]
-    of_kind = reached.loc[reached["kind"].isin(kinds[:1])]
-    means = of_kind.groupby("batch_size")["target_samples_mean"].mean()
-    return {int(size): samples / int(size) for size, samples in means.items()}  # type: ignore[call-overload]
 
 
 def known(table: Frame, column: str) -> Frame:

@@ -1,14 +1,15 @@
-"""Command `paceline agent`: the processes of runs that another machine starts."""
+"""Run this machine's part of runs of several machines, cluster=agents.
+
+Their head is `paceline train` or a sweep, on another machine or this one.
+"""
 
 import argparse
 from pathlib import Path
 
-from paceline.command import Command
-
 _PATIENCE = 600.0
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     head = "where the head listens; by default the environment variable PACELINE_HEAD"
     parser.add_argument("head", metavar="HOST:PORT", nargs="?", help=head)
     patience = f"time to wait for the head; {_PATIENCE:g}"
@@ -17,19 +18,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace, root: Path) -> int:
+def run(options: argparse.Namespace, root: Path) -> int:
     from paceline.cluster.agent_wire import agent_key, head
     from paceline.cluster.node_agent import serve
     from paceline.record.provenance import source_digest
 
     serve(head(options.head), agent_key(), source_digest(), options.patience)
     return 0
-
-
-COMMAND = Command(
-    help="""\
-run this machine's part of runs of several machines, cluster=agents;
-their head is `paceline train` or a sweep, on another machine or this one""",
-    run=_run,
-    add_arguments=_add_arguments,
-)

@@ -1,26 +1,28 @@
-"""Command `paceline calibrate`: measures this machine, or counts a network."""
+"""Measure this machine, or count a network; settings may follow, as in train.
+
+Measured: conf/cluster/this_machine.yaml, for `cluster=this_machine`. The settings choose what it
+computes: model=resnet18 batch_size=64. --count model=nin data=image_folder: weights, multiply-adds
+and activations, layer by layer. --write NAME: conf/cluster/NAME.yaml or conf/workload/NAME.yaml.
+"""
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paceline.command import Command
 from paceline.errors import SettingError, tell
 
 if TYPE_CHECKING:  # torch takes seconds
     from paceline.model.network_size import Layer, NetworkSize
     from paceline.record.point_config import PointConfig
 
-_MOST_SERVERS = 16
 
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     name = "write conf/cluster/NAME.yaml, not this_machine.yaml, or conf/workload/NAME.yaml"
     parser.add_argument("--write", metavar="NAME", help=name)
     parser.add_argument("--count", action="store_true", help="count the network of these settings")
 
 
-def _run(options: argparse.Namespace, root: Path) -> int:
+def run(options: argparse.Namespace, root: Path) -> int:
     from paceline.study.compose import composed
 
     config = composed(options.overrides, root)
@@ -57,7 +59,7 @@ def _count(config: "PointConfig", options: argparse.Namespace, root: Path) -> in
 
     size = count(config)
     show_rows([cells(layer) for layer in size.layers])
-    print("\n".join(totals(size, config.values["batch_size"])))
+    print(total(size, config.values["batch_size"]))
     if options.write:
         command = " ".join(["calibrate --count", *options.overrides, "--write", options.write])
         path = write_workload(config, size, options.write, command, root / "conf/workload")
@@ -89,32 +91,10 @@ def cells(layer: "Layer") -> dict[str, str]:
     }
 
 
-def totals(size: "NetworkSize", batch_size: int) -> list[str]:
-    """Return lines with the sums over all layers, for a step with `batch_size` images.
-
-    A second line tells how evenly servers that store whole tensors share the weights.
-    """
-    from paceline.exchange.shard import imbalance
-
-    found = [
+def total(size: "NetworkSize", batch_size: int) -> str:
+    """Return a line with the sums over all layers, for a step with `batch_size` images."""
+    return (
         f"weights {size.weight_bytes / 1e6:,.1f} MB; at batch size {batch_size:,}: activations "
         f"{size.activation_bytes(batch_size) / 1e6:,.1f} MB, a step "
         f"{size.flops(batch_size) / 1e12:,.3g} TFLOP"
-    ]
-    most = min(_MOST_SERVERS, len(size.tensors))
-    if shares := [f"{n}: {imbalance(size.tensors, n):.2f}" for n in range(1, most + 1)]:
-        head = f"{len(size.tensors)} tensors in turn over servers, largest share / mean:"
-        found.append(f"{head} {', '.join(shares)}")
-    return found
-
-
-COMMAND = Command(
-    help="""\
-measure this machine -> conf/cluster/this_machine.yaml, for `cluster=this_machine`;
-settings as in train choose what it computes: model=resnet18 batch_size=64;
---count model=nin data=image_folder: weights, multiply-adds and activations, layer by
-layer; --write NAME: write conf/cluster/NAME.yaml, or conf/workload/NAME.yaml""",
-    run=_run,
-    settings=True,
-    add_arguments=_add_arguments,
-)
+    )

@@ -1,13 +1,11 @@
-"""Command `paceline init`: a project with a study, outside this repository."""
+"""Write a project into FOLDER: conf/, a study, a module of your own, dvc.yaml."""
 
 import argparse
 import shlex
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 import paceline
-from paceline.command import Command
 from paceline.errors import SettingError
 
 _TEMPLATE = Path(__file__).with_name("project")
@@ -19,44 +17,28 @@ def new_project(folder: Path) -> list[Path]:
 
     If one of these files exists already, raises SettingError("folder") before anything is written.
     """
-    files = _files()
-    if there := [name for name in files if (folder / name).exists()]:
+    sources = (path for path in _TEMPLATE.rglob("*") if path.is_file())
+    files = {path.relative_to(_TEMPLATE): path for path in sources if path.suffix != ".pyc"}
+    files[Path(".gitignore")] = files.pop(Path("gitignore"))
+    files[Path("conf/config.yaml")] = _CONFIG
+    if there := [name for name in sorted(files) if (folder / name).exists()]:
         raise SettingError("folder", f"{folder / there[0]} is there already; nothing was written")
     try:
         for name, source in files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, path)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, folder / name)
     except OSError as error:
         raise SettingError("folder", f"cannot write {folder}: {error.strerror}") from error
-    return sorted(map(Path, files))
+    return sorted(files)
 
 
-def _files() -> Mapping[str, Path]:
-    """Return, for each file of a new project, the file from which it is copied."""
-    found = {
-        path.relative_to(_TEMPLATE).as_posix(): path
-        for path in _TEMPLATE.rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
-    }
-    return {"conf/config.yaml": _CONFIG, ".gitignore": found.pop("gitignore"), **found}
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", nargs="?", default=".", help="default: here")
 
 
-def _run(options: argparse.Namespace, root: Path) -> int:
+def run(options: argparse.Namespace, root: Path) -> int:
     for name in new_project(root / options.folder):
         print(name)
     enter = "" if options.folder == "." else f"cd {shlex.quote(options.folder)} && "
     print(f"next: {enter}git init && dvc init && dvc repro, or paceline sweep first --dry-run")
     return 0
-
-
-COMMAND = Command(
-    help="write a project into FOLDER: conf/, a study, a module of your own, dvc.yaml",
-    run=_run,
-    add_arguments=_add_arguments,
-    anywhere=True,
-)

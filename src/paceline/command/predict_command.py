@@ -1,4 +1,8 @@
-"""Command `paceline predict`: times of a modelled cluster, without training."""
+"""Images/s, staleness and the busiest link of a modelled cluster, without training.
+
+`paceline predict cluster=titan workload=googlenet workers=1,32,128`. --record KEY: the curve of a
+record there; --study STUDY: its measured points; --published: published numbers.
+"""
 
 import argparse
 import gc
@@ -7,19 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paceline.command import Command
 from paceline.errors import SettingError
 
 if TYPE_CHECKING:  # torch takes seconds
     from paceline.prediction.predict import Prediction
     from paceline.record.point import Point
 
-
 _CHOSEN = ("workload", "cluster", "scheme", "batch_size")  # said once, where they are all alike
-_SHOWN = 0.005  # a smaller share is 0 %
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=100, help="of each worker")
     draws = "of what the profile assumes, for the range of their images/s"
     parser.add_argument("--draws", type=int, default=0, help=draws)
@@ -32,7 +33,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     instead.add_argument("--published", action="store_true", help=published)
 
 
-def _run(options: argparse.Namespace, root: Path) -> int:
+def run(options: argparse.Namespace, root: Path) -> int:
     instead = next((n for n in ("study", "record", "published") if getattr(options, n)), None)
     for name in ("draws", "json"):
         if instead and getattr(options, name):
@@ -119,11 +120,12 @@ def cells(prediction: "Prediction") -> dict[str, str]:
     """Return the row of a prediction in the table, by heading."""
     point, run = prediction.point, prediction.run
     name, share = run.busiest
+    workload = point.config.names["workload"]  # a model may be named as its workload is
     ends = {"interval": prediction.interval}
     ends |= {"90 % of draws": prediction.drawn} if prediction.drawn else {}
     return {
         **_chosen(point),
-        **_swept(prediction),
+        **{name: value for name, value in prediction.swept.items() if value != workload},
         "workers": f"{point.workers:,}",
         "batch_size": f"{point.batch_size:,}{'*' if prediction.extrapolated else ''}",
         "images/s": _rate(run.images_per_second),
@@ -136,12 +138,6 @@ def cells(prediction: "Prediction") -> dict[str, str]:
     }
 
 
-def _swept(prediction: "Prediction") -> dict[str, str]:
-    """Return the settings that differ, without a model that is named as the workload already."""
-    workload = prediction.point.config.names["workload"]
-    return {name: value for name, value in prediction.swept.items() if value != workload}
-
-
 def _rate(images_per_second: float) -> str:
     return f"{images_per_second:,.{0 if images_per_second >= 100 else 1}f}"
 
@@ -152,25 +148,16 @@ def notes(predictions: "Sequence[Prediction]") -> list[str]:
     from paceline.prediction.prediction_interval import FACTOR, STEP_FACTOR
 
     found = ["predicted: modelled time, nothing trained; batch_size: images of a worker and step"]
-    found += dict.fromkeys(map(_sources, predictions))
-    jitters = {each.cluster.step_jitter for each in predictions if each.run.waiting >= _SHOWN}
-    if named := ", ".join(f"{jitter:g}" for jitter in sorted(jitters) if jitter):
-        found.append(
-            "waiting: also for workers whose step takes longer, since steps are assumed to vary "
-            f"by cluster.step_jitter={named}; cluster.step_jitter=0 leaves that out"
-        )
+    found += dict.fromkeys(
+        f"times: a step of {each.point.workload.name} {each.step_from}; messages by the links of "
+        f"conf/cluster/{each.point.config.names['cluster']}.yaml"
+        for each in predictions
+    )
     if any(each.interval for each in predictions):
-        found.append(
-            f"interval: nine in ten predictions of ten experiments were off by at most a factor of "
-            f"{FACTOR}, with equal weight for each; only two of these were between machines"
-        )
+        found.append(f"interval: nine in ten predictions were off by at most a factor of {FACTOR}")
     if any(each.interval and each.step_from is StepFrom.FLOPS for each in predictions):
-        found[-1] += (
-            f"; steps from FLOPs of 90 % of the kinds of networks by at most {STEP_FACTOR} on an "
-            "RTX 3090, while the utilisation of other chips is assumed"
-        )
-    for lacks in dict.fromkeys(each.lacks for each in predictions if each.lacks):
-        found.append(f"no interval: {lacks}")
+        found[-1] += f", and nine in ten steps from FLOPs by {STEP_FACTOR} on an RTX 3090"
+    found += dict.fromkeys(f"no interval: {each.lacks}" for each in predictions if each.lacks)
     if any(each.extrapolated for each in predictions):
         found.append(
             "*: outside of the batch sizes that were measured or published; in short steps, "
@@ -179,50 +166,21 @@ def notes(predictions: "Sequence[Prediction]") -> list[str]:
     return found
 
 
-def _sources(prediction: "Prediction") -> str:
-    """Return where the times of a prediction are from, in one sentence."""
-    from paceline.prediction.predict import StepFrom
-    from paceline.timing.workload import CountedNetwork
-
-    workload, names = prediction.point.workload, prediction.point.config.names
-    chip, step, detail = prediction.cluster.chip, prediction.step_from, ""
-    if step is StepFrom.FLOPS and chip is not None and isinstance(workload, CountedNetwork):
-        precision = chip.run_precision
-        detail = (
-            f" ({workload.size.multiply_adds / 1e9:,.3g} G multiply-adds an image at "
-            f"{100 * chip.utilisation[precision]:.0f} % of the {chip.peak[precision] / 1e12:,.0f} "
-            f"TFLOP/s of the {chip.name} in {precision}"
-            f"{', without tensor cores' * (precision == '32-true')}, and traffic of its memory)"
-        )
-    elif step is StepFrom.PUBLISHED and prediction.rate is not None:
-        least, greatest = prediction.rate.batch_sizes
-        detail = f" in {chip.run_precision}" if chip else ""
-        detail += f" at batch size {least}" + (f" and {greatest}" if greatest != least else "")
-    profile = f"conf/cluster/{names['cluster']}.yaml"
-    return f"times: a step of {workload.name} {step}{detail}; messages by the links of {profile}"
-
-
 def as_json(predictions: "Sequence[Prediction]") -> str:
     return json.dumps([_entry(each) for each in predictions], indent=2) + "\n"
 
 
 def _entry(prediction: "Prediction") -> dict[str, object]:
-    point, run = prediction.point, prediction.run
+    point = prediction.point
     return {
         "kind": "predicted",
         **_chosen(point),
         "settings": dict(prediction.swept),
         "workers": point.workers,
         "batch_size": point.batch_size,
-        "images_per_second": run.images_per_second,
-        "images_per_second_interval": prediction.interval and list(prediction.interval),
-        "images_per_second_drawn": prediction.drawn and list(prediction.drawn),
-        "share_computing": run.computing,
-        "share_exchanging": run.exchanging,
-        "share_waiting": run.waiting,
-        "pushes_by_staleness": {str(key): n for key, n in sorted(run.staleness.items())},
-        "busiest": run.busiest[0],
-        "share_busiest": run.busiest[1],
+        **vars(prediction.run),
+        "interval": prediction.interval,
+        "drawn": prediction.drawn,
         "step_time": prediction.step_from,
         "extrapolated_batch_size": prediction.extrapolated,
         "rows": prediction.rows,
@@ -231,15 +189,3 @@ def _entry(prediction: "Prediction") -> dict[str, object]:
 
 def _chosen(point: "Point") -> dict[str, str]:
     return {group: point.config.names[group] for group in ("cluster", "workload", "scheme")}
-
-
-COMMAND = Command(
-    help="""\
-images/s, staleness and the busiest link of a modelled cluster, without training:
-`paceline predict cluster=titan workload=googlenet workers=1,32,128`; --json FILE;
---record KEY: the curve of a record there; --study STUDY: its measured points;
---published: published numbers""",
-    run=_run,
-    settings=True,
-    add_arguments=_add_arguments,
-)

@@ -3,10 +3,8 @@
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from rich.console import RenderableType
 
@@ -30,11 +28,11 @@ def find_record(study: str, key: str, root: Path) -> Path:
     `study`: name of the record's study, or `*` for any study. Raises SettingError if there is no
     such record, or more than one.
     """
-    known = sorted(path.name for path in (root / "runs").glob("[!.]*"))
-    if study != "*" and study not in {*known, *studies(root)}:
-        meant = did_you_mean(study, [*known, *studies(root)])
-        raise SettingError("study", f"there is no {study}{meant}")
-    files = (root / "runs").glob(f"{study}/{key}*/result.json") if _KEY.fullmatch(key) else ()
+    runs = root / "runs"
+    known = [*studies(root), *(path.name for path in runs.glob("[!.]*"))]
+    if study != "*" and study not in known:
+        raise SettingError("study", f"there is no {study}{did_you_mean(study, known)}")
+    files = runs.glob(f"{study}/{key}*/result.json") if _KEY.fullmatch(key) else ()
     found = sorted(path.parent for path in files)
     if len(found) == 1:
         return found[0]
@@ -42,9 +40,8 @@ def find_record(study: str, key: str, root: Path) -> Path:
         names = ", ".join(f"{path.parent.name} {path.name}" for path in found[:6])
         raise SettingError("key", f"{key} begins more than one: {names}")
     if study == "*":
-        meant = did_you_mean(key, studies(root))
-        raise SettingError("study", f"there is no study or record {key}{meant}")
-    keys = [path.name for path in (root / "runs" / study).glob("[!.]*")]
+        raise SettingError("study", f"there is no study or record {key}{did_you_mean(key, known)}")
+    keys = [path.name for path in (runs / study).glob("[!.]*")]
     raise SettingError("key", f"{study} has no record {key}{did_you_mean(key, keys)}")
 
 
@@ -60,9 +57,20 @@ def record_view(folder: Path, root: Path) -> Iterator[RenderableType]:
     yield plain_table(["setting", "value"], changes.items())
     ending = f"{result['status']}: {result['reason']}" if result["reason"] else result["status"]
     yield f"{ending}; {result['kind']}, begun {result['started']}, commit {result['commit']}"
-    yield plain_table(["number", ">value"], _numbers(result))
-    command = repeating(config, changes, root)
-    yield f"repeat: {command}" if command else "not to be repeated: conf/ has other settings today"
+    numbers = ((number, result.get(number.name)) for number in NUMBERS)
+    rows = [
+        [number.name, f"{value:,}" if isinstance(value, int) else form_of(number.unit)(value)]
+        for number, value in numbers
+        if isinstance(value, int | float)
+    ]
+    yield plain_table(["number", ">value"], rows)
+    words = [_word(name, value) for name, value in changes.items()]
+    command = " ".join(["paceline train study=again", *map(shlex.quote, words)])
+    try:
+        is_same = composed(words, root).key == config.key
+    except SettingError:  # for a file or a setting that is no longer there
+        is_same = False
+    yield f"repeat: {command}" if is_same else "not to be repeated: conf/ has other settings today"
 
 
 def different(config: PointConfig, root: Path) -> dict[str, str]:
@@ -78,35 +86,13 @@ def different(config: PointConfig, root: Path) -> dict[str, str]:
     except SettingError:  # a file that is no longer there
         start = composed([], root)
     now, own = flat_params(start.values), flat_params(deciding(config.values))
-    changed = {name: value for name, value in own.items() if now.get(name) != value}
-    return chosen | changed
+    return chosen | {name: value for name, value in own.items() if now.get(name) != value}
 
 
-def repeating(config: PointConfig, changes: Mapping[str, str], root: Path) -> str | None:
-    """Return a command that runs a point again, as a point of the study `again`.
-
-    `changes`: its settings that differ from the default ones (see `different`). Returns None if
-    with today's files of conf/, these settings have another key.
-    """
-    for sign in ("", "++"):  # with it, settings that are in no file
-        words = [_word(name, value, sign if "." in name else "") for name, value in changes.items()]
-        with suppress(SettingError):
-            if composed(words, root).key == config.key:
-                return " ".join(["paceline train study=again", *map(shlex.quote, words)])
-    return None
-
-
-def _numbers(result: Mapping[str, Any]) -> list[list[str]]:
-    return [
-        [number.name, f"{value:,}" if isinstance(value, int) else form_of(number.unit)(value)]
-        for number in NUMBERS
-        if isinstance(value := result.get(number.name), int | float)
-    ]
-
-
-def _word(name: str, value: str, sign: str) -> str:
+def _word(name: str, value: str) -> str:
+    """Return a setting as on the command line; `++`, which also adds one that is in no file."""
     try:
         json.loads(value)
     except ValueError:
         value = value if re.fullmatch(r"[\w./-]+", value) else json.dumps(value)
-    return f"{sign}{name}={value}"
+    return f"{'++' * ('.' in name)}{name}={value}"

@@ -1,19 +1,25 @@
-"""Command `paceline sweep`: the points of a study that have no record yet."""
+"""Run the points of a study that have no record yet -> reports/STUDY/runs.csv.
+
+Settings may follow, as in train: seed=0,1.
+"""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from paceline.command import Command
+from paceline.errors import SettingError
+from paceline.record.target import Target
+from paceline.study.compose import hydra_errors
+from paceline.study.hydra_entry import multirun
+from paceline.study.progress import Costs, finished_results, points_table
+from paceline.study.slurm_jobs import cancel_study
+from paceline.study.study_point import Points, counts, to_run
+from paceline.study.study_points import Study, require_study, study_points
+from paceline.study.sweep import checked_study
 
-if TYPE_CHECKING:
-    from paceline.record.target import Target
-    from paceline.study.study_point import Points
-    from paceline.study.study_points import Study
 
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("study", metavar="STUDY", help="a file in experiments/")
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--dry-run", action="store_true", help="show points and hours")
     only.add_argument("--prepare", action="store_true", help="find or download the data, no more")
@@ -27,14 +33,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run(options: argparse.Namespace, root: Path) -> int:
-    from paceline.errors import SettingError
-    from paceline.study.compose import hydra_errors
-    from paceline.study.hydra_entry import multirun
-    from paceline.study.slurm_jobs import cancel_study
-    from paceline.study.study_points import require_study
-    from paceline.study.sweep import checked_study
-
+def run(options: argparse.Namespace, root: Path) -> int:
     study, overrides, source = options.study, options.overrides, options.source
     require_study(study, root)
     if source is not None and (options.cancel or options.prepare):
@@ -54,38 +53,23 @@ def _run(options: argparse.Namespace, root: Path) -> int:
         return 0 if multirun([f"experiments={study}", *overrides], root) else 1
 
 
-def print_plan(study: "Study") -> None:
+def print_plan(study: Study) -> None:
     """Print the points, the status of their records, and the time of a sweep."""
-    from paceline.study.progress import Costs, finished_results
-    from paceline.study.study_point import to_run
-    from paceline.study.sweep import to_take_over
-
     trials, points = study.trials_of_points, study.points
-    needed = to_run([*trials, *points])
-    others = to_take_over(needed)
     if trials:
-        _print_points("tuning, run first: ", trials, others)
-    _print_points("", points, others)
+        _print_points("tuning, run first: ", trials)
+    _print_points("", points)
     if untuned := sum(not point.has_rate for point in points):
         print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
-    if left := [point for point in needed if point.key not in others]:
+    if left := to_run([*trials, *points]):
         costs = Costs(finished_results(study.root / "runs", study.archived.values()))
         print(costs.left(left) or "time: unknown until one point has run")
 
 
-def _print_points(name: str, points: "Points", others: "Mapping[str, Path]") -> None:
-    """Print a table of points, and how many of them must run. `name`: words before the numbers.
-
-    `others`: records of other studies that can be copied for these points, by key.
-    """
-    from paceline.study.progress import points_table
-    from paceline.study.study_point import counts, to_run
-
+def _print_points(name: str, points: Points) -> None:
+    """Print a table of points, and how many of them must run. `name`: words before the numbers."""
     print(points_table(points))
-    needed = to_run(points)
-    found = sum(point.key in others for point in needed)
-    taken = f", {found} to take over from other studies" if found else ""
-    print(f"{name}{counts(points)}; {len(needed) - found} to run{taken}", flush=True)
+    print(f"{name}{counts(points)}; {len(to_run(points))} to run", flush=True)
 
 
 def prepare(study: str, root: Path, overrides: Sequence[str] = ()) -> None:
@@ -93,8 +77,7 @@ def prepare(study: str, root: Path, overrides: Sequence[str] = ()) -> None:
 
     A LightningDataModule of a user or of another package is prepared by the workers of a run.
     """
-    from paceline.run.run_point import prepare_data
-    from paceline.study.study_points import study_points
+    from paceline.run.run_point import prepare_data  # torch takes seconds
 
     prepared: list[Target] = []
     for point in study_points(study, root, overrides):
@@ -103,15 +86,3 @@ def prepare(study: str, root: Path, overrides: Sequence[str] = ()) -> None:
             prepared.append(data)
             if prepare_data(data) is not None:
                 print(f"{point.config.names['data']} is there", flush=True)
-
-
-COMMAND = Command(
-    help="""\
-run the points of a study that have no record yet -> reports/<study>/runs.csv;
---from takes up records of another machine, --dry-run shows the points, --prepare gets
-their data, --cancel ends their jobs in a queue""",
-    run=_run,
-    study=True,
-    settings=True,
-    add_arguments=_add_arguments,
-)

@@ -1,12 +1,18 @@
-"""Command `paceline train`: one run, or many by Hydra's multirun."""
+"""One run, or many by Hydra's multirun.
+
+`paceline train scheme=async_parameter_server workers=2 seed=1`; --multirun runs each of
+workers=1,2,4; --cfg job shows all settings.
+"""
 
 import argparse
 from pathlib import Path
 
-from paceline.command import Command
+from paceline.study.compose import CONFIG, hydra_errors
+from paceline.study.hydra_entry import hydra_of, multirun
+from paceline.study.hydra_entry import run as run_one
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(parser=parser)
     parser.add_argument("-h", "--help", action="store_true", help="the groups of settings")
     parser.add_argument("overrides", nargs="*", metavar="SETTING", help="workers=2")
@@ -19,15 +25,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-i", "--info", nargs="?", const="all", choices=kinds, help="about Hydra")
 
 
-def _run(options: argparse.Namespace, root: Path) -> int:
-    from paceline.study.compose import CONFIG, hydra_errors
-    from paceline.study.hydra_entry import hydra_of, multirun, run
-
+def run(options: argparse.Namespace, root: Path) -> int:
     with hydra_errors("train"):
         if options.multirun:
             return 0 if multirun(options.overrides, root) else 1
         if not (options.help or options.cfg or options.info):
-            run(options.overrides, root)
+            run_one(options.overrides, root)
             return 0
         with hydra_of(root) as hydra:
             if options.help:
@@ -38,13 +41,3 @@ def _run(options: argparse.Namespace, root: Path) -> int:
             else:
                 hydra.show_info(options.info, CONFIG, options.overrides)
     return 0
-
-
-COMMAND = Command(
-    help="""\
-one run: `paceline train scheme=async_parameter_server workers=2 seed=1`;
---multirun runs each of workers=1,2,4; --cfg job shows all settings""",
-    run=_run,
-    settings=True,
-    add_arguments=_add_arguments,
-)

@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -11,8 +11,6 @@ from torch import Tensor
 from paceline.data.augmentation import AbstractAugmentation
 from paceline.data.image_set import ImageSet
 from paceline.data.order import AbstractOrder
-from paceline.data.shuffle import RowFormat
-from paceline.data.source import Part
 
 Batch = tuple[Tensor, Tensor]
 
@@ -24,23 +22,6 @@ class Samples(Protocol):
     """
 
     def take(self, samples: Tensor) -> Sequence[Tensor]: ...
-
-
-class DecodedImages:
-    """Training images in files; a file is decoded each time its image is needed."""
-
-    def __init__(self, part: Part) -> None:
-        self._part = part
-
-    def take(self, samples: Tensor) -> Batch:
-        rows = samples.numpy()
-        images = self._part.images[self._part.rows[rows]]
-        return torch.from_numpy(images), torch.from_numpy(self._part.labels[rows])
-
-
-def image_rows(images: ImageSet) -> RowFormat:
-    """Return the format in which an image and its label are held in memory."""
-    return RowFormat([(torch.uint8, tuple(images.images.shape[1:])), (torch.int64, ())])
 
 
 class Normalisation:
@@ -139,11 +120,7 @@ def evaluation_batches(
     The last batch may be smaller. `chosen`: indices of the images to use, int64; None for all. A
     batch is a pair of normalised images [B, C, H, W] and labels, int64 [B].
     """
-    batches: Iterable[Batch]
-    if chosen is None:
-        parts = (images.images.split(batch_size), images.labels.split(batch_size))
-        batches = zip(*parts, strict=True)
-    else:
-        batches = (images.take(some) for some in chosen.split(batch_size))
-    for pixels, labels in batches:
+    chosen = torch.arange(len(images)) if chosen is None else chosen
+    for some in chosen.split(batch_size):
+        pixels, labels = images.take(some)
         yield normalise(pixels), labels

@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 
 _KEPT = Path("runs/.content")  # digests of bytes, by digests of sizes and times
-_MOST_READ = 2e11  # bytes; of larger data, sizes and times stand for the bytes
 _FRESH_SECONDS = 2.0  # a file as young as this may change again without another time
 
 
@@ -19,13 +18,10 @@ def content_digest(files: Mapping[str, str | Path]) -> str:
 
     Names are those in the mapping, so that files may move. Links are followed. While no size, time
     or inode changes, a digest is kept in runs/ of the working directory; finding that out takes
-    about a second per 100,000 files. Of more than 200 GB no bytes are read: their digest changes
-    with times. Raises OSError for a file that cannot be read.
+    about a second per 100,000 files. Raises OSError for a file that cannot be read.
     """
     found = {name: os.stat(path) for name, path in sorted(files.items())}  # noqa: PTH116
     versions = [(n, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for n, s in found.items()]
-    if sum(s.st_size for s in found.values()) > _MOST_READ:
-        return hashlib.sha256(json.dumps([each[:3] for each in versions]).encode()).hexdigest()
     kept = _KEPT / hashlib.sha256(json.dumps(versions).encode()).hexdigest()
     with suppress(OSError):
         return kept.read_text()

@@ -12,7 +12,7 @@ from typing import Annotated
 import numpy as np
 
 from paceline.data.image_set import Known
-from paceline.data.prepared import AbstractPreparedImageData, download
+from paceline.data.prepared import AbstractPreparedImageData, downloading
 from paceline.data.source import Part, Source, whole
 from paceline.errors import SettingError
 from paceline.settings import UNKEYED
@@ -49,16 +49,15 @@ class FashionMnist(AbstractPreparedImageData):
     def read(self) -> Source:
         folder = find_files(self.root) or self._download()
         train, test = read_part(folder, "train"), read_part(folder, "t10k")
-        image_shape = train.images[train.rows[:1]].shape[1:]
-        return Source(train, test, len(np.unique(train.labels)), image_shape)
+        shape = train.images[train.rows[:1]].shape[1:]
+        return Source(train, test, len(np.unique(train.labels)), shape)
 
     def _download(self) -> Path:
         from torchvision.datasets import FashionMNIST  # 3 s
 
-        places = " nor ".join(str(place) for place in _places(self.root))
-        looked_for = f"Fashion-MNIST ({next(iter(CONTENT_MD5S))}, ...) is neither in {places}"
-        folder = Path(_TORCHVISION_FOLDER).parts[0]
-        download(lambda root: FashionMNIST(root, download=True), folder, self.root, looked_for)
+        places = " nor ".join(map(str, _places(self.root)))
+        with downloading(f"the four files of Fashion-MNIST are neither in {places}"):
+            FashionMNIST(self.root, download=True)
         return self.root / _TORCHVISION_FOLDER
 
 
@@ -67,15 +66,9 @@ def _places(root: Path) -> list[Path]:
 
 
 def find_files(root: Path) -> Path | None:
-    """Return the first folder that has the four files, or None if no folder has any of them.
-
-    Raises SettingError("data.root") if a folder has some of the four, but not all.
-    """
+    """Return the first folder that has the four files, or None."""
     for folder in _places(root):
-        missing = [name for name in CONTENT_MD5S if not (folder / name).is_file()]
-        if missing and len(missing) < len(CONTENT_MD5S):
-            raise SettingError("data.root", f"{folder} has no {', '.join(missing)}, only the rest")
-        if not missing:
+        if all((folder / name).is_file() for name in CONTENT_MD5S):
             return folder
     return None
 
@@ -90,24 +83,19 @@ def read_part(folder: Path, part: str) -> Part:
 
 
 def _read_idx(path: Path) -> np.ndarray:
-    """Read a file in idx format as a uint8 array.
+    """Read a packed file in idx format as a uint8 array, and verify its checksum.
 
     The header has two zero bytes, a byte for the type of the elements, a byte for the number of
     dimensions, and the size of each dimension as a big-endian int32.
     """
-    content = _verified_content(path)
-    num_sizes = content[3]
-    sizes = np.frombuffer(content, ">i4", count=num_sizes, offset=4)
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * num_sizes).reshape(sizes)
-
-
-def _verified_content(path: Path) -> bytes:
     try:
         content = gzip.decompress(path.read_bytes())
     except (OSError, EOFError, zlib.error) as error:
         raise SettingError("data.root", f"{path} is corrupt: {error}") from error
-    actual, expected = hashlib.md5(content, usedforsecurity=False), CONTENT_MD5S[path.name]
-    if actual.hexdigest() != expected:
-        message = f"{path} is corrupt: md5 {actual.hexdigest()} unpacked, not {expected}"
+    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    if md5 != CONTENT_MD5S[path.name]:
+        message = f"{path} is corrupt: md5 {md5} unpacked, not {CONTENT_MD5S[path.name]}"
         raise SettingError("data.root", message)
-    return content
+    num_sizes = content[3]
+    sizes = np.frombuffer(content, ">i4", count=num_sizes, offset=4)
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * num_sizes).reshape(sizes)

@@ -17,7 +17,6 @@ from torch.utils.data import (
     SequentialSampler,
 )
 
-from paceline.data.placement import Placement
 from paceline.errors import SettingError
 from paceline.random_bits import random_permutation
 
@@ -225,35 +224,14 @@ class PartitionedOrder(AbstractOrder):
         return [np.append(rounds[:, worker], rest[worker]) for worker in range(self.num_workers)]
 
     def _pass(self, worker: int, period: int, number: int) -> Tensor:
-        return self._passes.get(
-            (worker, period, number), lambda: self._drawn(worker, period, number)
-        )
+        def drawn() -> Tensor:
+            share = self.share(worker, period)
+            if number > 0 or (period == 0 and self._by_class is not None):
+                key = ("share", self.stream.seed, worker, period, number)
+                share = share[random_permutation(len(share), *key)]
+            return torch.from_numpy(share)
 
-    def _drawn(self, worker: int, period: int, number: int) -> Tensor:
-        share = self.share(worker, period)
-        if number > 0 or (period == 0 and self._by_class is not None):
-            key = ("share", self.stream.seed, worker, period, number)
-            share = share[random_permutation(len(share), *key)]
-        return torch.from_numpy(share)
-
-
-def order_of(
-    placement: Placement,
-    stream: SampleStream,
-    num_workers: int,
-    batch_size: int,
-    labels: Callable[[], np.ndarray],
-) -> AbstractOrder:
-    """Return the order of data for a run; `labels()` returns the label of each training sample."""
-    if not placement.partitioned:
-        return StreamOrder(stream, num_workers, batch_size)
-    return PartitionedOrder(
-        stream,
-        num_workers,
-        batch_size,
-        shuffle_every=placement.shuffle_every,
-        labels=labels() if placement.partition == "by_class" else None,
-    )
+        return self._passes.get((worker, period, number), drawn)
 
 
 def check_share(workers: int, batch_size: int, share: int, num_samples: int) -> None:

@@ -7,9 +7,8 @@ import os
 import shutil
 import socket
 import sys
-import tempfile
 from abc import abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -151,22 +150,18 @@ def _map_split(folder: Path, name: str) -> ImageSet:
 _SILENCE_SECONDS = 10  # without a byte from the server; torchvision would wait for ever
 
 
-def download(fetch: Callable[[Path], object], folder: str, root: Path, looked_for: str) -> None:
-    """Call `fetch(temporary)`, which must create `temporary/folder`; move this folder to `root`.
+@contextlib.contextmanager
+def downloading(looked_for: str) -> Generator[None]:
+    """Turn errors of the code inside, which lets torchvision download files, into a SettingError.
 
-    Raises SettingError("data.root") if `fetch` fails. The message begins with `looked_for`, a text
-    that says what files are missing, and ends with the cause.
+    Its message begins with `looked_for`, a text that says what files are missing. What the code
+    prints goes to stderr.
     """
     timeout = socket.getdefaulttimeout()
     socket.setdefaulttimeout(_SILENCE_SECONDS)
     try:
-        with (
-            tempfile.TemporaryDirectory(prefix=".download-", dir=root) as temporary,
-            contextlib.redirect_stdout(sys.stderr),
-        ):
-            print(f"downloading {folder} to {root}", file=sys.stderr, flush=True)
-            fetch(Path(temporary))
-            (Path(temporary) / folder).rename(root / folder)
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
     except (OSError, RuntimeError) as error:
         message = f"{looked_for}, and the download failed: {error}"
         raise SettingError("data.root", message) from error

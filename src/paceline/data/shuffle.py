@@ -7,7 +7,7 @@ arXiv:1711.00705). In a random shuffle over p workers a sample leaves its worker
 """
 
 import mmap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,8 +18,7 @@ from torch import Tensor
 from paceline.data.order import AbstractOrder, PartitionedOrder, Shares
 from paceline.data.placement import DataMoved
 
-# A share is read in chunks: those of its samples that lie in so many bytes of the whole set
-_CHUNK_BYTES = 2**20
+_CHUNK_BYTES = 2**20  # of a share, which are read at a time
 
 
 class RowFormat:
@@ -44,16 +43,20 @@ class RowFormat:
 
     def unpack(self, rows: Tensor) -> list[Tensor]:
         """Return the tensors that `pack` made into `rows`."""
-        columns = zip(self.parts, rows.split(self._sizes, dim=1), strict=True)
-        return [_read(part, dtype, shape) for (dtype, shape), part in columns]
+        tensors = list[Tensor]()
+        for (dtype, shape), part in zip(self.parts, rows.split(self._sizes, dim=1), strict=True):
+            if dtype != torch.uint8:
+                part = part.clone(memory_format=torch.contiguous_format).view(dtype)
+            tensors.append(part.reshape(len(part), *shape))
+        return tensors
 
 
 class Share:
     """Samples that one worker holds in its memory, a row of bytes for each.
 
     `samples`: numbers of these samples in the training set, int64. `read(some)` returns the rows of
-    the samples `some`, uint8 [N, format.num_bytes]. `spare`: number of additional rows, which stay
-    free for an exchange.
+    the samples `some`, uint8 [N, format.num_bytes]. `num_samples`: size of the whole training set.
+    `spare`: number of additional rows, which stay free for an exchange.
     """
 
     def __init__(
@@ -61,24 +64,17 @@ class Share:
         samples: np.ndarray,
         read: Callable[[np.ndarray], Tensor],
         row_format: RowFormat,
+        num_samples: int,
         spare: int = 0,
     ) -> None:
         self.format = row_format
-        capacity = len(samples) + spare
-        self._rows = mapped_rows(capacity, row_format.num_bytes)
-        self._held = np.full(capacity, -1)  # number of the sample in each row
-        self._free = np.arange(capacity)
-        for chunk in _chunks(np.sort(samples), row_format.num_bytes):
+        self._rows = mapped_rows(len(samples) + spare, row_format.num_bytes)
+        self._free = np.arange(len(samples) + spare)
+        self._place = np.full(num_samples, -1)  # row of each sample of the set, -1 if not held
+        ordered, at_a_time = np.sort(samples), max(1, _CHUNK_BYTES // row_format.num_bytes)
+        for first in range(0, len(ordered), at_a_time):
+            chunk = ordered[first : first + at_a_time]
             self.accept(chunk, read(chunk))
-        self.settle()
-
-    def __len__(self) -> int:
-        return len(self._sorted)
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the held samples and of the spare rows."""
-        return self._rows.numel()
 
     def take(self, samples: Tensor) -> list[Tensor]:
         """Return the tensors of `samples`, in the order of `samples`."""
@@ -89,44 +85,23 @@ class Share:
         places = self._places(samples)
         torch.index_select(self._rows, 0, places, out=room)
         self._free = np.concatenate([self._free, places.numpy()])
-        self._held[places] = -1
+        self._place[samples] = -1
 
     def accept(self, samples: np.ndarray, rows: Tensor) -> None:
-        """Put `rows` of further samples into free rows; raise RuntimeError if there are too few.
-
-        `take` and `give` find these samples after `settle`.
-        """
+        """Put `rows` of further samples into free rows; raise RuntimeError if there are too few."""
         if len(samples) > len(self._free):
             raise RuntimeError(f"{len(samples)} samples for {len(self._free)} free rows")
         places, self._free = np.split(self._free, [len(samples)])
         self._rows[torch.from_numpy(places)] = rows
-        self._held[places] = samples
-
-    def settle(self) -> None:
-        """End an exchange: from now on find accepted samples, and no longer those given away."""
-        occupied = np.flatnonzero(self._held >= 0)
-        self._place = occupied[np.argsort(self._held[occupied])]
-        self._sorted = self._held[self._place]
+        self._place[samples] = places
 
     def _places(self, samples: np.ndarray) -> Tensor:
         """Return the row numbers of samples; raise KeyError for a sample that is not held."""
-        found = np.searchsorted(self._sorted, samples).clip(max=max(0, len(self._sorted) - 1))
-        if not np.array_equal(self._sorted[found], samples):
-            missing = samples[self._sorted[found] != samples]
-            raise KeyError(f"sample {missing[0]} is not in this worker's share")
-        return torch.from_numpy(self._place[found])
-
-
-def _chunks(ordered: np.ndarray, row_bytes: int) -> list[np.ndarray]:
-    """Divide sorted samples into those of each chunk, of `_CHUNK_BYTES` bytes of the whole set."""
-    of_chunk = ordered // max(1, _CHUNK_BYTES // row_bytes)
-    return np.split(ordered, np.flatnonzero(np.diff(of_chunk)) + 1)
-
-
-def _read(part: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
-    if dtype != torch.uint8:
-        part = part.clone(memory_format=torch.contiguous_format).view(dtype)
-    return part.reshape(len(part), *shape)
+        places = self._place[samples]
+        if (places < 0).any():
+            missing = samples[places < 0][0]
+            raise KeyError(f"sample {missing} is not in this worker's share")
+        return torch.from_numpy(places)
 
 
 def mapped_rows(num_rows: int, row_bytes: int) -> Tensor:
@@ -187,24 +162,19 @@ class Shuffle:
         others = range(self._workers)
         leaving = [self._samples(worker, other) for other in others]
         entering = [self._samples(other, worker) for other in others]
-        parts = [
-            ([self._cut(s, part) for s in leaving], [self._cut(s, part) for s in entering])
-            for part in range(self.num_parts)
-        ]
-        going = self._room(sent for sent, _ in parts)
-        coming = self._room(received for _, received in parts)
-        for sent, received in parts:
-            sizes, sizes_received = [*map(len, sent)], [*map(len, received)]
-            part = Part(going[: sum(sizes)], coming[: sum(sizes_received)], sizes, sizes_received)
-            share.give(np.concatenate(sent), part.going)
+        each_part = range(self.num_parts)
+        sent, received = (
+            [[self._cut(samples, part) for samples in pairs] for part in each_part]
+            for pairs in (leaving, entering)
+        )
+        rooms = (max((sum(map(len, part)) for part in way), default=0) for way in (sent, received))
+        going, coming = (mapped_rows(most, self.row_bytes) for most in rooms)
+        for out, into in zip(sent, received, strict=True):
+            sizes_out, sizes_in = [*map(len, out)], [*map(len, into)]
+            part = Part(going[: sum(sizes_out)], coming[: sum(sizes_in)], sizes_out, sizes_in)
+            share.give(np.concatenate(out), part.going)
             yield part
-            share.accept(np.concatenate(received), part.coming)
-        share.settle()
-
-    def _room(self, parts: Iterable[list[np.ndarray]]) -> Tensor:
-        """Return memory for the rows of the largest part; the other parts use it too."""
-        most = max((sum(map(len, part)) for part in parts), default=0)
-        return mapped_rows(most, self.row_bytes)
+            share.accept(np.concatenate(into), part.coming)
 
     def _samples(self, sender: int, receiver: int) -> np.ndarray:
         """Return the samples that `sender` sends to `receiver`: int64, none if they are equal."""

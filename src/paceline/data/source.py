@@ -3,14 +3,19 @@
 Images are arrays, or files that are decoded when they are indexed.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from paceline.errors import SettingError
 from paceline.random_bits import random_permutation
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _CHUNK = 512  # images at a time while copying
 
@@ -32,6 +37,14 @@ class Part:
     images: Images
     labels: np.ndarray
     rows: np.ndarray
+
+    def take(self, samples: Tensor) -> tuple[Tensor, Tensor]:
+        """Return images, decoded each time, and labels of the samples `samples`, int64 [B]."""
+        import torch  # takes seconds, and settings are checked without it
+
+        chosen = samples.numpy()
+        images = self.images[self.rows[chosen]]
+        return torch.from_numpy(images), torch.from_numpy(self.labels[chosen])
 
     def chunks(self) -> Iterator[np.ndarray]:
         """Yield the images in order, as uint8 [up to 512, C, H, W]."""

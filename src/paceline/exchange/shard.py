@@ -22,12 +22,6 @@ def round_robin(num_tensors: int, servers: int) -> list[range]:
     return [range(server, num_tensors, servers) for server in range(servers)]
 
 
-def imbalance(tensors: Sequence[int], servers: int) -> float:
-    """Return the largest sum of a server's tensor sizes, divided by the mean sum."""
-    shares = [sum(tensors[n] for n in part) for part in round_robin(len(tensors), servers)]
-    return max(shares) * servers / sum(shares)
-
-
 def segments(group_sizes: Sequence[int], first: int, last: int) -> list[tuple[int, int]]:
     """Return (group, size) of each overlap of [first, last) with an optimizer group."""
     overlaps: list[tuple[int, int]] = []

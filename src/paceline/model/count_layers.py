@@ -1,6 +1,7 @@
 """Counts a network's weights, multiply-adds and activations from shapes, without computing."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -73,6 +74,34 @@ def count_kept(network: nn.Module, image_shape: Sequence[int]) -> int:
         if key not in own
     )
     return numbers // _KEPT_IMAGES
+
+
+def without_weights(build: Callable[[], nn.Module]) -> nn.Module:
+    """Return the network that `build` makes, with its parameters on the meta device, so that
+    neither memory nor time is spent on their values. A network that computes while it is built is
+    built as usual. No other thread may build a network meanwhile.
+    """
+    try:
+        with _parameters_on_meta():
+            return build()
+    except Exception:  # of any kind, as networks are foreign code; an error of its own comes again
+        return build()
+
+
+@contextmanager
+def _parameters_on_meta() -> Iterator[None]:
+    register: Callable[..., None] = nn.Module.register_parameter
+
+    def on_meta(self: nn.Module, name: str, param: nn.Parameter | None) -> None:
+        if param is not None and not param.is_meta:
+            param = nn.Parameter(param.to("meta"), param.requires_grad)
+        register(self, name, param)
+
+    nn.Module.register_parameter = on_meta
+    try:
+        yield
+    finally:
+        nn.Module.register_parameter = register
 
 
 def _note(inputs: dict[str, int], name: str) -> Any:

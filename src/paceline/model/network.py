@@ -1,13 +1,12 @@
 """Builds a classification network of torchvision by its name, adapted to a data set's images."""
 
-import difflib
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from paceline.errors import SettingError
+from paceline.errors import SettingError, did_you_mean
 
 
 def normalization_layer(kind: str, channels: int) -> nn.Module:
@@ -49,47 +48,6 @@ def replace_batch_norm(network: nn.Module) -> int:
     return len(places)
 
 
-@torch.no_grad()
-def remove_batch_norm(network: nn.Module) -> bool:
-    """Remove every BatchNorm from one of torchvision's ResNets; return False for other networks.
-
-    Convolutions get a bias, which BatchNorm made superfluous. Weights are initialised by rules 1
-    and 2 of Fixup (Zhang 2019, arXiv:1901.09321). The last convolution of each residual branch and
-    the classifier begin at zero. With L branches of m convolutions each, the other convolutions of
-    branches begin with He's values for ReLUs (He 2015), times L^(-1/(2m-2)). The multipliers of
-    Fixup's rule 3 are left out.
-    """
-    from torchvision.models.resnet import BasicBlock, Bottleneck, ResNet  # late: seconds
-
-    if not isinstance(network, ResNet):
-        return False
-    _replace_by_biases(network)
-    blocks = [each for each in network.modules() if isinstance(each, BasicBlock | Bottleneck)]
-    for block in blocks:
-        *inner, last = [each for each in block.children() if isinstance(each, nn.Conv2d)]
-        for convolution in inner:
-            convolution.weight.mul_(len(blocks) ** (-1 / (2 * len(inner))))
-        last.weight.zero_()
-    network.fc.weight.zero_()
-    network.fc.bias.zero_()
-    return True
-
-
-def _replace_by_biases(network: nn.Module) -> None:
-    for parent in list(network.modules()):
-        for name, child in list(parent.named_children()):
-            if isinstance(child, nn.BatchNorm2d):
-                setattr(parent, name, nn.Identity())
-            elif isinstance(child, nn.Conv2d):
-                nn.init.kaiming_normal_(child.weight, nonlinearity="relu")
-                child.bias = nn.Parameter(torch.zeros(child.out_channels))
-
-
-def has_normalization(network: nn.Module) -> bool:
-    """Return True if the network has a layer of torch or torchvision that normalises values."""
-    return any("Norm" in type(each).__name__ for each in network.modules())
-
-
 SMALL_IMAGE = 64  # pixels; the first convolution does not shrink images up to this size
 
 
@@ -103,28 +61,49 @@ def torchvision_network(
     transformer. The pool after it is kept: ResNet-18 then trains about 160 images/s (32x32, batch
     64) on a CPU core, and without the pool a third of that. Auxiliary heads are left out.
 
-    `normalization`: "batch" changes nothing, "group" replaces every BatchNorm by a GroupNorm, and
-    "none" removes BatchNorm from ResNets; for "none", other networks must have no normalization.
+    `normalization`: "batch" changes nothing, and "group" replaces every BatchNorm by a GroupNorm.
 
     Raises SettingError("model.network.name") for an unknown name (with close matches) and for a
     network that cannot process such images. Raises SettingError("model.network.normalization") for
-    an unknown normalization, for "group" if the network has no BatchNorm, and for "none" if the
-    network normalises and is no ResNet.
+    an unknown normalization, and for "group" if the network has no BatchNorm.
     """
     network = _build(name, image_shape, num_classes)
     _adapt_first_convolution(network, image_shape)
-    _choose_normalization(network, name, normalization)
+    if normalization not in ("batch", "group"):
+        message = f"{normalization!r} is none of batch, group"
+        raise SettingError("model.network.normalization", message)
+    if normalization == "group" and not replace_batch_norm(network):
+        message = f"{name} has no BatchNorm that a GroupNorm could replace"
+        raise SettingError("model.network.normalization", message)
     _check_passes(network, name, image_shape)
     return network
 
 
-def _build(name: str, image_shape: Sequence[int], num_classes: int) -> nn.Module:
+def network_names() -> list[str]:
+    """Return the names of all classification networks of torchvision."""
     from torchvision import models  # late import: torchvision takes seconds
 
-    names = models.list_models(module=models)
+    return models.list_models(module=models)
+
+
+def published_image_shape(name: str) -> tuple[int, int, int] | None:
+    """Return the shape [C, H, W] of the images for which torchvision's first set of weights of a
+    network is published; None for the name of another network.
+    """
+    if name not in network_names():
+        return None
+    from torchvision import models
+
+    (side,) = next(iter(models.get_model_weights(name))).transforms().crop_size
+    return 3, side, side
+
+
+def _build(name: str, image_shape: Sequence[int], num_classes: int) -> nn.Module:
+    from torchvision import models
+
+    names = network_names()
     if name not in names:
-        matches = difflib.get_close_matches(name, names) or names
-        message = f"torchvision classifies with no {name!r}; perhaps {', '.join(matches)}"
+        message = f"torchvision has no {name!r}{did_you_mean(name, names)}"
         raise SettingError("model.network.name", message)
     try:
         arguments = _family_arguments(name, image_shape)
@@ -168,18 +147,6 @@ def _initialise_like(new: nn.Conv2d, old: nn.Conv2d) -> None:
     new.weight.normal_(std=float(old.weight.std()) * inputs_ratio**0.5)
     if old.bias is not None and new.bias is not None:
         new.bias.copy_(old.bias)
-
-
-def _choose_normalization(network: nn.Module, name: str, normalization: str) -> None:
-    message = None
-    if normalization not in ("batch", "group", "none"):
-        message = f"{normalization!r} is none of batch, group, none"
-    elif normalization == "group" and not replace_batch_norm(network):
-        message = f"{name} has no BatchNorm that a GroupNorm could replace"
-    elif normalization == "none" and not remove_batch_norm(network) and has_normalization(network):
-        message = f"{name} has layers that normalise, which only ResNets can do without"
-    if message:
-        raise SettingError("model.network.normalization", message)
 
 
 @torch.no_grad()

@@ -26,29 +26,36 @@ def use_one_lightning() -> None:
         sys.meta_path.insert(0, _Names())
 
 
-class _Names(MetaPathFinder):
+class _Names(MetaPathFinder, Loader):
+    """Finds and loads `lightning` and the modules below it."""
+
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname == "lightning":
-            return ModuleSpec(fullname, _Whole(), is_package=True)
+            return ModuleSpec(fullname, self, is_package=True)
         for name, other in _PARTS.items():
             if fullname == name or fullname.startswith(f"{name}."):
-                return ModuleSpec(fullname, _Same(other + fullname.removeprefix(name)))
+                return ModuleSpec(fullname, self, origin=other + fullname.removeprefix(name))
         return None
 
-
-class _Whole(Loader):
-    """Loads `lightning` itself, a module with all names of both of its parts."""
-
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return _Lightning(spec.name)
+        if spec.origin is None:
+            return _Lightning(spec.name)
+        module = importlib.import_module(spec.origin)
+        spec.loader_state = module.__spec__
+        return module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__path__ = []
+        if isinstance(module, _Lightning):
+            module.__path__ = []
+        elif module.__spec__ is not None:
+            module.__spec__ = module.__spec__.loader_state  # which importing it anew has replaced
 
 
 class _Lightning(ModuleType):
+    """The module `lightning`, which has all names of both of its parts."""
+
     def __getattr__(self, name: str) -> Any:
         if f"lightning.{name}" in _PARTS:
             return importlib.import_module(f"lightning.{name}")
@@ -57,18 +64,3 @@ class _Lightning(ModuleType):
             if found is not None and not name.startswith("__"):
                 return found
         raise AttributeError(f"lightning has no {name}")
-
-
-class _Same(Loader):
-    """Loads a module that is importable under another name, and returns that same module."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        module = importlib.import_module(self._name)
-        self._spec = module.__spec__
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._spec  # which importing it anew has replaced

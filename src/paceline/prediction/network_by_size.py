@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from paceline.errors import SettingError
-from paceline.model.network_by_name import own_image_shape, without_weights
+from paceline.model.network import published_image_shape
 from paceline.model.network_size import NetworkSize
 from paceline.record.point_config import PointConfig
 from paceline.record.target import Target
@@ -35,7 +35,7 @@ def own_images(job: Sequence[str], config: PointConfig) -> list[str]:
         raise SettingError("model", message + (known or ["vit_b_16"])[0])
     if any(each.partition(".")[0] == "data" for each in chosen):
         return []
-    shape = own_image_shape(name_of(config))
+    shape = published_image_shape(name_of(config))
     return [] if shape is None else ["data=image_folder", f"data.image_shape={[*shape]}"]
 
 
@@ -83,7 +83,7 @@ def with_network(config: PointConfig) -> PointConfig:
         size, kept = _counted(json.dumps(config.target("model").values), tuple(shape))
         if chip is not None:
             _check_memory(config, chip, name, size.weight_bytes, kept)
-        if own_image_shape(name) not in (None, tuple(shape)):
+        if published_image_shape(name) not in (None, tuple(shape)):
             name += f"_{shape[-1]}"
         values["workload"] = {
             "_target_": _COUNTED,
@@ -138,7 +138,7 @@ def _counted(model: str, image_shape: tuple[int, ...]) -> tuple[NetworkSize, int
 
     `model`: the settings of the model as JSON.
     """
-    from paceline.model.count_layers import count_kept, count_layers  # imports a compiler
+    from paceline.model.count_layers import count_kept, count_layers, without_weights  # a compiler
 
     values = json.loads(model)
     network = values.get("network")

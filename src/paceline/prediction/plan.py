@@ -3,14 +3,13 @@
 A plan has a batch size and, for each block of the network, an alternative: a way to compute the
 block (memory layout, recomputation, precision). The procedure is that of Zou 2017 (doi
 10.1007/978-3-319-69179-4_2): solve an integer programme for each batch size, and choose the batch
-size that is predicted to reach the target accuracy first. This needs records of how many updates
-the target takes; without records the choice is the batch size with the most images per second. The
-module `race` then measures the plans whose predictions are nearly equal.
+size with the most images per second. The module `race` then measures the plans whose predictions
+are nearly equal.
 """
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -31,26 +30,21 @@ class Planned:
     """Plans of one batch size.
 
     `plan`: the fastest plan within the bound on memory, None if no plan is within it. `unbounded`:
-    the fastest plan without a bound. `smallest`: the plan that needs the least memory. `updates`:
-    number of updates until the target is reached, None if no record tells it.
+    the fastest plan without a bound. `smallest`: the plan that needs the least memory.
     """
 
     measured: MeasuredBlocks
     plan: Plan | None
     unbounded: Plan
     smallest: Plan
-    updates: float | None
 
     @property
     def batch_size(self) -> int:
         return self.measured.batch_size
 
     def cost(self, step_seconds: float) -> float:
-        """Return the seconds to the target if a step takes `step_seconds`.
-
-        If `updates` is None, return the seconds for an image instead.
-        """
-        return step_seconds * (self.updates or 1 / self.batch_size)
+        """Return the seconds for an image if a step takes `step_seconds`."""
+        return step_seconds / self.batch_size
 
     @property
     def predicted(self) -> float:
@@ -74,18 +68,15 @@ def bytes_of(memory: str | None, device: str) -> float:
     return float(found[1]) * _UNITS[found[2]]
 
 
-def plan_batches(
-    points: Sequence[Point], memory: float, updates: Mapping[int, float], rounds: int
-) -> list[Planned]:
+def plan_batches(points: Sequence[Point], memory: float, rounds: int) -> list[Planned]:
     """Measure and plan the batch size of each point, each in a process of its own.
 
-    `updates`: number of updates to the target by batch size. Raises SettingError("memory") if no
-    batch size has a plan within `memory` [bytes], the SettingErrors of `check`, and ProcessFailure
-    if a process fails.
+    Raises SettingError("memory") if no batch size has a plan within `memory` [bytes], the
+    SettingErrors of `check`, and ProcessFailure if a process fails.
     """
     for point in points:
         check(point)
-    planned = [_planned(point, memory, updates, rounds) for point in points]
+    planned = [_planned(point, memory, rounds) for point in points]
     if not any(each.plan for each in planned):
         least = min(planned, key=lambda each: each.smallest.fullest.bytes)
         needed = least.smallest.fullest
@@ -114,24 +105,14 @@ def check(point: Point) -> None:
 
 def best(planned: Sequence[Planned]) -> Planned:
     """Return the batch size whose best plan has the smallest predicted cost."""
-    return min(comparable(planned), key=lambda each: each.predicted)
+    return min(planned, key=lambda each: each.predicted)
 
 
-def comparable(planned: Sequence[Planned]) -> list[Planned]:
-    """Return the batch sizes whose costs can be compared.
-
-    These have a plan within memory. If any of them has known `updates`, those without are left out.
-    """
-    possible = [each for each in planned if each.plan]
-    return [each for each in possible if each.updates is not None] or possible
-
-
-def _planned(point: Point, memory: float, updates: Mapping[int, float], rounds: int) -> Planned:
+def _planned(point: Point, memory: float, rounds: int) -> Planned:
     (measured,) = call_in_processes(measure_blocks, point, rounds)
     programme = measured.programme
     if not programme.blocks:
         raise SettingError("model", "it has no block that is called once, with one tensor")
     (unbounded,) = programme.fastest(math.inf, 1)
     plan = next(iter(programme.fastest(memory, 1)), None)
-    known = updates.get(point.batch_size)
-    return Planned(measured, plan, unbounded, programme.smallest(), known)
+    return Planned(measured, plan, unbounded, programme.smallest())

@@ -25,7 +25,7 @@ from scipy.stats import quantile_test
 from paceline.cluster.launcher import call_in_processes
 from paceline.prediction.blocks import ALTERNATIVES, Block, Choice, applied, find_blocks
 from paceline.prediction.measure_blocks import STEP_SECONDS, built_step, timed
-from paceline.prediction.plan import Planned, best, comparable
+from paceline.prediction.plan import Planned, best
 from paceline.prediction.programme import Plan, Programme
 from paceline.prediction.step_memory import Step
 from paceline.record.point import Point
@@ -75,7 +75,7 @@ class Compared:
 
     @property
     def predicted(self) -> float:
-        """Predicted seconds to the target, or for an image if no record tells the updates."""
+        """Predicted seconds for an image."""
         return self.planned.cost(self.plan.seconds)
 
     @property
@@ -87,7 +87,7 @@ class Compared:
         return self.planned.cost(self.step_seconds)
 
     def to(self, other: "Compared") -> Difference:
-        """Return how much more time `other` takes than this plan, to the target or for an image."""
+        """Return how much more time `other` takes for an image than this plan."""
         costs = [[each.planned.cost(s) for s in each.seconds] for each in (self, other)]
         return difference(*costs)
 
@@ -113,7 +113,7 @@ def shortlist(planned: Sequence[Planned], memory: float) -> list[Compared]:
     limit = _NEAR * best(planned).predicted
     found = [
         Compared(each, plan)
-        for each in comparable(planned)
+        for each in planned
         if each.predicted <= limit
         for plan in feasible_plans(each.measured.programme, memory)
     ]

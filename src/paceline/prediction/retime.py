@@ -104,7 +104,8 @@ def retime_points(points: Sequence[StudyPoint]) -> None:
     `points`: points that have no record yet. The other record may be of any study; it must be
     finished and made by the present code. Prints a line for each record that is written.
     """
-    asked = [p for p in points if p.config.sweep.takes_over and has_weights_of_any_network(p.point)]
+    old = [point for point in points if point.config.sweep.rerun != "all"]
+    asked = [point for point in old if has_weights_of_any_network(point.point)]
     if not asked:
         return
     trained = _trained_records(asked[0].folder.parent.parent)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from paceline.data.content import content_digest, files_below
-from paceline.errors import SettingError, tell
+from paceline.errors import SettingError
 from paceline.record.target import Target
 
 _DECODED = re.compile(r"prepared/\w+-[0-9a-f]{12}\b.*")  # files that Paceline writes into a root
@@ -38,14 +38,6 @@ def data_digest(data: Target) -> str | None:
         text = json.dumps(content).encode()
         _known[settings] = None if content is None else hashlib.sha256(text).hexdigest()[:12]
     return _known[settings]
-
-
-def tell_if_unfollowed(data: Target) -> None:
-    """Print a line if a user's class names no files, so that nobody notices when they change."""
-    if not data.is_ours and data_digest(data) is None:
-        message = f"the settings of {data.values.get('_target_')} name no file or folder, so that "
-        message += "records do not tell if its data change; pass the path as a setting of data"
-        tell(message)
 
 
 def is_of_other_data(result: Mapping[str, Any] | None, data: Target) -> bool:

@@ -46,15 +46,9 @@ def fault_of_fields(schema: type[Any], values: Mapping[str, Any]) -> str | None:
     A missing value counts as None; values of other names may be anything.
     """
     for name, kind in types_of(schema).items():
-        if fault := fault_of_value(kind, values.get(name)):
-            return f"{name}: {fault}"
-    return None
-
-
-def fault_of_value(kind: TypeAdapter[Any], value: object, *, strict: bool = True) -> str | None:
-    """Return why a value does not have this type, or None; unless `strict`, "1" is a number."""
-    try:
-        kind.validate_python(value, strict=strict)
-    except ValidationError as error:
-        return f"{error.errors(include_url=False)[0]['msg']}, not {value!r:.40}"
+        try:
+            kind.validate_python(values.get(name), strict=True)
+        except ValidationError as error:
+            message = error.errors(include_url=False)[0]["msg"]
+            return f"{name}: {message}, not {values.get(name)!r:.40}"
     return None

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import import_module
 from types import UnionType
@@ -15,26 +15,12 @@ from paceline.record.measurement import Measurement
 from paceline.record.target import GROUPS, Target, own_classes
 from paceline.settings import Neutral, Unkeyed
 
-
-class StudySettings(TypedDict):
-    """Settings at the top level that are not part of the key of a point.
-
-    They do not change what a point computes, or only by other settings, which the key includes.
-    """
-
-    study: str
-    question: str | None
-    names: dict[str, str]
-    experiments: Any
-    grids: Any
-    tuning: Any
-    trial: Any  # what it sets is part of the key
-    predicted_by: Any
-    validated_on: Any
-    margin: float
-    target: Any
-    sweep: Any
-    global_batch_size: int | None  # the batch_size that follows from it is part of the key
+# Settings at the top level that are not part of the key of a point. They do not change what it
+# computes, or only by other settings, which the key includes: a trial, and global_batch_size.
+_OF_STUDY = (
+    *("study", "question", "names", "experiments", "grids", "tuning", "trial", "predicted_by"),
+    *("validated_on", "margin", "target", "sweep", "global_batch_size"),
+)
 
 
 class PointSettings(TypedDict):
@@ -87,10 +73,9 @@ def key_of(values: Mapping[str, Any]) -> str:
 def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that decide what a point computes.
 
-    Settings of StudySettings, and settings that are marked as UNKEYED, are left out.
+    Settings of _OF_STUDY, and settings that are marked as UNKEYED, are left out.
     """
-    of_study = declared_settings(StudySettings)
-    own = {name: value for name, value in values.items() if name not in of_study}
+    own = {name: value for name, value in values.items() if name not in _OF_STUDY}
     return _without(own, PointSettings, lambda mark, _: isinstance(mark, Unkeyed))
 
 
@@ -148,9 +133,7 @@ def _without(
     `hint`: annotation of the group that consists of these settings. Inner groups are treated in the
     same way.
     """
-    declared: dict[str, Any] = {}
-    for kind in _classes(hint, values.get("_target_")):
-        declared |= declared_settings(kind)
+    declared = _declared(hint, values.get("_target_"))
     kept: dict[str, Any] = {}
     for name, value in values.items():
         inner = declared.get(name)
@@ -166,30 +149,17 @@ def _marks(hint: Any) -> tuple[Any, ...]:
     return getattr(hint, "__metadata__", ())
 
 
-def _classes(hint: Any, target: object) -> Iterator[type]:
-    """Yield the classes in the annotation of a group whose `_target_` is `target`."""
-    if get_origin(hint) is Annotated:
-        yield from _classes(get_args(hint)[0], target)
-    elif get_origin(hint) in (Union, UnionType):
-        for each in get_args(hint):
-            yield from _classes(each, target)
-    elif hint is Target:
-        yield from _named_class(target)
-    elif isinstance(hint, type):
-        yield hint
+def _declared(hint: Any, target: object) -> dict[str, Any]:
+    """Return the annotations of the settings of a group, by the annotation of the group.
 
-
-@cache
-def _named_class(target: object) -> tuple[type, ...]:
-    """Return the class that a `_target_` names, or () if it is not part of this project.
-
-    Records name targets as well, so nothing else is imported.
+    `target`: what the group's `_target_` names. Records name targets as well, so only classes of
+    Paceline's own files are imported.
     """
-    if not any(target in own_classes(group) for group in GROUPS):
-        return ()
-    module, _, name = str(target).rpartition(".")
-    try:
-        found = getattr(import_module(module), name, None)
-    except ImportError:
-        return ()
-    return (found,) if isinstance(found, type) else ()
+    if get_origin(hint) in (Annotated, Union, UnionType):
+        parts = get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
+        return {name: each for part in parts for name, each in _declared(part, target).items()}
+    if hint is Target:
+        is_own = any(target in own_classes(group) for group in GROUPS)
+        module, _, name = str(target).rpartition(".")
+        hint = getattr(import_module(module), name, None) if is_own else None
+    return declared_settings(hint) if isinstance(hint, type) else {}

@@ -11,24 +11,19 @@ import os
 import sqlite3
 import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext, suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
-import yaml
 from filelock import FileLock
 
 from paceline.errors import SettingError, first_line, refused
-from paceline.record.key import without_retired
 from paceline.record.measurement import MLflow
 from paceline.record.point_config import flat_settings
-from paceline.record.reading import read_result, record_version
-from paceline.record.record import partial_records
+from paceline.record.reading import read_config, read_result, record_version
 from paceline.record.result import NUMBERS
 
 if TYPE_CHECKING:
@@ -50,32 +45,14 @@ _ENVIRONMENT = {  # unless the user sets it
     "MLFLOW_HTTP_REQUEST_TIMEOUT": str(_SECONDS),  # MLflow waits for 120 s
 }
 
-Row = Mapping[str, float | None]
-
-
-@dataclass
-class _Run:
-    """A run in MLflow whose record is not complete.
-
-    `started`: in seconds since 1970. `num_rows`: number of rows of `progress.csv` that are logged.
-    """
-
-    run_id: str
-    started: float
-    num_rows: int = 0
-
-    def milliseconds(self, seconds: float) -> int:
-        """Return MLflow's time for a number of seconds after the start."""
-        return round(1000 * (self.started + seconds))
+Row = Mapping[str, Any]  # numbers or None by metric, at `samples` and `seconds`
 
 
 class RecordLog:
     """Context manager in which a thread logs the records of a study to MLflow.
 
-    A point that trains has a run with the rows of its `progress.csv`. Its complete record is logged
-    to the same run. The run of a point that leaves no record ends as failed, or as killed if the
-    context ends by an exception. The context ends after all records were logged that can be; then
-    `failure` is the reason why others were not, or None.
+    The context ends after all records were logged that can be; then `failure` is the reason why
+    others were not, or None.
 
     `folder`: folder of the study's records. `axes`: settings that name the runs. `key`: the only
     record to be logged; None for all. `note`: description of the experiment. Without a
@@ -97,8 +74,7 @@ class RecordLog:
         self._key, self._note = key, note
         self._uri = mlflow.tracking_uri or ""
         self._versions = dict[str, int | None]()  # of the records that were looked at, by key
-        self._running = dict[str, _Run]()  # by key
-        self._left = "FAILED"  # status of a run that has no record
+        self._begun = dict[str, str]()  # runs that are not whole yet, by the key of their record
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="mlflow", daemon=True)
 
@@ -110,7 +86,6 @@ class RecordLog:
         return f"mlflow ui --backend-store-uri {self._uri}"
 
     def __enter__(self) -> Self:
-        self._entered = time.time()
         if self._uri:
             what = f"null turns MLflow off; cannot use {self._uri}"
             with refused("measurement.mlflow.tracking_uri", what), _alone(self._uri):
@@ -118,9 +93,7 @@ class RecordLog:
             self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
-            self._left = "KILLED"
+    def __exit__(self, *_: object) -> None:
         self._stopped.set()
         if self._uri:
             self._thread.join()
@@ -138,7 +111,8 @@ class RecordLog:
         if self._note:
             self._client.set_experiment_tag(self._experiment, "mlflow.note.content", self._note)
         mine = f" and tags.key = '{self._key}'" if self._key else ""
-        for run in self._found(f"attributes.status = 'RUNNING'{mine}"):
+        left = f"attributes.status = 'RUNNING'{mine}"
+        for run in self._client.search_runs([self._experiment], left):
             self._client.set_terminated(run.info.run_id, "KILLED")
 
     def _experiment_id(self, artifacts: str | None) -> str:
@@ -157,9 +131,6 @@ class RecordLog:
             raise SettingError("measurement.mlflow.experiment", message)
         return existing.experiment_id
 
-    def _found(self, wanted: str) -> Sequence[Any]:
-        return self._client.search_runs([self._experiment], wanted)
-
     def _follow(self) -> None:
         yield_to_workers()
         is_last = False
@@ -173,91 +144,63 @@ class RecordLog:
                 self.failure = f"{what}: {first_line(error)}"
 
     def _log_new(self) -> None:
-        """Log the records and the rows of progress that are new since the last look."""
-        partial = dict(partial_records(self._folder))
+        """Log the records that are new since the last look."""
         for path in sorted(self._folder.glob(f"{self._key or '[!.]*'}/result.json")):
             folder, version = path.parent, record_version(path.parent)
             if version != self._versions.get(folder.name):
                 self._log_record(folder)
                 self._versions[folder.name] = version
-        for key, folder in partial.items():
-            if self._key in (None, key):
-                with suppress(FileNotFoundError):  # it has just been moved to its place
-                    self._log_progress(key, folder)
-        for key in self._running.keys() - partial.keys():
-            self._client.set_terminated(self._running[key].run_id, self._left)
-            del self._running[key]
 
     def _log_record(self, folder: Path) -> None:
         """Log a complete and valid record, unless it was logged before."""
-        from mlflow.entities import RunTag
+        from mlflow.entities import Metric, RunTag
 
         key, result = folder.name, read_result(folder)
         if result is None:
             return
         about = {name: str(result[name]) for name in ("study", "kind", "status", "commit")}
         about["started"] = result["started"]
+        known = f"tags.key = '{key}' and tags.study = '{about['study']}'"
+        known += f" and tags.started = '{about['started']}'"
         with _alone(self._uri):
-            known = f"tags.key = '{key}' and tags.study = '{about['study']}'"
-            if self._found(f"{known} and tags.started = '{about['started']}'"):
+            if self._client.search_runs([self._experiment], known):
                 return
-            started = datetime.fromisoformat(result["started"]).timestamp()
-            run = self._running.get(key) or self._begin(folder, key, started)
-            live, curve = folder / "progress.csv", folder / "curve.csv"
-            self._write(run, [*_rows("live", live), *_rows("curve", curve), _final(result)])
+            begun = 1000 * datetime.fromisoformat(result["started"]).timestamp()
+            run = self._begun.get(key) or self._begin(folder, round(begun))
+            progress, curve = folder / "progress.csv", folder / "curve.csv"
+            rows = [*_rows("live", progress), *_rows("curve", curve), _final(result)]
+            metrics = [
+                Metric(name, value, round(begun + 1000 * row["seconds"]), int(row["samples"]))
+                for row in rows
+                for name, value in row.items()
+                if name not in ("samples", "seconds") and value is not None
+            ]
+            self._client.log_batch(run, metrics)
             for name in _FILES:
                 copy: Any = self._client.log_artifact  # type: ignore[reportUnknownMemberType]
-                copy(run.run_id, str(folder / name))
+                copy(run, str(folder / name))
             tags = [RunTag(*tag) for tag in about.items()]
-            self._client.log_batch(run.run_id, tags=tags)  # last: by them a run is known as whole
+            self._client.log_batch(run, tags=tags)  # last: by them a run is known as whole
             status = "FINISHED" if result["status"] == "finished" else "FAILED"
-            end = run.milliseconds(result["wall_seconds"])
-            self._client.set_terminated(run.run_id, status, end)
-            self._running.pop(key, None)
+            self._client.set_terminated(run, status, round(begun + 1000 * result["wall_seconds"]))
 
-    def _log_progress(self, key: str, folder: Path) -> None:
-        """Log the rows that the workers of a point have appended since the last look."""
-        path, run = folder / "progress.csv", self._running.get(key)
-        if path.stat().st_mtime < self._entered:  # of a process that was killed
-            return
-        if rows := _rows("live", path, run.num_rows if run else 0):
-            with _alone(self._uri):
-                run = run or self._begin(folder, key, time.time())
-                self._write(run, rows)
-                run.num_rows += len(rows)
-
-    def _begin(self, folder: Path, key: str, started: float) -> _Run:
+    def _begin(self, folder: Path, started: int) -> str:
+        """Return the id of a new run with the settings of a record."""
         from mlflow.entities import Param
 
-        config = without_retired(yaml.safe_load((folder / "config.yaml").read_text()))
+        config, key = read_config(folder).values, folder.name
         tags = {
             "key": key,
-            "study": config["study"],
             "scheme": config["names"]["scheme"],
             "workers": str(config["workers"]),
             "tuning": "true" if config.get("trial") else "false",
         }
-        if experiment := os.environ.get("DVC_EXP_NAME"):
-            tags["dvc_experiment"] = experiment
-        about = round(1000 * started), tags, run_label(config, self._axes)
-        run = _Run(self._client.create_run(self._experiment, *about).info.run_id, started)
+        about = started, tags, run_label(config, self._axes)
+        run = self._begun[key] = self._client.create_run(self._experiment, *about).info.run_id
         texts = flat_params(config).items()
         params = [Param(name.removeprefix("names."), text) for name, text in texts]
-        self._client.log_batch(run.run_id, params=params)
-        self._running[key] = run
+        self._client.log_batch(run, params=params)
         return run
-
-    def _write(self, run: _Run, rows: Sequence[Row]) -> None:
-        """Log rows of metrics with `samples` (the step) and `seconds` (of the training clock)."""
-        from mlflow.entities import Metric
-
-        metrics = [
-            Metric(name, value, run.milliseconds(row["seconds"] or 0), int(row["samples"] or 0))
-            for row in rows
-            for name, value in row.items()
-            if name not in ("samples", "seconds") and value is not None
-        ]
-        self._client.log_batch(run.run_id, metrics)
 
 
 def client(tracking_uri: str) -> "MlflowClient":
@@ -338,15 +281,15 @@ def _final(result: Mapping[str, Any]) -> Row:
     return {"samples": 0, "seconds": 0.0} | numbers
 
 
-def _rows(group: str, path: Path, first: int = 0) -> list[Row]:
-    """Return the complete rows of a CSV file from row `first` on; none if there is no file.
+def _rows(group: str, path: Path) -> list[Row]:
+    """Return the rows of a CSV file, with `samples` and `seconds` of the training clock.
 
     The names of the metrics begin with `group/`; `group/seconds` repeats the seconds of the row.
     """
     text = path.read_text() if path.exists() else ""
-    lines = text[: text.rfind("\n") + 1].splitlines()  # a worker may be in the middle of a line
     rows = list[Row]()
-    for cells in csv.DictReader([*lines[:1], *lines[1 + first :]]):
+    lines = text[: text.rfind("\n") + 1].splitlines()  # a process may have been killed in one
+    for cells in csv.DictReader(lines):
         row = {name: float(cell) if cell else None for name, cell in cells.items()}
         metrics = {f"{group}/{name}": row[name] for name in row if name != "samples"}
         rows.append({"samples": row["samples"], "seconds": row["seconds"], **metrics})

@@ -21,7 +21,7 @@ from paceline.record.key import key_of, neutral_values, without_retired
 from paceline.record.measurement import Measurement
 from paceline.record.provenance import num_cores
 from paceline.record.rerun import Sweep
-from paceline.record.target import Target, own_classes
+from paceline.record.target import Target
 from paceline.settings import in_bytes_per_second
 
 STUDY_NAME = r"^\w[\w .-]{0,99}$"  # also the name of a folder in runs/
@@ -157,16 +157,10 @@ class PointConfig:
         return replace(self, values={**self.values, **values})
 
 
-def kind_of(cluster: Any) -> str | None:
-    """Return the kind of numbers of a cluster with these settings; None for a user's own class."""
+def is_virtual(cluster: Any) -> bool:
+    """Return whether the settings of a cluster are those of a virtual one."""
     values = cast("Mapping[str, Any]", cluster if isinstance(cluster, Mapping) else {})
-    target = str(values.get("_target_"))
-    if target not in own_classes("cluster"):
-        return None
-    if target.endswith(".VirtualCluster"):
-        return "virtual"
-    emulated = values.get("step_seconds") is not None or bool(values.get("server_seconds"))
-    return "paced" if emulated or target.endswith(".ShapedNodesCluster") else "measured"
+    return values.get("_target_") == "paceline.cluster.virtual.VirtualCluster"
 
 
 def flat_settings(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,7 +232,7 @@ def jobs_for(cluster: Any) -> int:
     """Return the number of points that run at a time with sweep.jobs=auto. `cluster`: the settings
     of the cluster. Points on a virtual clock keep a core busy each, also on a GPU.
     """
-    threads = cluster.get("threads_per_worker") if kind_of(cluster) == "virtual" else None
+    threads = cluster.get("threads_per_worker") if is_virtual(cluster) else None
     return max(1, num_cores() // threads) if isinstance(threads, int) and threads > 0 else 1
 
 

@@ -7,7 +7,6 @@ import hashlib
 import itertools
 import os
 import platform
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from contextlib import suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import psutil
 
@@ -24,26 +23,12 @@ import paceline
 ROOMS = ("data", "model", "scheme", "timing", "exchange", "clock", "cluster", "run")
 FILES = (
     "random_bits.py",
-    *(f"record/{name}.py" for name in ("training", "observed", "certificate", "ending", "rows")),
+    *(f"record/{name}.py" for name in ("training", "observed", "certificate", "rows")),
     *(f"record/{name}.py" for name in ("result", "fields")),
 )
 _NOT_OWN = ("paceline", "hydra_plugins", "conf", "tests", "benchmarks")  # not a project's own code
-COMMIT = "PACELINE_COMMIT"  # variable with the commit and the digest of a copy's source
-_TOLD = re.compile(r"([0-9a-f]{40}):([0-9a-f]{12})")
 _PATIENCE = 10  # s for a program that describes this machine
 _PACKAGES = ("paceline", "torch", "torchvision", "pytorch-lightning", "hydra-core", "numpy")
-
-
-class Hardware(TypedDict):
-    """Hardware of a machine.
-
-    `cores`: number of cores that this process may use. `gpus`: names reported by the driver.
-    """
-
-    cpu: str
-    cores: int
-    memory_bytes: int
-    gpus: list[str]
 
 
 def source_digest() -> str:
@@ -52,14 +37,10 @@ def source_digest() -> str:
     The digest is of the bytes of the part of Paceline's source that computes results, and of the
     code of the project in the working directory.
     """
-    return _source_digest(Path.cwd())
+    return digest_of(Path(paceline.__file__).parent, Path.cwd())
 
 
 @cache
-def _source_digest(project: Path) -> str:
-    return digest_of(Path(paceline.__file__).parent, project)
-
-
 def digest_of(package: Path, project: Path) -> str:
     """Return the digest of the source in ROOMS (folders) and FILES of `package`, and of `project`.
 
@@ -89,16 +70,9 @@ def _own_files(project: Path) -> Iterator[Path]:
 def commit(root: Path = Path()) -> str:
     """Return the commit of the repository at `root`, with `+dirty` if code was changed since.
 
-    The variable PACELINE_COMMIT, as in <commit>:<source_digest() of it>, tells the commit of a copy
-    that has no repository, or an older one. It counts if the source has this digest, or if there is
-    no repository; then another digest makes the copy dirty. Without both, the result is "".
+    It is "" if there is no repository.
     """
     head = output("git", "-C", str(root), "rev-parse", "HEAD")
-    if told := _TOLD.fullmatch(os.environ.get(COMMIT, "")):
-        if told[2] == _source_digest(root.absolute()):
-            return told[1]
-        if head is None:
-            return f"{told[1]}+dirty"
     paths = ("src", ":(glob)*.py")
     changed = output("git", "-C", str(root), "status", "--porcelain", "--", *paths)
     return f"{head}+dirty" if head and changed != "" else head or ""
@@ -124,8 +98,8 @@ def job() -> dict[str, str]:
     }
 
 
-def hardware() -> Hardware:
-    """Describe this machine."""
+def hardware() -> dict[str, Any]:
+    """Describe this machine: `cores` are those that this process may use, `gpus` are names."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -19,11 +19,11 @@ from paceline.record.key import RETIRED
 from paceline.record.point_config import PointConfig, flat_settings
 from paceline.record.result import Result, fault_of_result
 from paceline.record.rows import POINT_TABLES
-from paceline.record.table_check import fault_of_tables
 from paceline.record.target import foreign_target
 
 _SAME = ("workers", "batch_size", "seed", "study")  # in the result as in the settings
 _NEEDED = ("config.yaml", "result.json")
+_TABLES = ("curve", "staleness", "phases")  # of every training that did not fail
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _MOST_LISTS = 2**13  # twice as many, one in the other, end the process, as the loader is in C
 _LONGEST = 300  # characters of a reason
@@ -43,7 +43,7 @@ class _UnfitError(ValueError):
 
 
 _Version = tuple[str, int, int, int]  # name, time, size and inode of a file
-_read: dict[Path, tuple[list[_Version], Result | str]] = {}  # records as they were last read
+_read: dict[Path, tuple[list[_Version], Result]] = {}  # valid records as they were last read
 
 
 def read_result(folder: Path) -> Result | None:
@@ -88,10 +88,14 @@ def checked_result(files: Mapping[str, bytes], study: str, key: str) -> Result:
     if fault := fault_of_result(result):
         raise _UnfitError(f"result.json: {fault}")
     _check_place(study, key, result, config)
-    texts = {name: _text(name, files[name]) for name in files if name not in _NEEDED}
-    tables = {name.removesuffix(".csv"): text for name, text in texts.items()}
-    if fault := fault_of_tables(tables, result["status"]):
-        raise _UnfitError(fault)
+    for table in POINT_TABLES:
+        name, fault = f"{table.name}.csv", None
+        if name in files:
+            fault = table.fault_of(_text(name, files[name]))
+        elif table.name in _TABLES and result["status"] != "failed":
+            fault = "there is no such file"
+        if fault:
+            raise _UnfitError(f"{name}: {fault}")
     return result
 
 
@@ -112,42 +116,27 @@ def _found(folder: Path) -> Result | str | None:
     except OSError as error:
         return f"result.json: {error.strerror}"
     try:
-        versions = [_version(folder, name) for name in _names(folder)]
-        known = _read.get(folder)
-        if known is None or known[0] != versions:
-            known = _read[folder] = (versions, _result_in(folder))
-        return known[1]
+        tables = (f"{table.name}.csv" for table in POINT_TABLES)
+        names = [*_NEEDED, *(name for name in tables if (folder / name).exists())]
+        versions = [_version(folder, name) for name in names]
+        if folder not in _read or _read[folder][0] != versions:
+            files = {name: (folder / name).read_bytes() for name in names}
+            _read[folder] = versions, checked_result(files, folder.parent.name, folder.name)
+        return _read[folder][1]
+    except OSError as error:
+        return f"{Path(error.filename or folder).name}: {error.strerror}"
     except _UnfitError as unfit:
         return str(unfit)
 
 
-def _names(folder: Path) -> list[str]:
-    tables = [f"{table.name}.csv" for table in POINT_TABLES]
-    return [*_NEEDED, *(name for name in tables if (folder / name).exists())]
-
-
 def _version(folder: Path, name: str) -> _Version:
     """Return a file's version. Raises _UnfitError unless it is regular and not too large."""
-    try:
-        found = (folder / name).stat()
-    except OSError as error:
-        raise _UnfitError(f"{name}: {error.strerror}") from error
+    found = (folder / name).stat()
     if not stat.S_ISREG(found.st_mode):
         raise _UnfitError(f"{name}: it is not a regular file")
     if found.st_size > MOST_BYTES[name]:
         raise _UnfitError(f"{name}: {found.st_size} bytes are too many")
     return name, found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def _result_in(folder: Path) -> Result | str:
-    """Return the result of a record, or why it is invalid."""
-    try:
-        files = {name: (folder / name).read_bytes() for name in _names(folder)}
-        return checked_result(files, folder.parent.name, folder.name)
-    except OSError as error:
-        return f"{Path(error.filename or folder).name}: {error.strerror}"
-    except _UnfitError as unfit:
-        return str(unfit)
 
 
 def _check_place(study: str, key: str, result: Result, config: PointConfig) -> None:

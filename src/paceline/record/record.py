@@ -3,10 +3,9 @@
 import csv
 import json
 import re
-import secrets
 import shutil
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ class PartialRecord:
     def __init__(self, final: Path) -> None:
         self.final = final
         self.folder = partial_folder(final)
-        self._lock = Lock(lock_of(self.folder))
+        self._lock = Lock(self.folder.with_suffix(".lock"))
         try:
             final.parent.mkdir(parents=True, exist_ok=True)
             self._lock.acquire()
@@ -70,9 +69,9 @@ class PartialRecord:
     def complete(self, result: Result) -> None:
         """Write `result.json` after all other files, then move the folder to its final place.
 
-        An older record at that place is removed once the new one is there. If it outlives `result`,
-        a line says so, and this record is discarded. The record of a failed point keeps its
-        checkpoints, so that a later run can resume.
+        An older record at that place is removed. If it outlives `result`, a line says so, and this
+        record is discarded. The record of a failed point keeps its checkpoints, so that a later run
+        can resume.
         """
         if outlives(self.final, result):
             tell(f"{self.final} stays as it was, since its new run failed")
@@ -95,7 +94,9 @@ class PartialRecord:
     def discard(self) -> None:
         """Remove the record if it is unfinished, except a complete checkpoint to resume from."""
         if not _is_complete(self.folder):
-            clear(self.folder)
+            _clear(self.folder)
+            if not has_checkpoint(self.folder):
+                shutil.rmtree(self.folder, ignore_errors=True)
         self._lock.release()
 
     def _guard(self, write: Callable[[], object]) -> None:
@@ -118,14 +119,8 @@ def _unwritable(final: Path, error: OSError) -> SettingError:
     return SettingError("study", f"cannot write the record {final}: {error.strerror or error}")
 
 
-def clear(partial: Path) -> None:
-    """Remove a partial record, except a complete checkpoint."""
-    _clear(partial)
-    if not has_checkpoint(partial):
-        shutil.rmtree(partial, ignore_errors=True)
-
-
 def _clear(partial: Path) -> None:
+    """Remove all files of a partial record but its checkpoints."""
     for path in partial.iterdir() if partial.is_dir() else ():
         if path.name != CHECKPOINTS:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
@@ -140,62 +135,29 @@ def outlives(final: Path, result: Result) -> bool:
     return older is not None and older["status"] != "failed"
 
 
-def adopt(partial: Path, final: Path) -> bool:
-    """Move a partial record to its final place if it is complete; return whether it is.
-
-    Raises SettingError("study") if it cannot be moved.
-    """
-    if not _is_complete(partial):
-        return False
-    try:
-        _put(partial, final)
-    except OSError as error:
-        raise _unwritable(final, error) from error
-    return True
-
-
 def _is_complete(partial: Path) -> bool:
     return (partial / _RESULT).is_file()
 
 
 def _put(folder: Path, final: Path) -> None:
-    """Move a complete record to its place; an older one is set aside, and then removed.
+    """Move a complete record to its place, from which an older one is removed.
 
-    Whatever of the older one cannot be removed stays aside.
+    The older one is no record once its result is removed.
     """
-    older = final.with_name(f".{final.name}.{secrets.token_hex(4)}{_REPLACED}")
-    with suppress(FileNotFoundError):
-        final.rename(older)
+    (final / _RESULT).unlink(missing_ok=True)
+    shutil.rmtree(final, ignore_errors=True)
     folder.rename(final)
     sync(final.parent)
-    shutil.rmtree(older, ignore_errors=True)
-
-
-def remove_replaced(study: Path) -> None:
-    """Remove older records that ended processes set aside in the folder of a study.
-
-    The partial records of ended processes must be adopted before, which are to replace them.
-    """
-    for older in study.glob(f".*{_REPLACED}"):
-        with left_behind(partial_folder(study / older.name.split(".")[1])) as left:
-            if left:
-                shutil.rmtree(older, ignore_errors=True)
 
 
 _PATIENCE = 1.0  # s; a process that inspects a partial record holds its lock for less
 _PARTIAL = re.compile(r"\.([0-9a-f]{12})\.partial")
-_REPLACED = ".replaced"  # end of the hidden name of an older record that is set aside
 _RESULT = "result.json"  # written last: a record that has it is complete
 
 
 def partial_folder(final: Path) -> Path:
     """Return the hidden folder of the unfinished record `final`."""
     return final.parent / f".{final.name}.partial"
-
-
-def lock_of(partial: Path) -> Path:
-    """Return the file that a process locks while it makes a record in this partial folder."""
-    return partial.with_name(f"{partial.stem}.lock")
 
 
 def partial_records(folder: Path) -> Iterator[tuple[str, Path]]:
@@ -206,28 +168,17 @@ def partial_records(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def is_under_way(partial: Path) -> bool:
-    """Return whether a process is making the record in this partial folder."""
-    with left_behind(partial) as left:
-        return not left
+    """Return whether a process is making the record in this partial folder.
 
-
-@contextmanager
-def left_behind(partial: Path) -> Generator[bool]:
-    """Yield True, and hold the record's lock, if no process is making the record in this folder.
-
-    Else yield False. A lock that this process has no permission to open counts as held by another
-    process.
+    A lock that this process has no permission to open counts as held by another process.
     """
-    lock = Lock(lock_of(partial))
+    lock = Lock(partial.with_suffix(".lock"))
     try:
         lock.acquire(patience=0)
     except (Timeout, OSError):
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        lock.release()
+        return True
+    lock.release()
+    return False
 
 
 class Lock:

@@ -18,11 +18,6 @@ class Sweep:
     jobs: Whole
     rerun: Literal["none", "failed", "stale", "all"]
 
-    @property
-    def takes_over(self) -> bool:
-        """True if a point may get a copy of another study's record, in place of a run."""
-        return self.rerun != "all"
-
     def needs_run(self, result: Mapping[str, Any] | None, digest: str, of_other_data: bool) -> bool:
         """Return True if a point must run.
 

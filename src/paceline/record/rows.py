@@ -1,4 +1,4 @@
-"""Declares the tables of a record, the functions that fill them, and the content of study.json.
+"""Declares the tables of a record, fills and checks them, and declares study.json.
 
 The room `analysis` imports this file, so it must not import torch.
 """
@@ -6,15 +6,18 @@ The room `analysis` imports this file, so it must not import torch.
 from __future__ import annotations
 
 import base64
+import csv
 import math
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, get_type_hints
 
 import numpy as np
+from pydantic import TypeAdapter, ValidationError
 
 from paceline.record.fields import Count, Nats, Seconds, Share, Word
 
@@ -187,8 +190,47 @@ class PointTable:
     def columns(self) -> list[str]:
         return [field.name for field in fields(self.row)]
 
+    @cached_property
+    def types(self) -> dict[str, TypeAdapter[list[Any]]]:
+        """Return what checks all cells of a column, each of which may be None, by column."""
+        hints = get_type_hints(self.row, include_extras=True)
+        return {
+            name: TypeAdapter(list[hint | None])  # type: ignore[reportInvalidTypeForm]
+            for name, hint in hints.items()
+        }
+
     def rows(self, observed: Observed) -> list[dict[str, object]]:
         return [asdict(row) for row in self.make(observed)]
+
+    def fault_of(self, text: str) -> str | None:
+        """Return why the content of a record's CSV file is invalid, or None.
+
+        The record of earlier code may lack columns and cells.
+        """
+        if not text.endswith("\n") or "\0" in text:
+            return "it is empty, cut off or no plain text"
+        try:
+            header, *rows = csv.reader(text.split("\n")[:-1], strict=True)
+        except csv.Error as error:
+            return str(error)
+        if len({*header}) < len(header) or not {*header} <= {*self.columns}:
+            return f"columns {', '.join(header)}, not {', '.join(self.columns)}"
+        if any(len(row) != len(header) for row in rows):
+            return f"a row does not have {len(header)} cells"
+        for name, cells in zip(header, zip(*rows, strict=True), strict=False):
+            try:
+                self.types[name].validate_python([cell or None for cell in cells])
+            except ValidationError as error:
+                first = error.errors(include_url=False)[0]
+                place = f"row {int(first['loc'][0]) + 1}, {name}"
+                return f"{place}: {first['msg']}, not {first['input']!r:.40}"
+        try:
+            for row in (dict(zip(header, row, strict=True)) for row in rows):
+                if "right" in row:
+                    bits_of(row["right"], int(row.get("images") or 0))
+        except ValueError as error:
+            return f"right: {error}"
+        return None
 
 
 POINT_TABLES = (

@@ -149,7 +149,6 @@ class Training:
         if not isinstance(optimizer, Mapping) or "_target_" not in optimizer:
             raise SettingError("model.optimizer", "a file of conf/model/optimizer is needed")
         _check_options(cast("Mapping[str, Any]", optimizer))
-        _check_network(model.values.get("network"))
         if self.lr_rule == "inverse_staleness" and accounting.divides_by_staleness:
             message = "scheme.damping already divides rates by staleness; choose one of them"
             raise SettingError("training.lr_rule", message)
@@ -183,16 +182,6 @@ def _own_options(package: str, name: str) -> set[str]:
     file = files("paceline") / f"conf/model/optimizer/{name.lower()}.yaml"
     own: Any = OmegaConf.create(file.read_text()) if file.is_file() else {}
     return set(map(str, own)) if own.get("_target_") == f"{package}.{name}" else set()
-
-
-def _check_network(network: Any) -> None:
-    """Raise SettingError for a layer of torch that has no weights. Other networks take seconds."""
-    if isinstance(network, Mapping):
-        group = cast("Mapping[str, Any]", network)
-        if str(group.get("_target_")).startswith("torch.nn."):
-            module = Target("model.network", group).build()
-            if not any(weight.requires_grad for weight in module.parameters()):
-                raise SettingError("model.network", "it has no weights to train")
 
 
 def _check_momentum(model: Target) -> None:

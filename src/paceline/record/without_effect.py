@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from paceline.cluster.cluster import num_gpus
-from paceline.data.image_set import AbstractImageData
 from paceline.record.point import Point
 
 _FACTORS = (("slow_factor", "slow_workers"), ("straggler_factor", "straggler_probability"))
@@ -53,33 +52,5 @@ def _idle(point: Point) -> Iterator[tuple[str, object, str]]:
             yield f"cluster.{name}", factor, f"cluster.{needed} is 0"
         if factor == 1 and number and emulated:
             yield f"cluster.{needed}", number, f"cluster.{name} is 1"
-    yield from _idle_gpus(point)
-    period, steps = getattr(point.scheme, "period", 1), _steps(point)
-    if steps and period > steps and not point.scheme.servers:
-        yield "scheme.period", period, f"each worker takes about {steps} steps in the whole run"
     if training.warmup_epochs and training.lr_rule == "none":
         yield "training.warmup_epochs", training.warmup_epochs, "training.lr_rule is none"
-    if training.gradient_clip_algorithm != "norm" and training.gradient_clip_val is None:
-        algorithm, cause = training.gradient_clip_algorithm, "training.gradient_clip_val is null"
-        yield "training.gradient_clip_algorithm", algorithm, cause
-
-
-def _idle_gpus(point: Point) -> Iterator[tuple[str, object, str]]:
-    cluster, cause = point.cluster, "there are no real workers on GPUs"
-    shared, device = cluster.workers_per_accelerator, cluster.server_device
-    if point.device == "cpu" or point.kind == "virtual":
-        if shared != 1:
-            yield "cluster.workers_per_accelerator", shared, cause
-        if device == "cuda":
-            yield "cluster.server_device", device, cause
-    elif device != "auto" and not point.scheme.servers:
-        yield "cluster.server_device", device, "the scheme has no servers"
-
-
-def _steps(point: Point) -> int | None:
-    """Return the steps of each worker if all take equally many; None if that is not known yet."""
-    data = point.data.build_as(AbstractImageData) if point.data.is_ours else None
-    images = data.num_training_images if data else None
-    epochs = None if images is None else point.training.epochs * images
-    asked = point.training.samples or epochs
-    return None if asked is None else int(asked / point.batch_size / point.workers)

@@ -16,12 +16,10 @@ from torch.utils.data import DataLoader, Subset
 from paceline.data.augmentation import AbstractAugmentation
 from paceline.data.batches import (
     AbstractBatches,
-    DecodedImages,
     Normalisation,
     Samples,
     WorkerBatches,
     evaluation_batches,
-    image_rows,
 )
 from paceline.data.image_set import AbstractImageData, ImageSet
 from paceline.data.order import AbstractOrder, is_map_style
@@ -66,7 +64,7 @@ def _open_images(
     """
     splits = data.load()
     decoded = reading.placement.store == "decoded_each_time"
-    samples = DecodedImages(data.encoded()) if decoded else splits.train
+    samples = data.encoded() if decoded else splits.train
     normalise, validation = Normalisation(splits.mean, splits.std, reading.dtype), splits.validation
     training = TrainingImages(splits.train, samples, data.augmentation, normalise)
 
@@ -95,7 +93,9 @@ class TrainingImages(AbstractTrainingSet):
         normalise: Normalisation,
     ) -> None:
         self._images: ImageSet | None = images
-        self._len, self._format = len(images), image_rows(images)
+        image_shape = tuple(images.images.shape[1:])
+        self._format = RowFormat([(torch.uint8, image_shape), (torch.int64, ())])
+        self._len = len(images)
         self._samples, self._augmentation, self._normalise = samples, augmentation, normalise
         self._placed: tuple[ImageSet, Normalisation] | None = None  # where batches are trained on
 

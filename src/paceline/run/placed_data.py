@@ -17,8 +17,8 @@ from paceline.data.order import (
     AbstractOrder,
     PartitionedOrder,
     SampleStream,
+    StreamOrder,
     check_share,
-    order_of,
 )
 from paceline.data.placement import Placement
 from paceline.data.shuffle import DataTraffic, RowFormat, Share
@@ -105,7 +105,7 @@ class AbstractTrainingSet(ABC):
 
         `spare`: number of samples for which memory is kept free, for exchanges with other workers.
         """
-        self.share = Share(samples, self.read, self.row_format, spare)
+        self.share = Share(samples, self.read, self.row_format, len(self), spare)
 
 
 class PlacedData:
@@ -126,7 +126,12 @@ class PlacedData:
         self.validation, self.curve, self.test, *self.rehearsed = evaluations
         placement, sizes = reading.placement, (reading.num_workers, reading.batch_size)
         stream = SampleStream(self.num_train, reading.seed)
-        order = order_of(placement, stream, *sizes, training.labels)
+        if placement.partitioned:
+            by_class = training.labels() if placement.partition == "by_class" else None
+            every = placement.shuffle_every
+            order = PartitionedOrder(stream, *sizes, shuffle_every=every, labels=by_class)
+        else:
+            order = StreamOrder(stream, *sizes)
         check_share(*sizes, order.smallest_share, self.num_train)
         self._indexed = cache(partial(training.batches, order, num_batches=sys.maxsize))
         self._hold(order)

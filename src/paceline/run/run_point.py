@@ -17,7 +17,7 @@ from paceline.data.order import check_share
 from paceline.errors import OF_MACHINE, SettingError, printable, said_of_environment
 from paceline.record import provenance
 from paceline.record.checkpoint import begin, has_checkpoint, latest
-from paceline.record.data_digest import data_digest, look_again, tell_if_unfollowed
+from paceline.record.data_digest import data_digest, look_again
 from paceline.record.observed import Observed, TrainingReport
 from paceline.record.point import Point
 from paceline.record.record import PartialRecord
@@ -56,8 +56,6 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
     prepare_data(point.data)
     look_again()
     data = data_digest(point.data)  # kept, so that workers need not read the bytes again
-    if not in_sweep:
-        tell_if_unfollowed(point.data)
     folder = point.config.folder
     partial = PartialRecord(folder)
     try:

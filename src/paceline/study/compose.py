@@ -200,13 +200,13 @@ def with_libraries(overrides: Sequence[str], models: Collection[str]) -> list[st
     found = list[str]()
     for word in overrides:
         group, _, name = word.partition("=")
-        library = None
         if group == "model" and name not in models and re.fullmatch(r"[a-zA-Z][\w.-]*", name):
-            from paceline.model.network_by_name import library_of  # torchvision: seconds
+            from paceline.model.network import network_names  # torchvision: seconds
 
-            library = library_of(name)
-        chosen = [f"model={library}", f"model.network.name={name}"]
-        found += [word] if library is None else chosen
+            if name in network_names():
+                found += ["model=torchvision", f"model.network.name={name}"]
+                continue
+        found.append(word)
     return found
 
 
@@ -311,14 +311,14 @@ def as_setting_error(error: Exception, setting: str) -> SettingError:
         options, known = list(error.options), ", ".join(error.options)
         kind = ""
         if group == "model":
-            from paceline.model.network_by_name import hint, library_names, library_of
+            from paceline.model.network import network_names
 
-            if library := library_of(name):
-                message = f"write {name} as model={library} model.network.name={name} here"
+            if name in network_names():
+                message = f"write {name} as model=torchvision model.network.name={name} here"
                 return SettingError(group, message)
-            options += library_names()
+            options += network_names()
             kind = "network "
-            known += f"; for any network of torchvision or timm, model=<its name>{hint()}"
+            known += "; for any network of torchvision, model=<its name>"
         message = f"there is no {kind}{name}{did_you_mean(name, options)}; there are: {known}"
         return SettingError(group, message)
     if isinstance(error, ConfigCompositionException) and isinstance(error.__cause__, Exception):

@@ -1,12 +1,10 @@
 """Runs the points of a study that have no record yet, and so continues an earlier sweep.
 
-If another study has a record of the same point, this record is copied. If the learning rates of
-points are tuned, the trials of the study's hyperparameter search run first.
+If the learning rates of points are tuned, the trials of the hyperparameter search run first.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +14,15 @@ from paceline.errors import SettingError, tell
 from paceline.record.archive import (
     ARCHIVE,
     Record,
-    copy_record,
     missing_records,
     read_records,
-    record_elsewhere,
     write_records,
 )
-from paceline.record.data_digest import is_of_other_data, look_again, tell_if_unfollowed
+from paceline.record.data_digest import is_of_other_data, look_again
 from paceline.record.mlflow import RecordLog
-from paceline.record.provenance import num_cores, source_digest
+from paceline.record.provenance import num_cores
 from paceline.record.reading import fault_of, read_result, record_version
-from paceline.record.record import (
-    Lock,
-    adopt,
-    clear,
-    left_behind,
-    partial_records,
-    remove_replaced,
-)
+from paceline.record.record import Lock, PartialRecord, is_under_way, partial_records
 from paceline.record.rerun import failed_by_environment
 from paceline.record.result import Result
 from paceline.study.collect import num_of_other_code
@@ -89,7 +78,6 @@ def _check(study: Study) -> None:
     for point in points:
         point.check()
     tell_unfit(point.folder for point in points)
-    tell_if_unfollowed(points[0].config.target("data"))
     _warn_of_crowding(to_run(points))
     _warn_of_no_effect(study)
 
@@ -135,8 +123,8 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
     That is so if no record is missing at the end, no point failed that ran, other than by the fault
     that it injects, and not every point failed earlier.
 
-    `launch(points)` runs points and returns their results. Before that, `take_over` and each
-    function in `write` write those records that need no training. A point that fails because of the
+    `launch(points)` runs points and returns their results. Before that, each function in `write`
+    writes those records that need no training. A point that fails because of the
     machine or the network is tried once more; if it fails again, its record counts as missing. So
     does that of a point that failed while an older record stays. If points are in a queue and the
     sweep does not wait for them, no record counts as missing.
@@ -147,7 +135,7 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
         settle_partial_records(folder)
         study.refresh()
         watch = SweepWatch(config.study, study.root / "runs")
-        runner = _Runner(launch, (take_over, *write), watch)
+        runner = _Runner(launch, write, watch)
         with RecordLog(folder, mlflow, list(axes), note=config.question) as log:
             done = _tune(study, runner) and runner.complete(config.study, study.grids)
         if log.failure:
@@ -259,37 +247,14 @@ class _Runner:
         return [point for point in points if point not in queued]
 
 
-def to_take_over(points: Points) -> dict[str, Path]:
-    """Return the records of other studies that can be copied for `points`, by key."""
-    able, digest = [each for each in points if each.config.sweep.takes_over], source_digest()
-    found = {
-        point.key: record_elsewhere(
-            point.folder, digest, partial(is_of_other_data, data=point.config.target("data"))
-        )
-        for point in able
-    }
-    return {key: folder for key, folder in found.items() if folder}
-
-
-def take_over(points: Points) -> None:
-    """Copy the records of other studies for `points`, and print a line for each."""
-    found = to_take_over(points)
-    for point in points:
-        if source := found.get(point.key):
-            copy_record(source, point.folder, point.config)
-            print(f"{point.key} {point.words}: taken over from {source.parent.name}", flush=True)
-
-
 def settle_partial_records(folder: Path) -> None:
     """Complete or remove the partial records that processes which have ended left behind.
 
     Raises SettingError if a complete one cannot be moved to its place.
     """
     for key, made in partial_records(folder):
-        with left_behind(made) as left:
-            if left and not adopt(made, folder / key):
-                clear(made)
-    remove_replaced(folder)
+        if not is_under_way(made):
+            PartialRecord(folder / key).discard()
 
 
 @contextmanager

@@ -123,3 +123,21 @@ def test_a_state_holds_no_more_than_its_run_needs(tmp_path):
     sizes = sorted(len(vector) for vector in state["clock"]["content"])
     options = [4] * 16  # of each worker's optimizer
     assert sizes == options + [103] * (strategy.clock.pool.made + 1)  # with the momentum
+
+
+class Writes(Callback):
+    def __init__(self, path):
+        self._path = path
+
+    def on_train_batch_end(self, trainer, *_):
+        if trainer.global_step == 7:
+            trainer.save_checkpoint(self._path)
+            self.shared = trainer.strategy.clock.shared().weights[0]
+
+
+@pytest.mark.parametrize("scheme", ["async_parameter_server", "local_sgd"])
+def test_a_checkpoint_has_the_shared_weights(scheme, tmp_path):
+    writes = Writes(tmp_path / "written.ckpt")
+    train(SCHEMES[scheme](), 3, 12, callbacks=[writes])
+    state = torch.load(tmp_path / "written.ckpt")["state_dict"]
+    assert torch.equal(torch.cat([each.flatten() for each in state.values()]), writes.shared)

@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from paceline.clock.snapshot import weights_digest
+from paceline.clock.virtual.virtual_own_weights import RunningMean
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.gossip import Gossip
 from paceline.scheme.independent import Independent
@@ -212,3 +214,68 @@ def test_gossiping_workers_compute_on_what_they_began_with_and_keep_the_mean(gra
 def test_gossiping_workers_hold_a_vector_each_what_they_compute_on_and_what_is_under_way():
     strategy, _ = train(Gossip("complete"), 16, 320)
     assert strategy.clock.pool.made <= 16 + 8 + 8
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_any_grouping_of_equal_vectors_has_the_mean_of_all(seed):
+    """In any order, and whether equal vectors come one by one or at once with their number."""
+    rng = np.random.default_rng(seed)
+    vectors, counts = rng.standard_normal((4, 5)), rng.integers(1, 6, 4)
+    expected = np.repeat(vectors, counts, axis=0).mean(0)
+    for parts in (counts.tolist(), [1] * 4):
+        mean, left = RunningMean(), counts.tolist()
+        while any(left):
+            place = int(rng.choice(np.flatnonzero(left)))
+            times = min(parts[place], left[place])
+            mean.add(torch.from_numpy(vectors[place]), times)
+            left[place] -= times
+        assert mean.count == counts.sum()
+        np.testing.assert_allclose(mean.value.numpy(), expected, rtol=1e-12)
+
+
+def test_the_mean_of_equal_vectors_is_exactly_that_vector():
+    vector, mean = torch.tensor([0.1, 1e-30, 3.0]), RunningMean()
+    for times in (1, 3, 7, 2):
+        mean.add(vector, times)
+    assert torch.equal(mean.value, vector)
+
+
+@pytest.mark.parametrize("scheme", [SyncAllReduce(), AsyncParameterServer(2), Gossip("ring")])
+def test_a_report_holds_modelled_times_of_every_worker(scheme):
+    strategy, _ = train(scheme, 4, 32, snapshot_samples=[64, 128])
+    report = strategy.report(np.arange(32.0), seconds_data=5.0)
+    workers = strategy.clock.workers
+    assert (report.counted, report.diverged) == (4, False)
+    assert report.updates == strategy.clock.holder.updates
+    for found, worker in zip(report.workers, workers, strict=True):
+        assert (found.worker, found.steps) == (worker.index, worker.num_steps)
+        assert found.step_ends.tolist() == worker.step_ends
+        assert found.seconds_data == 0
+        assert (found.bytes_sent, found.bytes_received) == (
+            worker.bytes_sent,
+            worker.bytes_received,
+        )
+        assert found.weights_digest == weights_digest([worker.weights.vector])
+    assert [server.server for server in report.servers] == list(range(scheme.servers))
+    assert sum(found.steps for found in report.workers) == 32
+    drawn = [(each.index, n) for each in workers for n in range(each.num_steps)]
+    assert list(strategy.batches_drawn()) == drawn
+    assert len(strategy.real_seconds(strategy.finish())) == len(strategy.finish()) == 2
+
+
+@pytest.mark.parametrize("server", [0, 1])
+def test_a_run_has_diverged_where_one_server_has(server):
+    strategy, _ = train(AsyncParameterServer(2), 4, 8)
+    strategy.clock.servers.served[server].report.diverged = True
+    assert strategy.report(np.arange(8.0), seconds_data=0.0).diverged
+
+
+def test_a_digest_tells_weights_apart_and_not_how_they_are_cut():
+    weights = torch.arange(6.0)
+    assert weights_digest([weights]) == weights_digest([weights[:2], weights[2:].view(2, 2)])
+    assert weights_digest([weights]) != weights_digest([weights + 1e-6 * (weights == 3)])
+
+
+def test_its_seconds_are_modelled_while_it_trains():
+    strategy, _ = train(AsyncParameterServer(1), 4, 32)
+    assert strategy.seconds(real=1e9) == strategy.clock.kernel.now < 1e3

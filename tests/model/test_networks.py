@@ -1,0 +1,138 @@
+"""The project's own networks: their weights, the images that they take, and GoogLeNet's loss."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from paceline.errors import SettingError
+from paceline.model.alexnet import AlexNet
+from paceline.model.cifar_resnet import CifarResNet
+from paceline.model.googlenet import GoogLeNet, GoogLeNetClassifier
+from paceline.model.nin import NiN
+from paceline.model.small_alexnet import SmallAlexNet
+from paceline.model.small_cnn import SmallCNN
+from paceline.model.small_nin import SmallNiN
+
+LARGE, GREY = (3, 224, 224), (1, 28, 28)
+TRACED = (
+    nn.Conv2d,
+    nn.Linear,
+    nn.ReLU,
+    nn.MaxPool2d,
+    nn.AdaptiveAvgPool2d,
+    nn.Dropout,
+    nn.Flatten,
+    nn.Sequential,
+)
+SMALL = {
+    SmallAlexNet: (0.5,),
+    SmallNiN: (0.5,),
+    SmallCNN: (4, "batch"),
+    CifarResNet: (8, "batch"),
+}
+
+
+@pytest.mark.parametrize(
+    ("build", "weights"),
+    [
+        # of Caffe's model zoo: AlexNet without groups of channels, GoogLeNet with auxiliary heads
+        (lambda: NiN(LARGE, 1000), 7_595_176),
+        (lambda: AlexNet(LARGE, 1000), 62_378_344),
+        (lambda: GoogLeNet(LARGE, 1000), 13_378_280),
+        (lambda: SmallNiN(GREY, 10, 0.5), 71_498),
+        (lambda: SmallAlexNet(GREY, 10, 0.5), 349_786),
+        (lambda: SmallAlexNet((3, 32, 32), 10, 0.5), 480_010),
+        # convolutions, normalization or biases, and a linear layer of 4 x 4 values a channel
+        (lambda: SmallCNN(GREY, 10, 16, "batch"), 25 * 16 + 18 * 16**2 + 6 * 16 + 160 * 16 + 10),
+        (lambda: SmallCNN(GREY, 10, 16, "group"), 7674),
+        (lambda: SmallCNN(GREY, 10, 16, "none"), 7674 - 3 * 16),
+        (lambda: SmallCNN(GREY, 10, 32, "batch"), 24_554),
+        # He 2016, table 6: 0.27 M for ResNet-20 and 0.85 M for ResNet-56
+        (lambda: CifarResNet((3, 32, 32), 10, 8, "batch"), 75_290),
+        (lambda: CifarResNet((3, 32, 32), 10, 20, "batch"), 269_722),
+        (lambda: CifarResNet((3, 32, 32), 10, 56, "batch"), 853_018),
+    ],
+)
+def test_networks_have_as_many_weights_as_is_said(build, weights):
+    with torch.device("meta"):
+        network = build()
+    assert sum(weight.numel() for weight in network.parameters()) == weights
+
+
+@pytest.mark.parametrize("kind", [NiN, AlexNet])
+def test_every_weight_gets_a_gradient(kind):
+    with torch.device("meta"):
+        network, images = kind(LARGE, 7), torch.empty(2, *LARGE)
+    network(images).sum().backward()
+    assert all(weight.grad is not None for weight in network.parameters())
+
+
+@pytest.mark.parametrize("kind", SMALL)
+@pytest.mark.parametrize("image_shape", [GREY, (3, 32, 32), (2, 7, 9), (1, 29, 31)])
+def test_images_of_any_shape_become_logits_and_every_weight_gets_a_gradient(kind, image_shape):
+    network = kind(image_shape, 7, *SMALL[kind])
+    logits = network(torch.randn(2, *image_shape))
+    assert logits.shape == (2, 7)
+    logits.square().sum().backward()
+    assert all(parameter.grad is not None for parameter in network.parameters())
+
+
+@pytest.mark.parametrize("kind", [SmallAlexNet, SmallNiN])
+def test_a_small_network_is_a_chain_of_known_modules_which_can_be_split(kind):
+    network = kind(GREY, 10, 0.5)
+    graph = torch.fx.symbolic_trace(network).graph
+    assert {node.op for node in graph.nodes} == {"placeholder", "call_module", "output"}
+    assert all(isinstance(each, (*TRACED, kind)) for each in network.modules())
+    network, images = kind(GREY, 10, 0.0), torch.randn(2, *GREY)
+    assert torch.equal(network(images), network.eval()(images))  # without dropout
+
+
+@pytest.mark.parametrize("normalization", ["group", "none"])
+def test_an_image_scores_the_same_in_any_company_without_batch_norm(normalization):
+    network = SmallCNN(GREY, 10, 16, normalization).double()
+    images = torch.randn(3, *GREY, dtype=torch.float64)
+    torch.testing.assert_close(network(images)[:1], network(images[:1]))
+
+
+@pytest.mark.parametrize(
+    ("build", "setting"),
+    [
+        (lambda: SmallAlexNet((1, 6, 28), 10, 0.5), "data.image_shape"),
+        (lambda: SmallNiN((1, 6, 28), 10, 0.5), "data.image_shape"),
+        (lambda: SmallAlexNet(GREY, 10, 1.0), "model.network.dropout"),
+        (lambda: SmallNiN(GREY, 10, -0.1), "model.network.dropout"),
+        (lambda: SmallCNN((1, 2, 28), 10, 4, "batch"), "data.image_shape"),
+        (lambda: SmallCNN(GREY, 10, 4, "layer"), "model.network.normalization"),
+    ],
+)
+def test_a_wrong_setting_is_named(build, setting):
+    with pytest.raises(SettingError) as error:
+        build()
+    assert error.value.setting == setting
+
+
+def test_auxiliary_heads_count_for_three_tenths_of_the_loss_each():
+    torch.manual_seed(0)
+    module = GoogLeNetClassifier(GoogLeNet(LARGE, 7), partial(torch.optim.SGD, lr=0.1))
+    batch = torch.randn(1, *LARGE), torch.tensor([3])
+    torch.manual_seed(1)  # dropout
+    loss = module.training_step(batch, 0)
+    torch.manual_seed(1)
+    logits, first, second = module.network(batch[0])
+    assert first.shape == second.shape == logits.shape == (1, 7)
+    parts = [cross_entropy(each, batch[1]) for each in (logits, first, second)]
+    assert loss.item() == pytest.approx((parts[0] + 0.3 * (parts[1] + parts[2])).item())
+    loss.backward()
+    assert all(weight.grad is not None for weight in module.parameters())
+
+
+def test_a_shortcut_of_a_cifar_resnet_keeps_every_second_pixel_and_adds_zeros():
+    shortcut = CifarResNet(GREY, 10, 8, "batch").layers[4].downsample
+    images = torch.randn(2, 16, 5, 5)
+    made = shortcut(images)
+    assert made.shape == (2, 32, 3, 3)
+    torch.testing.assert_close(made[:, 8:24], images[:, :, ::2, ::2])
+    assert made[:, :8].abs().sum() == made[:, 24:].abs().sum() == 0
