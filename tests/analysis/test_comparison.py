@@ -1,9 +1,20 @@
+"""Configurations against one worker, the reference scheme and the first of all."""
+
 import math
 
+import numpy as np
 import pytest
 
-from paceline.analysis.comparison import against_first
-from tests.made_reports import concluded, make_run
+from paceline.analysis.comparison import (
+    against_first,
+    equal_accuracy,
+    top1_difference,
+    variance_of_draw,
+)
+from paceline.analysis.decision import decision
+from paceline.analysis.tables import read_tables
+from paceline.record.rows import bits_of, text_of
+from tests.made_reports import concluded, fail, make_run, write_points, write_reports
 
 OTHER = "async_parameter_server"
 
@@ -85,3 +96,168 @@ def test_times_to_a_target_of_the_study_are_compared_if_all_runs_reach_it(made, 
     found = against_first(made(runs, target={"metric": "top1", "value": 0.8}))
     assert list(found["first_mean"].round(9).fillna(0)) == [0, 2, 4 if n else 0]
     assert list(found["first_n"]) == [0, 2, n]
+
+
+def rates(workers, *speeds, **changes):
+    return [
+        make_run(workers=workers, seed=seed, images_per_second=speed, **changes)
+        for seed, speed in enumerate(speeds)
+    ]
+
+
+def two_workers(table):
+    (row,) = table[table["workers"] == 2].to_dict("records")
+    return row
+
+
+def test_speedup_is_paired_by_seed(made):
+    """150/100 and 600/200: the geometric mean; the ratio of the means would be 2.5."""
+    row = two_workers(
+        concluded(made([*rates(1, 100.0, 200.0), *rates(2, 150.0, 600.0)]), "baseline")
+    )
+    mean = math.sqrt(1.5 * 3)
+    assert (row["speedup_mean"], row["speedup_n"]) == (pytest.approx(mean), 2)
+    assert row["speedup_high"] == pytest.approx(mean * 2 ** (12.7062047 / 2))
+    assert row["efficiency_mean"] == pytest.approx(mean / 2)
+    assert row["baseline"] == "1 worker, same settings otherwise, 2 seeds in common"
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ([], "none: no finished point with one worker"),
+        (rates(1, 100.0, batch_size=128), "none: no finished point with one worker"),
+        (rates(1, 100.0, kind="virtual"), "none: no finished point with one worker"),
+        ([make_run(seed=7)], "none: no seed in common with one worker"),
+    ],
+)
+def test_a_missing_baseline_is_said_and_never_replaced(made, other, why):
+    row = two_workers(concluded(made([*rates(2, 150.0), *other]), "baseline"))
+    assert row["baseline"] == why
+    assert row["speedup_n"] == 0
+    assert math.isnan(row["speedup_mean"])
+
+
+def test_a_scheme_without_one_worker_counts_against_the_fastest_that_has(made):
+    slow, fast = rates(1, 10.0, 20.0), rates(1, 20.0, 40.0)
+    both = [run | {"scheme": f"scheme_{k}"} for k, runs in ((1, slow), (2, fast)) for run in runs]
+    row = two_workers(concluded(made([*both, *rates(2, 30.0, 60.0)]), "baseline"))
+    assert (row["speedup_mean"], row["speedup_n"]) == (1.5, 2)
+    assert row["baseline"] == "1 worker of scheme_2, same settings otherwise, 2 seeds in common"
+
+
+def test_workers_that_all_diverged_have_no_baseline(made):
+    lost = [fail(run, "diverged", "NaN") for run in rates(2, 100.0, 200.0)]
+    row = two_workers(concluded(made([*rates(1, 100.0, 200.0), *lost]), "baseline"))
+    assert row["baseline"] == "none: no finished point"
+
+
+def test_strong_scaling_is_against_one_worker_with_all_the_images(made):
+    """Two workers share the 64 images that one takes in a step; another size has no baseline."""
+    alone = rates(1, 100.0, batch_size=64, global_batch_size=64)
+    shared = rates(2, 180.0, batch_size=32, global_batch_size=64)
+    other = rates(4, 300.0, batch_size=32, global_batch_size=128)
+    axes = ["scheme", "workers", "global_batch_size", "seed"]
+    table = concluded(made([*alone, *shared, *other], axes=axes), "baseline")
+    row = two_workers(table)
+    assert (row["speedup_mean"], row["efficiency_mean"]) == (1.8, 0.9)
+    assert table["global_batch_size"].tolist() == [64, 64, 128]
+    assert table["baseline"].iloc[2].startswith("none")
+
+
+def test_a_worker_of_two_processes_is_compared_with_one_process(made):
+    """Not with itself, where its network is divided another way; efficiency is by processes."""
+    ways = [(1, 1, "auto", 100.0), (1, 2, "auto", 60.0), (1, 2, "all", 30.0), (2, 2, "all", 120.0)]
+    runs = [
+        make_run(workers=workers, images_per_second=speed, **{"model.shards": s, "model.split": w})
+        | {"key": f"{number}"}
+        for number, (workers, s, w, speed) in enumerate(ways)
+    ]
+    axes = ["scheme", "workers", "model.shards", "model.split", "seed"]
+    tables = made(runs, axes=axes)
+    rows = concluded(tables, "baseline").to_dict("records")
+    assert [row["speedup_mean"] for row in rows] == [1, 0.6, 0.3, 1.2]
+    assert [row["efficiency_mean"] for row in rows] == [1, 0.3, 0.15, 0.3]
+    assert [row["baseline"].split(",")[0] for row in rows] == ["itself", *["1 worker"] * 3]
+
+
+def test_a_scheme_with_settings_of_its_own_counts_against_one_worker_of_another(made):
+    runs = [run | {"scheme": "gossip", "scheme.servers": None} for run in rates(1, 10.0, 20.0)]
+    runs += [run | {"scheme.servers": n} for n in (1, 2) for run in rates(2, 30.0, 60.0)]
+    axes = ["scheme", "workers", "scheme.servers", "seed"]
+    rows = concluded(made(runs, axes=axes), "baseline").query("workers == 2")
+    assert list(rows["speedup_mean"]) == pytest.approx([3, 3])
+
+
+SCHEMES = ("sync_allreduce", "gossip")
+
+
+def tables_of(folder, right):
+    """Tables of two seeds of each scheme; `right` [scheme, seed, image] are what they got right."""
+    runs = [
+        make_run(name, 2, seed=seed, test_top1=float(right[place][seed].mean()))
+        for place, name in enumerate(SCHEMES)
+        for seed in range(2)
+    ]
+    write_reports(folder, runs)
+    rows = [
+        {"key": run["key"], "images": own.size, "right": text_of(np.packbits(own).tobytes())}
+        for run, own in zip(runs, np.concatenate(right), strict=True)
+    ]
+    write_points(folder, {"test": rows})
+    return read_tables(folder)
+
+
+def of(tables, scheme):
+    return tables.runs[tables.runs["scheme"] == scheme]
+
+
+def drawn(rng, images):
+    """Images of three kinds: both right; the reference alone; gossip in one seed of two alone."""
+    kinds = rng.choice(3, size=images, p=[0.8, 0.15, 0.05])
+    both, first, half = (kinds == kind for kind in range(3))
+    return np.array([[both | first, both | first], [both | half, both]])
+
+
+def test_it_is_what_other_images_would_change(tmp_path):
+    """As of two thousand draws of images of known kinds."""
+    rng = np.random.default_rng(0)
+    found = [drawn(rng, 400) for _ in range(2000)]
+    differences = [right[1].mean() - right[0].mean() for right in found]
+    tables = tables_of(tmp_path, drawn(rng, 40_000))
+    variance = variance_of_draw(tables, of(tables, "gossip"), of(tables, "sync_allreduce")) * 100
+    assert np.var(differences) == pytest.approx(variance, rel=0.1)  # 3 standard errors
+
+
+def test_what_both_get_right_or_wrong_adds_nothing(tmp_path):
+    same = np.random.default_rng(1).random(100) < 0.8
+    tables = tables_of(tmp_path, np.array([[same, same], [same, same]]))
+    assert variance_of_draw(tables, *(of(tables, name) for name in SCHEMES)) == 0
+
+
+def test_it_widens_the_interval_of_a_difference(tmp_path):
+    tables = tables_of(tmp_path / "known", drawn(np.random.default_rng(2), 400))
+    known = decision(tables).set_index("scheme").loc["gossip"]
+    write_points(tmp_path / "known", {"test": []})
+    unknown = decision(read_tables(tmp_path / "known")).set_index("scheme").loc["gossip"]
+    assert unknown["top1_difference_mean"] == pytest.approx(known["top1_difference_mean"])
+    assert known["top1_difference_low"] < unknown["top1_difference_low"]
+    assert known["top1_difference_high"] > unknown["top1_difference_high"]
+
+
+@pytest.mark.parametrize("count", [1, 8, 9, 10_000])
+def test_bits_survive_as_text(count):
+    bits = np.random.default_rng(count).random(count) < 0.9
+    assert np.array_equal(bits_of(text_of(np.packbits(bits).tobytes()), count), bits)
+
+
+def test_an_accuracy_is_not_called_different_by_the_seeds_alone(tmp_path):
+    """Two seeds that agree: both miss 12 of 1,000 images, which other images would change."""
+    one, less = np.ones((2, 1000), bool), np.ones((2, 1000), bool)
+    less[:, :12] = False
+    tables = tables_of(tmp_path / "made", np.array([one, less]))
+    sides = of(tables, "gossip"), of(tables, "sync_allreduce")
+    found = top1_difference(tables, *sides)
+    assert found.mean == pytest.approx(-0.012)
+    assert found.low < -0.012 < found.high
+    assert equal_accuracy(tables, *sides) == "not shown"

@@ -11,9 +11,7 @@ from paceline.analysis.claim_tests import STATISTICS, Observed, read_study, sele
 from paceline.analysis.claims import Claim, read_claims, read_published
 from paceline.analysis.ledger import FAILS, HOLDS, OPEN, judge, ledger
 from paceline.errors import SettingError
-from paceline.prediction.predict import predict
 from paceline.record.rows import TUNING
-from paceline.study.compose import composed
 from tests.made_reports import make_run, write_reports, write_rows
 
 ROOT = Path(__file__).parents[2]
@@ -236,13 +234,3 @@ def test_claims_name_numbers_papers_and_runs_that_exist():
             assert published[name]["value"] in claim.says
         table = claim.runs if claim.runs.endswith(".csv") else f"reports/{claim.runs}/runs.csv"
         assert not claim.runs or ((ROOT / table).is_file() and table in deps)
-
-
-def test_their_images_make_mixed_training_faster_in_the_model():
-    """As the limit of a claim says."""
-    settings = ["cluster=minotauro", "workload=resnet50_1200", "scheme.group_size=4", "workers=64"]
-    rates = [
-        predict(composed([*settings, f"scheme={scheme}", "batch_size=32"], ROOT), 100)
-        for scheme in ("mixed", "sync_parameter_server")
-    ]
-    assert rates[0].run.images_per_second > 1.25 * rates[1].run.images_per_second

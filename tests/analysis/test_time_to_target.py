@@ -160,10 +160,3 @@ def test_the_horizon_is_no_shorter_than_any_run(made):
     for run in runs:
         same = [each["seconds"] for each in runs if each["kind"] == run["kind"]]
         assert horizon_of(tables, run) == max(same)
-
-
-def test_the_study_says_how_far_the_target_is_below_the_best(made):
-    tables = made([make_run(top1=0.8)], target={"metric": "top1", "below_baseline": 0.05})
-    (row,) = targets(tables).to_dict("records")
-    assert row["target"] == pytest.approx(0.75)
-    assert row["set_by"] == "sync_allreduce batch_size=32 workers=1"
