@@ -90,10 +90,10 @@ def test_a_broken_archive_stops_the_sweep_by_its_name(collected):
 def elsewhere(root, tmp_path):
     """An archive of another machine: three of four records, and one of another setting."""
 
-    def make(settings=()):
+    def make():
         there = tmp_path / "there"
         for overrides, which in (((), slice(3)), (("training.epochs=3",), slice(1))):
-            for point in study_points("made", root, [*overrides, *settings])[which]:
+            for point in study_points("made", root, overrides)[which]:
                 make_record(there / point.key, point.config, source_digest=source_digest())
         write_archive(tmp_path / "there.tar.xz", there.iterdir())
         return tmp_path / "there.tar.xz"
@@ -119,15 +119,6 @@ def test_records_of_another_machine_are_taken_up_by_key(root, elsewhere, capsys)
     assert points[0].folder.joinpath("result.json").read_bytes() == kept
     checked_study("made", root, source=archive)
     assert re.findall(r"(?:^|; )(\d+) ", capsys.readouterr().out) == ["0", "1", "1"]
-
-
-def test_records_of_other_code_and_data_are_taken_up_and_told(root, elsewhere, capsys, monkeypatch):
-    monkeypatch.setattr("paceline.study.collect.source_digest", lambda: "another")
-    monkeypatch.setattr("paceline.study.sweep.is_of_other_data", lambda *_, **__: True)
-    checked_study("made", root, source=elsewhere())
-    out = capsys.readouterr().out
-    assert "3 were made by a different version of the code" in out
-    assert "3 are of data with another content" in out
 
 
 def test_trials_that_follow_from_trials_are_taken_up(root, studied, tmp_path):

@@ -56,7 +56,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
 
 def print_plan(study: "Study") -> None:
     """Print the points, the status of their records, and the time of a sweep."""
-    from paceline.study.progress import Costs, finished_results
+    from paceline.study.progress import finished_results, time_of
     from paceline.study.study_point import to_run
     from paceline.study.sweep import to_take_over
 
@@ -69,8 +69,8 @@ def print_plan(study: "Study") -> None:
     if untuned := sum(not point.has_rate for point in points):
         print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
     if left := [point for point in needed if point.key not in others]:
-        costs = Costs(finished_results(study.root / "runs", study.archived.values()))
-        print(costs.left(left) or "time: unknown until one point has run")
+        results = finished_results(study.root / "runs", study.archived.values())
+        print(time_of(left, results) or "time: unknown until one point has run")
 
 
 def _print_points(name: str, points: "Points", others: "Mapping[str, Path]") -> None:

@@ -4,6 +4,7 @@ import multiprocessing
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -26,7 +27,7 @@ from paceline.record.record import partial_folder
 from paceline.record.result import Result
 from paceline.record.without_effect import on_cpu, without_effect
 from paceline.study.compose import CONFIG, as_setting_error, check_groups, models_of, with_libraries
-from paceline.study.progress import RunWatch, result_line, status_line
+from paceline.study.progress import result_line, run_status, status_line
 from paceline.study.tuning import put_trial
 
 
@@ -158,7 +159,7 @@ def _queue(point: Point) -> tuple[Result | None, str]:
 
 def _watch(point: Point) -> AbstractContextManager[None]:
     folder = partial_folder(point.config.folder)
-    return status_line(RunWatch(run_label(point.config.values), point.kind, folder).status)
+    return status_line(partial(run_status, run_label(point.config.values), point.kind, folder))
 
 
 def _leave(message: str, code: int) -> NoReturn:
