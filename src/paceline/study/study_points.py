@@ -51,7 +51,7 @@ class Study:
         params: Mapping[str, Any] | None = None,
         archived: Mapping[str, Result] | None = None,
     ) -> None:
-        self.root, self.archived = root, dict(archived or {})
+        self.root, self.archived = root.absolute(), dict(archived or {})
         self._read = dict[str, SurfaceSearch]()  # by its settings
         self._configurations = dict[str, Configuration]()  # by key
         self._known = dict[str, Configuration]()  # by the axes that its points have in common
@@ -210,8 +210,8 @@ def axes_of_grids(
     declares no grids has a single grid, which has only these axes.
     """
     axes = _texts(params or base.hydra.sweeper.params or {})
-    grids = base._get_node("grids")
-    plain = OmegaConf.to_container(grids, resolve=False) if OmegaConf.is_list(grids) else base.grids
+    grids = base.grids
+    plain = OmegaConf.to_container(grids, resolve=False) if OmegaConf.is_list(grids) else grids
     found = [[]] if plain is None else _flat(plain)
     return [parsed([*axes, *file, *grid, *overrides]) for grid in found]
 
