@@ -8,7 +8,6 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from filelock import Timeout
 
@@ -48,7 +47,6 @@ def checked_study(
     name: str | None,
     root: Path,
     overrides: Sequence[str] = (),
-    params: Mapping[str, Any] | None = None,
     *,
     unpack: bool = True,
     source: Path | None = None,
@@ -72,7 +70,7 @@ def checked_study(
             verb = "unpacked from" if unpack else "to unpack from"
             print(f"{len(missing)} records {verb} {archive.relative_to(root)}", flush=True)
     look_again()
-    study = Study(name, root, overrides, params, archived)
+    study = Study(name, root, overrides, archived)
     if source is not None:
         _take_up(study, source, unpack)
     if checks:
