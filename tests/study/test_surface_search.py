@@ -109,15 +109,6 @@ def test_a_poor_trial_tells_that_its_place_is_poor_only_if_few_trained(trained, 
     assert -surfaces.gains[trained : trained + 2] == pytest.approx([poor] * 2, nan_ok=True)
 
 
-def test_a_scheme_without_a_trial_that_trained_is_not_held_near_others():
-    places = np.array([[-2, -1, 0], [-1, -1, 0], [-1, -1, 0]])
-    surfaces = Surfaces.of_top1(places, np.array([0, 0, 1]), np.array([0.8, 0.1, math.nan]))
-    near, rate, momentum, own = [-2, -1, 0], [-2.38, -1, 0], [-2, -0.24, 0], [-2, -1, 0.51]
-    asked = np.array([near, rate, momentum, own])
-    assert surfaces.in_reach(asked, 0).tolist() == [True, False, False, False]
-    assert surfaces.in_reach(asked, 1).all()
-
-
 def test_a_scheme_all_of_whose_trials_diverge_goes_away_from_them():
     dead = Searched("gossip", lambda _: {"status": "diverged", "top1": None})
     family = [dead, world("local_sgd")]
@@ -131,14 +122,6 @@ def test_a_best_trial_at_the_edge_is_named():
     tried = SEARCH.tried(far[0], far)
     assert tried.edge == "lowest effective_rate"
     assert tried.best.effective_rate < 0.001  # later rounds look beyond the box, too
-
-
-def test_a_search_of_one_round_is_at_the_edge_of_its_own_box():
-    """And not of that of later rounds, which it never has."""
-    once, far = SurfaceSearch(**ASKED | {"rounds": 1, "trials": 16}), world("gossip", 1e-5)
-    tried = once.tried(far, [far])
-    assert tried.best == min(tried.trials, key=lambda trial: trial.effective_rate)
-    assert tried.edge == "lowest effective_rate"
 
 
 @pytest.mark.parametrize(

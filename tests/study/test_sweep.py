@@ -1,13 +1,10 @@
 """A sweep runs what has no record, and leaves nothing behind."""
 
-import shutil
 import sqlite3
 from threading import Thread
 
 import pytest
 
-from paceline.command.sweep_command import print_plan
-from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.mlflow import client
 from paceline.record.record import PartialRecord
 from paceline.study.progress import finished_results, points_table, time_of
@@ -47,13 +44,6 @@ def records(root):
     return write
 
 
-def test_a_dry_run_writes_nothing(root, records, capsys):
-    records(0)
-    print_plan(checked_study("made", root))
-    assert not (root / "mlflow.db").exists()
-    assert "1 finished, 3 to do; 3 to run" in capsys.readouterr().out
-
-
 def test_a_table_has_a_line_for_each_point(root, records):
     records(0, images_per_second=1234.5, top1=0.875)
     records(1, status="failed", top1=None)
@@ -87,18 +77,6 @@ def test_a_sweep_runs_the_study_and_logs_every_record(root, records, store, caps
     }
     assert sorted(run.info.status for run in runs) == ["FAILED"] + 3 * ["FINISHED"]
     assert len({frozenset(run.data.metrics) for run in runs if run.info.status == "FINISHED"}) == 1
-
-
-def test_records_that_are_only_in_the_archive_are_logged_once(root, records, store):
-    records(0, 1, 2, 3)
-    archive = root / "reports/made" / ARCHIVE
-    archive.parent.mkdir(parents=True)
-    write_archive(archive, (root / "runs/made").iterdir())
-    for _ in range(2):
-        shutil.rmtree(root / "runs")
-        assert sweep(checked_study("made", root), no_run)
-    experiment = client(store).get_experiment_by_name("paceline/made").experiment_id
-    assert len(client(store).search_runs([experiment])) == 4
 
 
 def test_a_store_that_fails_in_the_middle_costs_no_record(root, records, store, capsys):

@@ -4,7 +4,6 @@ import pytest
 import yaml
 
 from paceline.command.sweep_command import print_plan
-from paceline.record.mlflow import client
 from paceline.record.provenance import source_digest
 from paceline.record.rows import POINT_TABLES
 from paceline.study.study_points import study_points
@@ -93,18 +92,6 @@ def test_a_renewed_sweep_takes_over_what_the_present_code_made_but_not_to_do_all
     renewed = [p.result["source_digest"] for p in study_points("made", studies)]
     assert renewed == ["0123", source_digest()]
     assert [len(points) for points in seen] == [2, 1]
-
-
-def test_a_copy_is_logged_under_its_own_study(studies, store):
-    for point in study_points("other", studies):
-        record(point)
-    sweep(checked_study("other", studies), None)
-    sweep(checked_study("made", studies), None)
-    store = client(store)
-    for study, number in (("made", 2), ("other", 3)):
-        experiment = store.get_experiment_by_name(f"paceline/{study}")
-        runs = store.search_runs([experiment.experiment_id], "tags.key != ''")
-        assert [run.data.tags["study"] for run in runs] == [study] * number
 
 
 def test_a_dry_run_counts_what_would_be_taken_over_and_copies_nothing(studies, capsys):

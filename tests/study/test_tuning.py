@@ -72,52 +72,6 @@ def test_a_tuned_point_has_no_key_until_its_configuration_is_tuned(root):
     assert all(point.has_rate for point in study_points("made", root))
 
 
-def test_a_tuned_point_has_the_best_rate_in_its_key(root):
-    records(trials(root))
-    points = study_points("made", root)
-    for point in points:
-        tuned = point.axes["training.rate"] == "tuned"
-        rate = RATES[point.axes["scheme"]] if tuned else 0.05
-        assert point.config.lr == point.config.values["model"]["optimizer"]["lr"] == rate
-        assert point.key == point.config.key == point.folder.name
-    assert len({point.key for point in points}) == 4
-
-
-def test_a_tuning_may_be_of_one_trial(root, studied):
-    more = MORE | {"tuning": SEARCH | {"trials": 1}}
-    studied("made", more, **{"scheme": ",".join(RATES), "training.rate": "tuned"})
-    points = trials(root)
-    assert [point.axes["scheme"] for point in points] == list(RATES)
-    records(points)
-    rates = [point.config.lr for point in points]
-    assert [point.config.lr for point in study_points("made", root)] == rates
-
-
-@pytest.mark.slow
-def test_tuning_runs_first_and_the_study_with_its_rates(root, capsys):
-    launch = Launch()
-    assert sweep(checked_study("made", root, ["sweep.jobs=1"]), launch)
-    assert launch.asked == [keys(trials(root)), keys(study_points("made", root))]
-    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
-        "made, tuning",
-        "made",
-    ]
-    assert sweep(checked_study("made", root), launch)
-    assert len(launch.asked) == 2
-
-
-def test_the_best_trial_is_that_of_the_results_that_jobs_return(root, capsys):
-    """Not what is on disk when they have ended: a launcher may run them elsewhere."""
-    rates = []
-
-    def run(points):
-        rates.extend(point.config.lr for point in points if point.config.is_tuned)
-        return [{**result(point), "status": "finished"} for point in points]
-
-    assert sweep(checked_study("made", root), run)
-    assert rates == list(RATES.values())
-
-
 @pytest.mark.slow
 def test_every_grid_is_tuned_before_any_is_run(root, studied):
     grids = {"grids": [{"workers": 1}, {"workers": 2}]}
@@ -126,13 +80,6 @@ def test_every_grid_is_tuned_before_any_is_run(root, studied):
     assert sweep(checked_study("made", root), launch)
     study = Study("made", root)
     assert launch.asked == [keys(study.trials), *map(keys, study.grids)]
-
-
-def test_what_is_tuned_already_is_not_run_again(root):
-    records(trials(root))
-    launch = Launch(makes=False)
-    assert not sweep(checked_study("made", root), launch)
-    assert launch.asked == [keys(study_points("made", root))]
 
 
 def test_without_all_of_the_tuning_the_study_waits(root, capsys):
@@ -151,15 +98,6 @@ def test_overrides_reach_the_tuning_but_for_what_it_sets_itself(root):
     records(tried)
     rates = {p.config.lr for p in study_points("made", root, asked) if p.config.is_tuned}
     assert rates == {RATES["sync_allreduce"]}
-
-
-def test_a_dry_run_lists_the_tuning_and_announces_the_rest(root, capsys):
-    records(trials(root)[:1])
-    print_plan(checked_study("made", root))
-    out = capsys.readouterr().out
-    assert "4 points: 1 finished, 3 to do; 3 to run" in out
-    assert "4 points: 4 to do; 4 to run" in out
-    assert out.count("untuned") == 2
 
 
 def test_an_estimate_covers_tuning_and_study(root, capsys):
@@ -235,13 +173,6 @@ def test_points_that_differ_in_a_setting_of_at_share_a_search(root, studied):
     ] * 2
     found = Study("made", root).configurations
     assert ["cluster.link.bandwidth" in each.axes for each in found] == [False, False]
-
-
-def test_an_unknown_setting_of_at_is_named(root, studied):
-    tuning = SEARCH | {"at": {"cluster.linkk.bandwidth": None}}
-    studied("made", {"tuning": tuning}, cluster="virtual", **{"training.rate": "tuned"})
-    with pytest.raises(SettingError, match="linkk"):
-        study_points("made", root)
 
 
 def test_a_trial_is_the_point_with_its_rate_momentum_and_seed(root):
