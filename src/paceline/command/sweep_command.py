@@ -1,7 +1,7 @@
 """Command `paceline sweep`: the points of a study that have no record yet."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,34 +65,26 @@ def print_plan(study: "Study") -> None:
     """Print the points, the status of their records, and the time of a sweep."""
     from paceline.study.progress import finished_results, time_of
     from paceline.study.study_point import to_run
-    from paceline.study.sweep import to_take_over
 
     trials, points = study.trials_of_points, study.points
     needed = to_run([*trials, *points])
-    others = to_take_over(needed)
     if trials:
-        _print_points("tuning, run first: ", trials, others)
-    _print_points("", points, others)
+        _print_points("tuning, run first: ", trials)
+    _print_points("", points)
     if untuned := sum(not point.has_rate for point in points):
         print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
-    if left := [point for point in needed if point.key not in others]:
+    if needed:
         results = finished_results(study.root / "runs", study.archived.values())
-        print(time_of(left, results) or "time: unknown until one point has run")
+        print(time_of(needed, results) or "time: unknown until one point has run")
 
 
-def _print_points(name: str, points: "Points", others: "Mapping[str, Path]") -> None:
-    """Print a table of points, and how many of them must run. `name`: words before the numbers.
-
-    `others`: records of other studies that can be copied for these points, by key.
-    """
+def _print_points(name: str, points: "Points") -> None:
+    """Print a table of points, and how many of them must run. `name`: words before the numbers."""
     from paceline.study.progress import points_table
     from paceline.study.study_point import counts, to_run
 
     print(points_table(points))
-    needed = to_run(points)
-    found = sum(point.key in others for point in needed)
-    taken = f", {found} to take over from other studies" if found else ""
-    print(f"{name}{counts(points)}; {len(needed) - found} to run{taken}", flush=True)
+    print(f"{name}{counts(points)}; {len(to_run(points))} to run", flush=True)
 
 
 def prepare(study: str, root: Path, overrides: Sequence[str] = ()) -> None:

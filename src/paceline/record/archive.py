@@ -1,4 +1,4 @@
-"""Archives of the records of a study, and copies of records from one study to another.
+"""Archives of the records of a study.
 
 Only the archive of a study, `records.tar.xz`, is committed to the repository. It has the settings,
 the result and the tables of each record, without weights. Files of the same name are stored next to
@@ -19,8 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from paceline.errors import SettingError
-from paceline.record.point_config import PointConfig
-from paceline.record.reading import MOST_BYTES, checked_result, read_result, require_fit
+from paceline.record.reading import MOST_BYTES, checked_result, read_result
 from paceline.record.record import PartialRecord
 from paceline.record.result import Result
 
@@ -141,34 +140,3 @@ def _readable(path: Path, where: str = "") -> Generator[None]:
     except _BROKEN as error:
         message = f"{path} cannot be read: {where}{' '.join(str(error).split())}"
         raise SettingError("study", f"{message}; an intact copy is needed, or none") from error
-
-
-def record_elsewhere(
-    folder: Path, digest: str, is_of_other_data: Callable[[Result], bool]
-) -> Path | None:
-    """Return the folder of a record of the same point in another study, or None.
-
-    `folder`: runs/<study>/<key> of the point. `digest`: the digest of the present source (see
-    `source_digest`), which the record must have as well. `is_of_other_data(result)`: whether
-    the data have changed since. Only records of the virtual clock are returned, since their times
-    do not depend on the state of the machine. Records of failed points are never returned.
-    """
-    for path in sorted(folder.parent.parent.glob(f"[!.]*/{folder.name}/result.json")):
-        result = read_result(path.parent)
-        if path.parent == folder or result is None or result["status"] == "failed":
-            continue
-        is_new = result["source_digest"] == digest and not is_of_other_data(result)
-        if result["kind"] == "virtual" and is_new:
-            return path.parent
-    return None
-
-
-def copy_record(source: Path, folder: Path, config: PointConfig) -> None:
-    """Copy the record in `source` to `folder`, with the study and the settings of `config`.
-
-    Raises SettingError("study") if the copy cannot be written; no partial copy is left then.
-    """
-    result, partial = require_fit(source), PartialRecord(folder)
-    partial.copy_files(source, without=[])
-    partial.write_config(config.values)
-    partial.complete({**result, "study": config.study, **config.names})

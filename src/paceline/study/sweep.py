@@ -1,7 +1,6 @@
 """Runs the points of a study that have no record yet, and so continues an earlier sweep.
 
-If another study has a record of the same point, this record is copied. If the learning rates of
-points are tuned, the trials of the study's hyperparameter search run first.
+If learning rates are tuned, the trials of the study's hyperparameter search run first.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -15,15 +14,13 @@ from paceline.errors import SettingError, tell
 from paceline.record.archive import (
     ARCHIVE,
     Record,
-    copy_record,
     missing_records,
     read_records,
-    record_elsewhere,
     write_records,
 )
-from paceline.record.data_digest import is_of_other_data, look_again, tell_if_unfollowed
+from paceline.record.data_digest import look_again, tell_if_unfollowed
 from paceline.record.mlflow import RecordLog
-from paceline.record.provenance import num_cores, source_digest
+from paceline.record.provenance import num_cores
 from paceline.record.reading import fault_of, read_result, record_version
 from paceline.record.record import (
     Lock,
@@ -127,18 +124,18 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
     That is so if no record is missing at the end, no point failed that ran, other than by the fault
     that it injects, and not every point failed earlier.
 
-    `launch(points)` runs points and returns their results. Before that, `take_over` and each
-    function in `write` write those records that need no training. A point that fails because of the
-    machine or the network is tried once more; if it fails again, its record counts as missing. So
-    does that of a point that failed while an older record stays. If points are in a queue and the
-    sweep does not wait for them, no record counts as missing.
+    `launch(points)` runs points and returns their results. Before that, each function in `write`
+    writes those records that need no training. A point that fails because of the machine or the
+    network is tried once more; if it fails again, its record counts as missing. So does that of a
+    point that failed while an older record stays. If points are in a queue and the sweep does not
+    wait for them, no record counts as missing.
     """
     config, axes = study.points[0].config, study.points[0].axes
     folder, mlflow = study.root / "runs" / config.study, config.measurement.mlflow
     with one_at_a_time(folder):
         settle_partial_records(folder)
         study.refresh()
-        runner = _Runner(launch, (take_over, *write))
+        runner = _Runner(launch, write)
         with RecordLog(folder, mlflow, list(axes), note=config.question) as log:
             done = _tune(study, runner) and runner.complete(config.study, study.grids)
         if log.failure:
@@ -245,27 +242,6 @@ class _Runner:
             if self.is_awaited and record_version(point.folder) == before[point.key]:
                 point.result = None  # its job left no new one
         return [point for point in points if point not in queued]
-
-
-def to_take_over(points: Points) -> dict[str, Path]:
-    """Return the records of other studies that can be copied for `points`, by key."""
-    able, digest = [each for each in points if each.config.sweep.takes_over], source_digest()
-    found = {
-        point.key: record_elsewhere(
-            point.folder, digest, partial(is_of_other_data, data=point.config.target("data"))
-        )
-        for point in able
-    }
-    return {key: folder for key, folder in found.items() if folder}
-
-
-def take_over(points: Points) -> None:
-    """Copy the records of other studies for `points`, and print a line for each."""
-    found = to_take_over(points)
-    for point in points:
-        if source := found.get(point.key):
-            copy_record(source, point.folder, point.config)
-            print(f"{point.key} {point.words}: taken over from {source.parent.name}", flush=True)
 
 
 def settle_partial_records(folder: Path) -> None:

@@ -35,8 +35,9 @@ class Configuration:
     scheme only, and itself; whoever makes them all sets it. `searches`: those that have ended.
     """
 
-    def __init__(self, point: StudyPoint, tuning: SurfaceSearch, searches: "Searches") -> None:
-        scheme = _scheme(point.cfg)
+    def __init__(self, point: StudyPoint, searches: "Searches") -> None:
+        scheme, tuning = _scheme(point.cfg), point.tuning
+        assert tuning is not None  # since it is tuned
         decided = {"seed", "training.rate", *tuning.names(scheme), *tuning.at}
         self.axes = {name: value for name, value in point.axes.items() if name not in decided}
         self.family: Sequence[Configuration] = [self]
@@ -180,12 +181,6 @@ def read_tuning(setting: Any) -> SurfaceSearch:
     return SurfaceSearch(**named)
 
 
-def tuning_settings(cfg: DictConfig) -> Any:
-    """Return the setting `tuning` of a point, in which values may follow other settings."""
-    tuning = cfg.tuning
-    return OmegaConf.to_container(tuning, resolve=True) if OmegaConf.is_config(tuning) else tuning
-
-
 def trial_config(cfg: DictConfig, trial: Trial, at: Mapping[str, Any]) -> PointConfig:
     """Return the settings of `trial` for the configuration of `cfg`, changed by `at`."""
     tried = copied(cfg)
@@ -208,9 +203,8 @@ def _put_trial(cfg: DictConfig, trial: Trial) -> None:
 
 def put_best(cfg: DictConfig, tuning: SurfaceSearch, best: Trial | None) -> None:
     """Set the values of the best trial in `cfg`; set None if `best` is None (not known yet)."""
-    for name, value in (
-        best.settings if best else dict.fromkeys(tuning.names(_scheme(cfg)))
-    ).items():
+    unknown = dict.fromkeys(tuning.names(_scheme(cfg)))
+    for name, value in (best.settings if best else unknown).items():
         OmegaConf.update(cfg, name, value)
 
 
