@@ -148,3 +148,17 @@ def test_dvc_tries_a_setting_and_tells_what_it_changed(project):
     assert metrics["best_test_top1"]["diff"] != 0
     keys = {each.parent.name for each in (project / "runs/first").glob("*/result.json")}
     assert len(keys) == 2
+
+
+@pytest.mark.slow
+def test_dvc_composes_the_settings_of_a_project(project):
+    """As `dvc exp run` does with hydra.enabled, before it runs a stage."""
+    program = (
+        "from dvc.utils.hydra import compose_and_dump as f;"
+        "f('params.yaml', f'{__import__(\"os\").getcwd()}/conf', None, 'config', '.',"
+        " ['training.lr=0.125', 'workers=4', 'batch_size=8'])"
+    )
+    subprocess.run([sys.executable, "-c", program], cwd=project, check=True)
+    params = yaml.safe_load((project / "params.yaml").read_text())
+    assert (params["training"]["lr"], params["workers"], params["batch_size"]) == (0.125, 4, 8)
+    assert "${" not in (project / "params.yaml").read_text()

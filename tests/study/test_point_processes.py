@@ -3,11 +3,13 @@
 import multiprocessing
 import os
 import signal
+import subprocess
 import sys
 import time
 
 import psutil
 import pytest
+from omegaconf import OmegaConf
 
 from paceline.record.rerun import Sweep, failed_by_environment
 from paceline.study.point_processes import Killed, processes_kept, run_points
@@ -19,26 +21,26 @@ KILLED = Killed("killed by SIGKILL")
 FAILED = {"status": "failed", "source_digest": "a"}
 
 
-def job(number, how):
+def job(cfg):
     """Returns its number, unless it is to be killed or to leave."""
-    if how == "killed":
+    if cfg.how == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
-    if how == "left":
+    if cfg.how == "left":
         sys.exit(2)
-    if how == "long":
+    if cfg.how == "long":
         time.sleep(60)
-    return number
+    return cfg.number
 
 
-def whoami(*_):
+def whoami(cfg):
     return os.getpid()
 
 
 class SlowToArrive:
     """A task that each process needs two seconds to take."""
 
-    def __call__(self, *asked):
-        return job(*asked)
+    def __call__(self, cfg):
+        return job(cfg)
 
     def __reduce__(self):
         return _arrived, ()
@@ -50,7 +52,8 @@ def _arrived():
 
 
 def jobs(*hows):
-    return [*enumerate(hows)]
+    made = [{"number": number, "how": how} for number, how in enumerate(hows)]
+    return [OmegaConf.create(each) for each in made]
 
 
 def test_a_killed_process_costs_its_own_point_alone():
@@ -119,16 +122,25 @@ def test_a_sweep_that_its_machine_makes_fail_says_so_and_the_next_tries_again(ro
     assert starts[0] < starts[1]
 
 
-def test_points_of_a_multirun_train_once(root):
-    """And are not asked for again by a sweep."""
-    write_small_study(root, "few", {"seed": "0,1"}, cluster="virtual", batch_size=10)
-    code, lines, _ = run(root, "train", "-m", "experiments=few")
-    assert code == 0
-    assert "few: 2 points: 2 finished" in lines
-    found = results(root, "few")
+@pytest.mark.parametrize("launcher", ["basic", pytest.param("joblib", marks=pytest.mark.slow)])
+def test_points_run_by_another_launcher_of_hydra(launcher, root):
+    """Each trains once, in whatever process, and is not asked for again."""
+    write_small_study(root, launcher, {"seed": "0,1"}, cluster="virtual", batch_size=10)
+    command = "train", "-m", f"experiments={launcher}", f"hydra/launcher={launcher}"
+    if launcher == "basic":
+        code, lines, _ = run(root, *command)
+        assert code == 0
+    else:
+        program = [sys.executable, "-m", "paceline"]  # at whose end joblib lets its processes go
+        ran = subprocess.run(
+            [*program, *command], cwd=root, capture_output=True, text=True, check=True
+        )
+        lines = ran.stdout.splitlines()
+    assert f"{launcher}: 2 points: 2 finished" in lines
+    found = results(root, launcher)
     assert sorted((each["seed"], each["status"]) for each in found) == [
         (0, "finished"),
         (1, "finished"),
     ]
-    again = run(root, "sweep", "few")
+    again = run(root, "sweep", launcher)
     assert again[1] == lines[-len(again[1]) :]

@@ -51,14 +51,7 @@ def _run(options: argparse.Namespace, root: Path) -> int:
             return 0
         if source is not None:
             checked_study(study, root, overrides, source=source, checks=False)  # the sweeper does
-        return 0 if multirun([f"experiments={study}", *overrides], root, retime) else 1
-
-
-def retime(points: "Points") -> None:
-    """Write the records of those points whose weights another record has."""
-    from paceline.prediction.retime import retime_points  # torch takes seconds
-
-    retime_points(points)
+        return 0 if multirun([f"experiments={study}", *overrides], root) else 1
 
 
 def print_plan(study: "Study") -> None:

@@ -20,13 +20,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _run(options: argparse.Namespace, root: Path) -> int:
-    from paceline.command.sweep_command import retime
     from paceline.study.compose import CONFIG, hydra_errors
     from paceline.study.hydra_entry import hydra_of, multirun, run
 
     with hydra_errors("train"):
         if options.multirun:
-            return 0 if multirun(options.overrides, root, retime) else 1
+            return 0 if multirun(options.overrides, root) else 1
         if not (options.help or options.cfg or options.info):
             return run(options.overrides, root)
         with hydra_of(root) as hydra:

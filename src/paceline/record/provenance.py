@@ -27,7 +27,7 @@ FILES = (
     *(f"record/{name}.py" for name in ("training", "observed", "certificate", "ending", "rows")),
     *(f"record/{name}.py" for name in ("result", "fields")),
 )
-_NOT_OWN = ("paceline", "conf", "tests", "benchmarks")  # not a project's own code
+_NOT_OWN = ("paceline", "hydra_plugins", "conf", "tests", "benchmarks")  # not a project's own code
 COMMIT = "PACELINE_COMMIT"  # variable with the commit and the digest of a copy's source
 _TOLD = re.compile(r"([0-9a-f]{40}):([0-9a-f]{12})")
 _PATIENCE = 10  # s for a program that describes this machine

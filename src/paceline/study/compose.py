@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, OverrideType
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
@@ -32,6 +33,7 @@ from paceline.record.provenance import num_cores
 from paceline.record.target import GROUPS
 
 CONFIG = "config"  # the file of conf/ with which Hydra begins
+_FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.output_subdir")
 
 
 def _divided(value: int, by: int) -> int:
@@ -71,6 +73,15 @@ def _here(what: str) -> str | ChoiceSweep:
     return ChoiceSweep(list={"workers": powers, "several_workers": powers[1:]}[what])
 
 
+def _chosen(group: str) -> str | None:
+    """Return the name of the chosen file of a group; None in a program that does not keep it.
+
+    DVC is such a program: it composes params.yaml, but without Hydra's own settings.
+    """
+    return HydraConfig.get().runtime.choices[group] if HydraConfig.initialized() else None
+
+
+OmegaConf.register_new_resolver("chosen", _chosen, replace=True)
 OmegaConf.register_new_resolver("divided", _divided, replace=True)
 OmegaConf.register_new_resolver("per", _per, replace=True)
 OmegaConf.register_new_resolver("times", lambda number, by: number * by, replace=True)
@@ -243,7 +254,7 @@ class Composer:
     def _is_value(self, override: Override) -> bool:
         """Return True if `override` sets a value, and chooses no file."""
         group = override.key_or_group
-        is_file = group in self._groups or "/" in group
+        is_file = group in self._groups or "/" in group or group.startswith("hydra.")
         return bool(self._groups) and not is_file and override.package is None
 
 
@@ -304,20 +315,21 @@ def as_setting_error(error: Exception, setting: str) -> SettingError:
 
 def check_groups(overrides: Sequence[str]) -> None:
     """Raise SettingError for a setting without a name, for a group that is set to null or a number,
-    and for names, grids or settings of Hydra, which cannot be set.
+    and for names, grids or folders, which cannot be set.
     """
     for setting, _, value in (word.partition("=") for word in overrides):
         name = setting.lstrip("+~")
         if not name.strip():
             raise SettingError("settings", f"a name is needed, as in workers=2, not ={value}")
-        if re.match(r"hydra\b", name):
-            raise SettingError(name, "settings of Hydra itself cannot be set here")
+        if name in _FOLDERS:
+            message = "it cannot be set; a record is in runs/<study>/<key>"
+            raise SettingError(name, message)
         if name.partition(".")[0] == "names":
             raise SettingError(setting, "names follow from the chosen files and cannot be set")
         if name == "grids":
             message = "grids belong in a file of experiments/; use train -m a=1,2 to sweep"
             raise SettingError(setting, message)
-        no_file = r"[\d.]*" if name == "experiments" else r"null|[\d.]*"
-        if name in (*GROUPS, "experiments") and re.fullmatch(no_file, value):
+        no_file = r"[\d.]*" if name in ("experiments", "hydra") else r"null|[\d.]*"
+        if name in (*GROUPS, "experiments", "hydra") and re.fullmatch(no_file, value):
             message = f"a file of {name} is needed, not {value or 'nothing'}"
             raise SettingError(name, message)

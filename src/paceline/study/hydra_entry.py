@@ -1,15 +1,17 @@
-"""Runs points (training runs): a single one, or all of a study."""
+"""Runs points (training runs) as jobs of Hydra: a single one, or many in a multirun."""
 
+import multiprocessing
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, cast
 
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
 
 from paceline.cluster.processes import preload
 from paceline.errors import SettingError, tell
@@ -22,12 +24,8 @@ from paceline.record.reading import fault_of, read_result
 from paceline.record.record import partial_folder
 from paceline.record.result import Result
 from paceline.record.without_effect import on_cpu, without_effect
-from paceline.study.collect import collect
-from paceline.study.compose import composer, hydra_errors
-from paceline.study.point_processes import Killed, processes_kept, run_points
-from paceline.study.progress import points_table, result_line, run_status, status_line
-from paceline.study.study_point import Points
-from paceline.study.sweep import Write, checked_study, sweep
+from paceline.study.compose import CONFIG, check_groups, composer, hydra_errors
+from paceline.study.progress import result_line, run_status, status_line
 from paceline.study.tuning import put_trial
 
 
@@ -46,62 +44,64 @@ def run(overrides: Sequence[str], root: Path) -> int:
     """
     with composer(root) as compose_job:
         cfg = compose_job(overrides).cfg
-    put_trial(cfg)
-    config = PointConfig.of(cfg)
-    log = RecordLog(config.folder.parent, config.measurement.mlflow, key=config.key)
+    config, log = _config_and_log(cfg)
     _, problem = _run(config, None, log)
     print(config.folder, flush=True)
-    if log.failure:
-        problem = f"measurement.mlflow.tracking_uri: {log.failure}"
-    if problem:
+    if problem := _not_logged(log) or problem:
         tell(problem)
     return 1 if problem else 0
 
 
-def multirun(overrides: Sequence[str], root: Path, *write: Write) -> bool:
-    """Run the points of the study that `experiments=...` names, then collect their records.
+def multirun(overrides: Sequence[str], root: Path) -> bool:
+    """Run all points that `overrides` describe, by Hydra's sweeper and launcher.
 
-    If none is named, only run the points that `overrides` describe. Returns False if afterwards
-    some points have no record (see `sweep`). Raises SettingError for an invalid setting of any
-    point. `root`: the working directory. `write`: see `sweep`.
+    Returns False if afterwards some points of a study have no record. Raises Hydra's errors, and
+    SettingError for an invalid setting of any point.
     """
-    chosen = [each for each in overrides if each.startswith("experiments=")]
-    name = chosen[-1].partition("=")[2] if chosen else None
-    settings, numbers = [each for each in overrides if each not in chosen], count(1)
-
-    def launch(points: Points) -> list[Result | None]:
-        jobs = [(point.config, next(numbers)) for point in points]
-        at_a_time = min(point.config.sweep.jobs for point in points)
-        if at_a_time == 1:
-            return [run_of_study(*each) for each in jobs]
-        ended = run_points(run_of_study, jobs, at_a_time)
-        for (_, number), end in zip(jobs, ended, strict=True):
-            if isinstance(end, Killed):
-                tell(f"point {number}: its process was {end.how}")
-        return [None if isinstance(end, Killed) else end for end in ended]
-
-    with hydra_errors("study"):
-        study = checked_study(name, root, settings)
-        with processes_kept():
-            complete = sweep(study, launch, *write)
-    if name is None:
-        print(points_table(study.points))
-        print(study.points[0].folder.parent.relative_to(study.root))
-    elif any(point.result for point in study.points):
-        collect(study)
-    return complete
+    check_groups(overrides)
+    with hydra_of(root) as hydra:
+        return hydra.multirun(CONFIG, job, [*overrides, "hydra.mode=MULTIRUN"]) is not False
 
 
-def run_of_study(config: PointConfig, number: int) -> Result | None:
-    """Run one point of a study; return its result. `number`: its position in a sweep, from 1.
+def job(cfg: DictConfig) -> float | None:
+    """Run one point of a multirun, unless its record says that it need not run.
+
+    Returns the point's validation top-1, which Hydra's sweepers can optimize; None if the point
+    failed. Raises SystemExit for an invalid setting, because Hydra would print any other exception.
+    """
+    try:
+        with hydra_errors("train"):
+            cfg.grids = None  # they describe other points of the study
+            config, log = _config_and_log(cfg)
+            result, _ = _run(config, HydraConfig.get().job.num + 1, log)
+    except SettingError as error:
+        _leave(error)
+    if problem := _not_logged(log):
+        tell(problem)
+    return result["top1"] if result else None
+
+
+def _config_and_log(cfg: DictConfig) -> tuple[PointConfig, RecordLog]:
+    """Return the settings of a point that belongs to no study, and the log of its record."""
+    put_trial(cfg)
+    config = PointConfig.of(cfg)
+    return config, RecordLog(config.folder.parent, config.measurement.mlflow, key=config.key)
+
+
+def _not_logged(log: RecordLog) -> str:
+    return f"measurement.mlflow.tracking_uri: {log.failure}" if log.failure else ""
+
+
+def job_of_study(cfg: DictConfig) -> Result | None:
+    """Run one point of a study, whose settings are composed already; return its result.
 
     Raises SystemExit for an invalid setting that is only found when the point runs.
     """
+    plain = cast("dict[str, Any]", OmegaConf.to_container(cfg))
     try:
-        return _run(config, number, nullcontext())[0]
+        return _run(PointConfig(plain), HydraConfig.get().job.num + 1, nullcontext())[0]
     except SettingError as error:
-        tell(str(error))
-        sys.exit(2)
+        _leave(error)
 
 
 def _run(
@@ -123,6 +123,9 @@ def _run(
     else:
         if number is None and (fault := fault_of(config.folder)):  # a sweep names them at once
             tell(f"{config.folder} does not fit: {fault}")
+        if multiprocessing.get_start_method(allow_none=True) == "loky":
+            # set in the processes of joblib's launcher, and unknown to those that they start
+            multiprocessing.set_start_method("spawn", force=True)
         point = Point.of(config)
         preload()
         from paceline.run.run_point import run_point  # torch, while the forkserver imports it
@@ -160,3 +163,8 @@ def _queue(point: Point) -> tuple[Result | None, str]:
 def _watch(point: Point) -> AbstractContextManager[None]:
     folder = partial_folder(point.config.folder)
     return status_line(partial(run_status, run_label(point.config.values), point.kind, folder))
+
+
+def _leave(error: SettingError) -> NoReturn:
+    tell(str(error))
+    sys.exit(2)

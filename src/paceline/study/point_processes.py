@@ -1,7 +1,9 @@
 """Runs the points of a multirun in several processes at a time.
 
 A process needs seconds to import what it runs, so that a sweep uses the same processes for all of
-its stages. If a process dies, only the point that it was running fails.
+its stages. If a process dies, only the point that it was running fails. These functions are not in
+the file of the launcher, because Hydra imports plugins under another name, so that functions in
+them cannot be pickled.
 """
 
 import multiprocessing
@@ -15,11 +17,12 @@ from multiprocessing import connection
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+from omegaconf import DictConfig
+
 from paceline.cluster.child import die_with_parent
 from paceline.cluster.supervisor import death
 
-Task = Callable[..., Any]  # must be picklable, as its arguments
-Job = tuple[Any, ...]  # the arguments of a task
+Task = Callable[[DictConfig], Any]  # must be picklable
 _END_SECONDS = 4.0  # for a process to end its point and discard its record
 
 
@@ -46,7 +49,7 @@ class _Worker:
         theirs.close()
         self.busy = -1
 
-    def begin(self, index: int, task: Task, job: Job) -> None:
+    def begin(self, index: int, task: Task, job: DictConfig) -> None:
         self.busy = index
         with suppress(BrokenPipeError):  # the process has died; `end` reports it
             self.ends.send((task, job))
@@ -75,8 +78,8 @@ def processes_kept() -> Generator[None]:
         _end(left)
 
 
-def run_points(task: Task, jobs: Sequence[Job], processes: int) -> list[Any]:
-    """Run `task` for each of `jobs`, its arguments, in `processes` processes.
+def run_points(task: Task, jobs: Sequence[DictConfig], processes: int) -> list[Any]:
+    """Run `task` for each of `jobs` (composed configurations) in `processes` processes.
 
     Returns the results in the order of `jobs`, with Killed in place of a result if the process
     died. Raises SystemExit as soon as a task raises it.
@@ -121,6 +124,6 @@ def _serve(ends: Connection) -> None:
         while True:
             task, job = ends.recv()
             try:
-                ends.send(task(*job))
+                ends.send(task(job))
             except SystemExit as left:
                 ends.send(_Left(left.code))

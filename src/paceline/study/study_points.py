@@ -36,9 +36,9 @@ class Study:
 
     `name`: name of the study's file in experiments/; None if the points follow from `overrides`
     alone (settings as on the command line). `root`: folder that has conf/, experiments/ and runs/.
-    `grids`: the points of each grid of the file. `archived`: see StudyPoint. Raises SettingError
-    for an unknown study, for invalid settings, and for two equal points. Takes about 15 ms for each
-    point.
+    `params`: axes (settings and their values) that replace the sweeper's in the file. `grids`: the
+    points of each grid of the file. `archived`: see StudyPoint. Raises SettingError for an unknown
+    study, for invalid settings, and for two equal points. Takes about 15 ms for each point.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Study:
         name: str | None,
         root: Path,
         overrides: Sequence[str] = (),
+        params: Mapping[str, Any] | None = None,
         archived: Mapping[str, Result] | None = None,
     ) -> None:
         self.root, self.archived = root.absolute(), dict(archived or {})
@@ -56,7 +57,7 @@ class Study:
         if name is not None:
             require_study(name, root)
         with hydra_errors("study"), composer(root) as compose:
-            grids = axes_of_grids(compose.with_hydra(file), file, overrides)
+            grids = axes_of_grids(compose.with_hydra(file), file, overrides, params)
             names = _swept(grids)
             self.grids = [
                 [self._point(compose(job), names, job) for job in jobs_of(axes)] for axes in grids
@@ -201,14 +202,16 @@ def axes_of_grids(
     base: DictConfig,
     file: Sequence[str] = (),
     overrides: Sequence[str] = (),
+    params: Mapping[str, Any] | None = None,
 ) -> list[list[Override]]:
     """Return the axes (settings with one or several values) of each grid of a study.
 
     `base`: the composed configuration of the study, with Hydra's own settings. `file`: the override
-    that chooses the study's file. `overrides`: settings that replace all others. The parameters of
-    Hydra's sweeper are axes that all grids have; a study that declares no grids has only these.
+    that chooses the study's file. `overrides`: settings that replace all others.
+    `params`: axes that all grids have; by default, the parameters of Hydra's sweeper. A study that
+    declares no grids has a single grid, which has only these axes.
     """
-    axes = _texts(base.hydra.sweeper.params or {})
+    axes = _texts(params or base.hydra.sweeper.params or {})
     grids = base.grids
     plain = OmegaConf.to_container(grids, resolve=False) if OmegaConf.is_list(grids) else grids
     found = [[]] if plain is None else _flat(plain)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from filelock import Timeout
 
@@ -44,6 +45,7 @@ def checked_study(
     name: str | None,
     root: Path,
     overrides: Sequence[str] = (),
+    params: Mapping[str, Any] | None = None,
     *,
     unpack: bool = True,
     source: Path | None = None,
@@ -67,7 +69,7 @@ def checked_study(
             verb = "unpacked from" if unpack else "to unpack from"
             print(f"{len(missing)} records {verb} {archive.relative_to(root)}", flush=True)
     look_again()
-    study = Study(name, root, overrides, archived)
+    study = Study(name, root, overrides, params, archived)
     if source is not None:
         _take_up(study, source, unpack)
     if checks:
