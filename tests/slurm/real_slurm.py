@@ -58,13 +58,9 @@ PartitionName=low Nodes=n1,n2 MaxTime=60 State=UP PriorityTier=1 PreemptMode=REQ
 
 
 class RealSlurm(NamedTuple):
-    """A Slurm that is up. `environment`: by which its commands find it.
-
-    `unshared`: folder of which each node has one of its own.
-    """
+    """A Slurm that is up. `environment`: by which its commands find it."""
 
     environment: dict[str, str]
-    unshared: Path
 
     def ask(self, *command: str) -> str:
         environment = {**os.environ, **self.environment}
@@ -85,8 +81,8 @@ def why_not() -> str | None:
 @contextlib.contextmanager
 def real_slurm(folder: Path) -> Generator[RealSlurm]:
     """Have a Slurm inside, whose files are in `folder`."""
-    unshared, munge = folder / "unshared", folder / "munge"
-    for each in (unshared, munge, folder / "state", *(folder / f"spool-{name}" for name in NODES)):
+    munge = folder / "munge"
+    for each in (munge, folder / "state", *(folder / f"spool-{name}" for name in NODES)):
         each.mkdir(parents=True)
     munge.chmod(0o711)
     with shaped_network(len(NODES), 1.25e9) as network, contextlib.ExitStack() as daemons:
@@ -115,9 +111,9 @@ def real_slurm(folder: Path) -> Generator[RealSlurm]:
         _until(lambda: (munge / "socket").exists(), "munged")
         _named(daemons, folder, environment, "head", [], "exec slurmctld -D")
         for name, namespace in zip(NODES, network.namespaces, strict=True):
-            own = f"mount -t tmpfs none {unshared} && exec slurmd -D -N {name}"
+            own = f"exec slurmd -D -N {name}"
             _named(daemons, folder, environment, name, [f"--net={namespace}"], own)
-        slurm = RealSlurm({"SLURM_CONF": str(conf)}, unshared)
+        slurm = RealSlurm({"SLURM_CONF": str(conf)})
         idle = "n1 idle\nn2 idle"
         asked = ("sinfo", "--Node", "--noheader", "--partition=main", "--format=%N %T")
         _until(lambda: slurm.ask(*asked) == idle, "Slurm", slurm, asked)

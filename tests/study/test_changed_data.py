@@ -1,51 +1,26 @@
-"""A sweep says which records are of data that have changed since, and renews them when asked."""
+"""A sweep says at its end which records are of data that have changed during it."""
 
-import pytest
-
-from paceline.command.sweep_command import print_plan
 from paceline.record.data_digest import data_digest, look_again
 from paceline.record.provenance import source_digest
 from paceline.study.collect import collect
-from paceline.study.study_point import to_run
 from paceline.study.sweep import checked_study
 from tests.made_records import make_record
 
-STALE = ["sweep.rerun=stale"]
 
-
-@pytest.fixture
-def photos(root, monkeypatch):
+def test_data_that_change_during_a_sweep_are_found_at_its_end(root, monkeypatch, capsys):
     monkeypatch.chdir(root)
-    (root / "data").mkdir()
-    (root / "data/photo").write_text("a cat")
-    return root / "data/photo"
-
-
-def write_records(root, **changes):
+    photo = root / "data/photo"
+    photo.parent.mkdir()
+    photo.write_text("a cat")
     look_again()
-    for point in checked_study("made", root).points:
+    study = checked_study("made", root)
+    for point in study.points:
         digest = data_digest(point.config.target("data"))
         made = {"source_digest": source_digest(), "data_digest": digest}
-        make_record(point.folder, point.config, **made, **changes)
-
-
-def test_changed_data_are_said_and_run_again_when_asked(root, photos, capsys):
-    write_records(root)
-    assert to_run(checked_study("made", root, STALE).points) == []
-    photos.write_text("a dog")
-    study = checked_study("made", root)
-    assert to_run(study.points) == []
-    print_plan(study)
-    assert "4 of data that have changed since" in capsys.readouterr().out
-    study = checked_study("made", root, STALE)
-    assert to_run(study.points) == study.points
-
-
-def test_data_that_change_during_a_sweep_are_found_at_its_end(root, photos, capsys):
-    write_records(root)
-    study = checked_study("made", root)
+        make_record(point.folder, point.config, **made)
+    study.refresh()
     collect(study)
     assert "changed" not in capsys.readouterr().out
-    photos.write_text("a dog")
+    photo.write_text("a dog")
     collect(study)
     assert "4 records are of data that have changed since" in capsys.readouterr().out

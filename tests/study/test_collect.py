@@ -65,12 +65,6 @@ def test_records_of_earlier_settings_are_named_and_left_out(root, points, studie
     assert all(key in out for key in [*about["missing"], points[0].key, points[2].key])
 
 
-def test_records_made_by_other_code_are_counted(root, points, capsys):
-    make_record(points[3].folder, points[3].config, source_digest="another")
-    collect(Study("made", root))
-    assert "1 records were made by a different version of the code" in capsys.readouterr().out
-
-
 def test_collecting_twice_gives_the_same_bytes(root, points):
     folder = collect(Study("made", root))
     before = {path.name: path.read_bytes() for path in folder.iterdir()}

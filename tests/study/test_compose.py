@@ -7,8 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from paceline.errors import SettingError
-from paceline.study import compose as composing
-from paceline.study.compose import Composer, composed, composer
+from paceline.study.compose import composed, composer
 from paceline.study.study_points import study_points
 
 REPOSITORY = Path(__file__).parent.parent.parent
@@ -36,8 +35,7 @@ def settings(compose, job):
 
 
 @pytest.mark.parametrize("jobs", [JOBS, JOBS[::-1]], ids=["forwards", "backwards"])
-def test_one_after_the_other_they_are_as_each_alone(jobs, monkeypatch):
-    monkeypatch.setattr(composing, "Composer", Composer)  # tests' own begins with what others had
+def test_one_after_the_other_they_are_as_each_alone(jobs):
     with composer(REPOSITORY) as compose:
         together = [settings(compose, job) for job in jobs]
     for job, found in zip(jobs, together, strict=True):

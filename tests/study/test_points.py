@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from hydra.core.hydra_config import HydraConfig
 
 from paceline.errors import SettingError
 from paceline.study.compose import jobs_of
@@ -105,18 +104,6 @@ def test_grids_that_are_none_are_named(root, studied, grids):
     studied("made", {"grids": grids})
     with pytest.raises(SettingError, match="grids: a list of"):
         study_points("made", root)
-
-
-def test_a_study_may_be_one_point(root, studied):
-    studied()
-    (point,) = study_points("made", root)
-    assert point.axes == {}
-
-
-def test_what_hydra_knows_of_the_running_process_is_left_alone(root):
-    HydraConfig.instance().cfg = None
-    study_points("made", root)
-    assert not HydraConfig.initialized()
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,13 @@
 """A sweep runs what has no record, and leaves nothing behind."""
 
-import shutil
 import sqlite3
 from threading import Thread
 
 import pytest
 
-from paceline.command.sweep_command import print_plan
-from paceline.record.archive import ARCHIVE, write_archive
 from paceline.record.mlflow import client
 from paceline.record.record import PartialRecord
-from paceline.study.progress import Costs, finished_results, points_table
+from paceline.study.progress import finished_results, points_table, time_of
 from paceline.study.study_point import counts, to_run
 from paceline.study.study_points import study_points
 from paceline.study.sweep import (
@@ -47,13 +44,6 @@ def records(root):
     return write
 
 
-def test_a_dry_run_writes_nothing(root, records, capsys):
-    records(0)
-    print_plan(checked_study("made", root))
-    assert not (root / "mlflow.db").exists()
-    assert "1 finished, 3 to do; 3 to run" in capsys.readouterr().out
-
-
 def test_a_table_has_a_line_for_each_point(root, records):
     records(0, images_per_second=1234.5, top1=0.875)
     records(1, status="failed", top1=None)
@@ -87,18 +77,6 @@ def test_a_sweep_runs_the_study_and_logs_every_record(root, records, store, caps
     }
     assert sorted(run.info.status for run in runs) == ["FAILED"] + 3 * ["FINISHED"]
     assert len({frozenset(run.data.metrics) for run in runs if run.info.status == "FINISHED"}) == 1
-
-
-def test_records_that_are_only_in_the_archive_are_logged_once(root, records, store):
-    records(0, 1, 2, 3)
-    archive = root / "reports/made" / ARCHIVE
-    archive.parent.mkdir(parents=True)
-    write_archive(archive, (root / "runs/made").iterdir())
-    for _ in range(2):
-        shutil.rmtree(root / "runs")
-        assert sweep(checked_study("made", root), no_run)
-    experiment = client(store).get_experiment_by_name("paceline/made").experiment_id
-    assert len(client(store).search_runs([experiment])) == 4
 
 
 def test_a_store_that_fails_in_the_middle_costs_no_record(root, records, store, capsys):
@@ -217,38 +195,30 @@ def test_records_that_do_not_fit_are_named_and_made_anew(root, records, capsys):
     assert to_run(points) == [points[0]]
 
 
-def test_costs_come_from_records_alone(root, records):
-    """The first two points are synchronous, the others have a server."""
-    points = study_points("made", root, ["sweep.jobs=1"])
-    assert Costs([]).left(points) is None
-    records(0, wall_seconds=7200)
-    assert Costs(finished_results(root / "runs")).left(points[1:2]) == "about 2.0 hours"
-    records(2, wall_seconds=3600)
+def test_times_come_from_records_and_follow_the_samples(root, records, studied):
+    """The first two points are synchronous, the others have a server. Other studies count."""
     points = study_points("made", root, ["sweep.jobs=2"])
-    costs = Costs(finished_results(root / "runs"))
-    assert costs.left([points[1], points[3]]) == "about 1.5 hours"
-
-
-def test_costs_follow_the_samples_and_other_studies_count(root, records, studied):
-    records(0, wall_seconds=3600)
+    assert time_of(points, []) is None
+    records(0, wall_seconds=7200)
+    records(2, wall_seconds=3600)
     results = finished_results(root / "runs")
-    studied("other", scheme="sync_allreduce,async_parameter_server", seed="8,9")
-    longer = study_points("other", root, ["training.epochs=1,4", "sweep.jobs=1"])
-    assert Costs(results).left(longer[:2]) == "about 2.5 hours"
-    assert Costs(results).left(longer[:1]) == "about 30.0 minutes"
-    assert Costs(results).left(longer[3:6]).startswith("about 2.0 hours and 2 points of unknown")
+    assert time_of([points[1], points[3]], results) == "about 1.5 hours"
+    studied("other", scheme="sync_allreduce,local_sgd", seed="8")
+    other = study_points("other", root, ["training.epochs=1,4", "sweep.jobs=1"])
+    words = "about 5.0 hours and 2 points of unknown length"
+    assert time_of(other, results) == words
     (by_samples,) = study_points(
-        "other", root, ["training.samples=32", "seed=8", "scheme=sync_allreduce", "sweep.jobs=1"]
+        "other", root, ["training.samples=32", "scheme=sync_allreduce", "sweep.jobs=1"]
     )
-    assert Costs(results).left([by_samples]) == "about 15.0 minutes"
+    assert time_of([by_samples], results) == "about 30.0 minutes"
 
 
-def test_costs_are_those_of_the_study_itself_where_it_has_any(root, records, studied):
+def test_times_are_those_of_the_study_itself_where_it_has_any(root, records, studied):
     """Another study may pace its steps, and says so only in its cluster's settings."""
     records(0, wall_seconds=3600)
     (other,) = finished_results(root / "runs")
     own = {**other, "study": "other", "batch_size": 2 * other["batch_size"], "wall_seconds": 60}
     studied("other", scheme="sync_allreduce", seed="8")
     points = study_points("other", root, ["sweep.jobs=1"])
-    assert Costs([other]).left(points) == "about 1.0 hours"
-    assert Costs([other, own]).left(points) == "about 1.0 minutes"
+    assert time_of(points, [other]) == "about 1.0 hours"
+    assert time_of(points, [other, own]) == "about 1.0 minutes"

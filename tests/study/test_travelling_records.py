@@ -10,7 +10,6 @@ from paceline import cli
 from paceline.command.sweep_command import print_plan
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, write_archive
-from paceline.record.provenance import source_digest
 from paceline.study.collect import collect
 from paceline.study.study_points import Study, study_points
 from paceline.study.sweep import checked_study, sweep
@@ -89,19 +88,16 @@ def test_a_broken_archive_stops_the_sweep_by_its_name(collected):
 def elsewhere(root, tmp_path):
     """An archive of another machine: three of four records, and one of another setting."""
 
-    def make(settings=()):
-        there = tmp_path / "there"
-        for overrides, which in (((), slice(3)), (("training.epochs=3",), slice(1))):
-            for point in study_points("made", root, [*overrides, *settings])[which]:
-                make_record(there / point.key, point.config, source_digest=source_digest())
-        write_archive(tmp_path / "there.tar.xz", there.iterdir())
-        return tmp_path / "there.tar.xz"
-
-    return make
+    there = tmp_path / "there"
+    for overrides, which in (((), slice(3)), (("training.epochs=3",), slice(1))):
+        for point in study_points("made", root, overrides)[which]:
+            make_record(there / point.key, point.config)
+    write_archive(tmp_path / "there.tar.xz", there.iterdir())
+    return tmp_path / "there.tar.xz"
 
 
 def test_records_of_another_machine_are_taken_up_by_key(root, elsewhere, capsys):
-    archive, points = elsewhere(), study_points("made", root)
+    archive, points = elsewhere, study_points("made", root)
     make_record(points[0].folder, points[0].config, images_per_second=1.0)
     failed = {"status": "failed", "environment": True, "reason": "no memory"}
     make_record(points[1].folder, points[1].config, **failed)
@@ -118,15 +114,6 @@ def test_records_of_another_machine_are_taken_up_by_key(root, elsewhere, capsys)
     assert points[0].folder.joinpath("result.json").read_bytes() == kept
     checked_study("made", root, source=archive)
     assert re.findall(r"(?:^|; )(\d+) ", capsys.readouterr().out) == ["0", "1", "1"]
-
-
-def test_records_of_other_code_and_data_are_taken_up_and_told(root, elsewhere, capsys, monkeypatch):
-    monkeypatch.setattr("paceline.study.collect.source_digest", lambda: "another")
-    monkeypatch.setattr("paceline.study.sweep.is_of_other_data", lambda *_, **__: True)
-    checked_study("made", root, source=elsewhere())
-    out = capsys.readouterr().out
-    assert "3 were made by a different version of the code" in out
-    assert "3 are of data with another content" in out
 
 
 def test_trials_that_follow_from_trials_are_taken_up(root, studied, tmp_path):
@@ -147,14 +134,13 @@ def test_trials_that_follow_from_trials_are_taken_up(root, studied, tmp_path):
 
 def test_a_bad_file_is_refused_in_a_line(root, studied, elsewhere, tmp_path):
     cut = tmp_path / "cut.tar.xz"
-    archive = elsewhere()
-    cut.write_bytes(archive.read_bytes()[:-50])
+    cut.write_bytes(elsewhere.read_bytes()[:-50])
     studied("other", seed="0,1")
     for study, file, why in (
         ("made", tmp_path / "none", "No such file"),
         ("made", tmp_path, "it is not a regular file"),
         ("made", cut, "ended before the end"),
-        ("other", archive, "it belongs to the study 'made'"),
+        ("other", elsewhere, "it belongs to the study 'made'"),
     ):
         with pytest.raises(SettingError, match=f"^--from: {file} .*{why}"):
             checked_study(study, root, source=Path(file))
@@ -163,7 +149,6 @@ def test_a_bad_file_is_refused_in_a_line(root, studied, elsewhere, tmp_path):
 
 def test_the_file_is_named_as_in_a_shell(root, elsewhere, monkeypatch):
     """In a folder below the project's root."""
-    elsewhere()
     (root / "below").mkdir()
     monkeypatch.chdir(root / "below")
     asked = cli._parse(["sweep", "made", "--from", "../there.tar.xz", "--dry-run"])

@@ -132,13 +132,6 @@ def test_every_grid_is_tuned_before_any_is_run(root, studied):
     assert launch.asked[2:] == [keys(grid) for grid in Study("made", root).grids]
 
 
-def test_what_is_tuned_already_is_not_run_again(root):
-    tune(root)
-    launch = Launch(makes=False)
-    assert not sweep(checked_study("made", root), launch)
-    assert launch.asked == [keys(study_points("made", root))]
-
-
 def test_without_all_of_the_tuning_the_study_waits(root, capsys):
     launch = Launch(makes=False)
     records(trials(root)[:1])
@@ -232,13 +225,6 @@ def test_points_that_differ_in_a_setting_of_at_share_a_search(root, studied):
     ] * 2
     found = Study("made", root).configurations
     assert ["cluster.link.bandwidth" in each.axes for each in found] == [False, False]
-
-
-def test_an_unknown_setting_of_at_is_named(root, studied):
-    tuning = SEARCH | {"at": {"cluster.linkk.bandwidth": None}}
-    studied("made", {"tuning": tuning}, cluster="virtual", **{"training.rate": "tuned"})
-    with pytest.raises(SettingError, match="linkk"):
-        study_points("made", root)
 
 
 def test_a_trial_is_the_point_with_its_rate_momentum_and_seed(root):

@@ -11,7 +11,7 @@ from paceline.errors import SettingError
 from paceline.record.target import Target
 from paceline.study.compose import hydra_errors
 from paceline.study.hydra_entry import multirun
-from paceline.study.progress import Costs, finished_results, points_table
+from paceline.study.progress import finished_results, points_table, time_of
 from paceline.study.slurm_jobs import cancel_study
 from paceline.study.study_point import Points, counts, to_run
 from paceline.study.study_points import Study, require_study, study_points
@@ -56,14 +56,15 @@ def run(options: argparse.Namespace, root: Path) -> int:
 def print_plan(study: Study) -> None:
     """Print the points, the status of their records, and the time of a sweep."""
     trials, points = study.trials_of_points, study.points
+    needed = to_run([*trials, *points])
     if trials:
         _print_points("tuning, run first: ", trials)
     _print_points("", points)
     if untuned := sum(not point.has_rate for point in points):
         print(f"{untuned} tuned points follow with rates, and so keys, by the tuning")
-    if left := to_run([*trials, *points]):
-        costs = Costs(finished_results(study.root / "runs", study.archived.values()))
-        print(costs.left(left) or "time: unknown until one point has run")
+    if needed:
+        results = finished_results(study.root / "runs", study.archived.values())
+        print(time_of(needed, results) or "time: unknown until one point has run")
 
 
 def _print_points(name: str, points: Points) -> None:

@@ -30,8 +30,7 @@ def run(options: argparse.Namespace, root: Path) -> int:
         if options.multirun:
             return 0 if multirun(options.overrides, root) else 1
         if not (options.help or options.cfg or options.info):
-            run_one(options.overrides, root)
-            return 0
+            return run_one(options.overrides, root)
         with hydra_of(root) as hydra:
             if options.help:
                 hydra.app_help(CONFIG, options.parser, options)

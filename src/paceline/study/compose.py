@@ -6,7 +6,7 @@ An override is a setting as on the command line, such as workers=2.
 import pickle
 import re
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from importlib.resources import files
 from itertools import product
 from pathlib import Path
@@ -19,8 +19,13 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, OverrideType
 from hydra.errors import ConfigCompositionException, HydraException, MissingConfigException
-from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    MissingMandatoryValue,
+    OmegaConfBaseException,
+)
 
 from paceline.errors import SettingError, did_you_mean
 from paceline.record.point_config import PointConfig
@@ -171,20 +176,18 @@ class Composed(NamedTuple):
 
 @contextmanager
 def composer(root: Path) -> Generator["Composer"]:
-    """Yield a Composer for conf/ and experiments/ of `root`, in any working directory.
+    """Yield a Composer for conf/ and experiments/ of `root`, the working directory inside.
 
     Hydra's global state is restored afterwards.
     """
-    config, hydra = HydraConfig.instance(), GlobalHydra.instance()
-    before, hydra_before = config.cfg, hydra.hydra
-    hydra.clear()
-    folder = re.sub(r"(\\*)('|$)", _escaped, str(root.absolute()))
-    search = f"hydra.searchpath=['file://{folder}','pkg://paceline.conf']"
+    before = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
     try:
-        with initialize_config_dir(str((root / "conf").absolute()), version_base="1.3"):
-            yield Composer(search, models_of(root))
+        models = models_of(root)
+        with chdir(root), initialize_config_dir(str(Path.cwd() / "conf"), version_base="1.3"):
+            yield Composer(models)
     finally:
-        config.cfg, hydra.hydra = before, hydra_before
+        GlobalHydra.instance().hydra = before
 
 
 def models_of(root: Path) -> set[str]:
@@ -210,84 +213,62 @@ def with_libraries(overrides: Sequence[str], models: Collection[str]) -> list[st
     return found
 
 
-def _escaped(found: re.Match[str]) -> str:
-    """Escape a quote for Hydra, where backslashes have a meaning only before a quote."""
-    return found[1] * 2 + found[2].replace("'", "\\'")
-
-
 class Composer:
     """Composes configurations, five times as fast as Hydra, which reads all files each time.
 
-    A configuration that differs from an earlier one only in values of settings is made from a copy
-    of the earlier one.
+    Hydra composes once for each choice of files; values of settings are set in copies of this.
     """
 
-    def __init__(self, search: str, models: Collection[str]) -> None:
-        self._search, self._models = search, models
-        self._choices: set[str] = set()  # groups that choose a file
-        self._bases: dict[tuple[str, ...], bytes] = {}  # pickled Composed
+    def __init__(self, models: Collection[str]) -> None:
+        self._models = models
+        self._groups = set[str]()  # in which a file is chosen; none before Hydra has composed
+        self._bases = dict[tuple[str, ...], Composed]()  # by the overrides that Hydra got
 
     def with_hydra(self, overrides: Sequence[str]) -> DictConfig:
         """Compose a configuration that includes Hydra's own settings."""
         check_groups(overrides)
-        return compose(CONFIG, [self._search, *overrides], return_hydra_config=True)
+        cfg = compose(CONFIG, list(overrides), return_hydra_config=True)
+        self._groups |= cfg.hydra.runtime.choices.keys()
+        return cfg
 
     def __call__(self, job: Sequence[str]) -> Composed:
         """Compose the configuration of a point. `model` may also name a network of a library."""
         check_groups(job)
         job = with_libraries(job, self._models)
         overrides = parsed(job)
-        base = self._bases.get(self._kind(overrides))
-        if base is None:
-            composed = _without_hydra(self.with_hydra(job))
-            self._choices |= composed.choices.keys()
-            self._bases[self._kind(overrides)] = pickle.dumps(composed)
-            return composed
-        cfg, choices = pickle.loads(base)
         for each in overrides:
-            if self._is_value(each, overrides):
-                OmegaConf.update(cfg, each.key_or_group, each.value())
-        return Composed(cfg, choices)
+            if each.is_sweep_override():
+                raise SettingError(each.get_key_element(), "several values need --multirun")
+        values = [each for each in overrides if self._is_value(each)]
+        if any(each.type != OverrideType.CHANGE for each in overrides):  # in the order as given
+            values = []
+        files = tuple(word for word, each in zip(job, overrides, strict=True) if each not in values)
+        if files not in self._bases:
+            self._bases[files] = _without_hydra(self.with_hydra(files))
+        base = self._bases[files]
+        cfg = copied(base.cfg)
+        for each in values:
+            OmegaConf.update(cfg, each.key_or_group, each.value())
+        return Composed(cfg, base.choices)
 
-    def _kind(self, overrides: Sequence[Override]) -> tuple[str, ...]:
-        """Return a key that is equal for configurations that differ only in values."""
-        return tuple(
-            each.key_or_group if self._is_value(each, overrides) else str(each.input_line)
-            for each in overrides
-        )
-
-    def _is_value(self, override: Override, among: Sequence[Override]) -> bool:
-        """Return True if `override` only changes one value that no other override changes."""
-        key = override.key_or_group
-        plain = override.type == OverrideType.CHANGE and override.package is None
-        if not plain or key in self._choices or isinstance(override.value(), dict | list):
-            return False
-        own, others = f"{key}.", [f"{other.key_or_group}." for other in among]
-        return sum(own.startswith(each) or each.startswith(own) for each in others) == 1
+    def _is_value(self, override: Override) -> bool:
+        """Return True if `override` sets a value, and chooses no file."""
+        group = override.key_or_group
+        is_file = group in self._groups or "/" in group or group.startswith("hydra.")
+        return bool(self._groups) and not is_file and override.package is None
 
 
 def _without_hydra(cfg: DictConfig) -> Composed:
-    """Remove Hydra's own settings from `cfg`, after references to them are resolved.
+    """Remove Hydra's own settings from `cfg`, and the study's grids, which describe other points.
 
-    The grids of the study are removed as well, because they describe other points.
+    The names of the chosen files, which follow from Hydra's settings, are set.
     """
-    HydraConfig.instance().set_config(cfg)
     choices = dict(cfg.hydra.runtime.choices)
     with open_dict(cfg):
         del cfg["hydra"]
     cfg.grids = None
-    _resolve_hydra(cfg)
+    cfg.names = {group: choices[group] for group in cfg.names}
     return Composed(cfg, choices)
-
-
-def _resolve_hydra(cfg: DictConfig | ListConfig) -> None:
-    for name in range(len(cfg)) if isinstance(cfg, ListConfig) else list(cfg):
-        node: Any = cfg._get_node(name)
-        if isinstance(node, DictConfig | ListConfig) and not node._is_none():
-            if not node._is_interpolation() and not node._is_missing():
-                _resolve_hydra(node)
-        elif node._is_interpolation() and re.search(r"\$\{(hydra|chosen):", str(node._value())):
-            cfg[name] = cfg[name]
 
 
 @contextmanager
@@ -323,16 +304,13 @@ def as_setting_error(error: Exception, setting: str) -> SettingError:
         return SettingError(group, message)
     if isinstance(error, ConfigCompositionException) and isinstance(error.__cause__, Exception):
         error = error.__cause__
-    text = " ".join(str(error).split())
-    if unknown := re.search(r"Key '([^']+)' is not in struct full_key: (\S+)", text):
-        return SettingError(unknown[2], "there is no such setting")
-    if missing := re.search(r"Missing mandatory value: .*full_key: (\S+)", text):
-        return SettingError(missing[1], "a value is needed")
-    if swept := re.search(r"Sweep parameters '([^=']+)=.*' requires --multirun", text):
-        return SettingError(swept[1], "several values need --multirun")
-    if follows := re.search(r"raised while resolving interpolation: (.*) full_key: (\S+)", text):
-        return SettingError(follows[2], follows[1])
-    return SettingError(setting, re.split(r" (?:reference|object)_type=", text)[0])
+    setting = getattr(error, "full_key", None) or setting
+    if isinstance(error, ConfigKeyError | ConfigAttributeError):
+        return SettingError(setting, "there is no such setting")
+    if isinstance(error, MissingMandatoryValue):
+        return SettingError(setting, "a value is needed")
+    message = str(error).partition("\n    full_key: ")[0]  # after it, words on OmegaConf's classes
+    return SettingError(setting, message.rpartition("raised while resolving interpolation: ")[2])
 
 
 def check_groups(overrides: Sequence[str]) -> None:

@@ -4,15 +4,14 @@ import multiprocessing
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from paceline.cluster.processes import preload
 from paceline.errors import SettingError, tell
@@ -25,8 +24,8 @@ from paceline.record.reading import fault_of, read_result
 from paceline.record.record import partial_folder
 from paceline.record.result import Result
 from paceline.record.without_effect import on_cpu, without_effect
-from paceline.study.compose import CONFIG, as_setting_error, check_groups, models_of, with_libraries
-from paceline.study.progress import RunWatch, result_line, status_line
+from paceline.study.compose import CONFIG, check_groups, composer, hydra_errors
+from paceline.study.progress import result_line, run_status, status_line
 from paceline.study.tuning import put_trial
 
 
@@ -38,15 +37,19 @@ def hydra_of(root: Path) -> Generator[Any]:
         yield GlobalHydra.instance().hydra
 
 
-def run(overrides: Sequence[str], root: Path) -> None:
-    """Run the point that `overrides` describe.
+def run(overrides: Sequence[str], root: Path) -> int:
+    """Run the point that `overrides` describe; return 1 if it failed, else 0.
 
-    Raises Hydra's errors, SettingError for an invalid group, and SystemExit as `job` does.
+    Raises SettingError for an invalid setting. `root`: the working directory.
     """
-    check_groups(overrides)
-    overrides = with_libraries(overrides, models_of(root))
-    with hydra_of(root) as hydra:
-        hydra.run(CONFIG, job, [*overrides, "hydra.mode=RUN"])
+    with composer(root) as compose_job:
+        cfg = compose_job(overrides).cfg
+    config, log = _config_and_log(cfg)
+    _, problem = _run(config, None, log)
+    print(config.folder, flush=True)
+    if problem := _not_logged(log) or problem:
+        tell(problem)
+    return 1 if problem else 0
 
 
 def multirun(overrides: Sequence[str], root: Path) -> bool:
@@ -61,31 +64,32 @@ def multirun(overrides: Sequence[str], root: Path) -> bool:
 
 
 def job(cfg: DictConfig) -> float | None:
-    """Run one point, unless its record says that it need not run, and print how it ended.
+    """Run one point of a multirun, unless its record says that it need not run.
 
     Returns the point's validation top-1, which Hydra's sweepers can optimize; None if the point
-    failed. Errors raise SystemExit, because Hydra would print any other exception: the exit code is
-    2 for an invalid setting, and outside of a multirun 1 for a failed point.
+    failed. Raises SystemExit for an invalid setting, because Hydra would print any other exception.
     """
-    multi = HydraConfig.get().mode == RunMode.MULTIRUN
     try:
-        cfg.grids = None  # they describe other points of the study
-        put_trial(cfg)
-        config = PointConfig.of(cfg)
-        log = RecordLog(config.folder.parent, config.measurement.mlflow, key=config.key)
-        result, problem = _run(config, HydraConfig.get().job.num + 1 if multi else None, log)
-        if log.failure:
-            problem = f"measurement.mlflow.tracking_uri: {log.failure}"
-    except (SettingError, OmegaConfBaseException) as error:
-        bad = error if isinstance(error, SettingError) else as_setting_error(error, "train")
-        _leave(str(bad), 2)
-    if not multi:
-        print(config.folder, flush=True)
-        if problem:
-            _leave(problem, 1)
-    elif log.failure:
+        with hydra_errors("train"):
+            cfg.grids = None  # they describe other points of the study
+            config, log = _config_and_log(cfg)
+            result, _ = _run(config, HydraConfig.get().job.num + 1, log)
+    except SettingError as error:
+        _leave(error)
+    if problem := _not_logged(log):
         tell(problem)
     return result["top1"] if result else None
+
+
+def _config_and_log(cfg: DictConfig) -> tuple[PointConfig, RecordLog]:
+    """Return the settings of a point that belongs to no study, and the log of its record."""
+    put_trial(cfg)
+    config = PointConfig.of(cfg)
+    return config, RecordLog(config.folder.parent, config.measurement.mlflow, key=config.key)
+
+
+def _not_logged(log: RecordLog) -> str:
+    return f"measurement.mlflow.tracking_uri: {log.failure}" if log.failure else ""
 
 
 def job_of_study(cfg: DictConfig) -> Result | None:
@@ -97,7 +101,7 @@ def job_of_study(cfg: DictConfig) -> Result | None:
     try:
         return _run(PointConfig(plain), HydraConfig.get().job.num + 1, nullcontext())[0]
     except SettingError as error:
-        _leave(str(error), 2)
+        _leave(error)
 
 
 def _run(
@@ -158,9 +162,9 @@ def _queue(point: Point) -> tuple[Result | None, str]:
 
 def _watch(point: Point) -> AbstractContextManager[None]:
     folder = partial_folder(point.config.folder)
-    return status_line(RunWatch(run_label(point.config.values), point.kind, folder).status)
+    return status_line(partial(run_status, run_label(point.config.values), point.kind, folder))
 
 
-def _leave(message: str, code: int) -> NoReturn:
-    tell(message)
-    sys.exit(code)
+def _leave(error: SettingError) -> NoReturn:
+    tell(str(error))
+    sys.exit(2)

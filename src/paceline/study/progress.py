@@ -5,18 +5,18 @@ The progress is read from files that running points write, also points on other 
 
 import csv
 import math
-import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple, TextIO
 
 from paceline.errors import printable
-from paceline.record.mlflow import run_label, yield_to_workers
+from paceline.grouped import grouped
+from paceline.record.mlflow import yield_to_workers
 from paceline.record.point_config import PointConfig
 from paceline.record.reading import read_result, record_version
 from paceline.record.record import partial_records
@@ -26,7 +26,6 @@ from paceline.study.study_point import Points, StudyPoint
 PREFIX = "progress: "  # of a line where there is no terminal
 _PERIOD = 1.0  # seconds between updates
 _PLAIN_PERIOD = 30.0  # seconds between lines where there is no terminal
-_TAIL = 512  # bytes at the end of the file that contain the last whole row
 
 
 class Status(NamedTuple):
@@ -42,7 +41,7 @@ class Status(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """State of a run at `time` [seconds since 1970].
+    """State of a run: a row of progress.csv.
 
     `share`: the share of its samples that is done. `images_per_second`: throughput since the
     previous state on the training clock; None if this clock has not advanced since.
@@ -51,171 +50,86 @@ class Progress(NamedTuple):
     share: float
     train_loss: float
     images_per_second: float | None
-    time: float
 
 
 def read_progress(folder: Path) -> Progress | None:
     """Return the last state in the partial record `folder`; None if none is written yet."""
-    path = folder / "progress.csv"
     try:
-        with path.open("rb") as file:
-            header = file.readline()
-            file.seek(max(len(header), path.stat().st_size - _TAIL))
-            lines = file.read().split(b"\n")[:-1]  # a worker may be in the middle of a line
-            modified = os.fstat(file.fileno()).st_mtime
+        lines = (folder / "progress.csv").read_text().split("\n")[:-1]  # of which all are whole
     except FileNotFoundError:
         return None
-    if not lines:
+    if len(lines) < 2:
         return None
-    (row,) = csv.DictReader([header.decode(), lines[-1].decode()])
+    (row,) = csv.DictReader([lines[0], lines[-1]])
     rate = row["images_per_second"]
-    loss = float(row["train_loss"])
-    return Progress(float(row["share"]), loss, float(rate) if rate else None, modified)
+    return Progress(float(row["share"]), float(row["train_loss"]), float(rate) if rate else None)
 
 
-class RunWatch:
-    """Watches the run that writes the partial record `folder`.
+def run_status(name: str, kind: str, folder: Path) -> Status:
+    """Return the state of the run that writes the partial record `folder`.
 
     `name`: name of the run. `kind`: kind of its throughput, measured, paced or virtual.
     """
-
-    def __init__(self, name: str, kind: str, folder: Path) -> None:
-        self._name, self._kind, self._folder = name, kind, folder
-        self._first: Progress | None = None
-
-    def status(self) -> Status:
-        """Return the state of the run; its share is None in the first second of training."""
-        now = read_progress(self._folder)
-        if now is None:
-            return Status(self._name, None, "starting")
-        first = self._first = self._first or now
-        left, done, rate = "", now.share - first.share, now.images_per_second
-        if now.share >= 1:
-            left = "evaluating"
-        elif done > 0 and now.time > first.time:  # else the clock of the machine was set back
-            left = f"{duration((1 - now.share) * (now.time - first.time) / done)} left"
-        speed = f"{rate:,.0f} images/s {self._kind}" if rate is not None else ""
-        parts = [left, f"training loss {now.train_loss:.4g}", speed]
-        return Status(self._name, min(now.share, 1.0), ", ".join(filter(None, parts)))
+    now = read_progress(folder)
+    if now is None:
+        return Status(name, None, "starting")
+    parts = ["evaluating"] if now.share >= 1 else []
+    parts.append(f"training loss {now.train_loss:.4g}")
+    if now.images_per_second is not None:
+        parts.append(f"{now.images_per_second:,.0f} images/s {kind}")
+    return Status(name, min(now.share, 1.0), ", ".join(parts))
 
 
-class SweepWatch:
-    """Watches the points of a study while they run, stage by stage.
+def stage_status(name: str, points: Points, before: Mapping[str, int | None]) -> Status:
+    """Return the state of a stage of a sweep, which consists of `points`.
 
-    `runs`: folder of all records.
+    `before`: versions of the records before, by key, of those points that must run.
     """
-
-    def __init__(self, study: str, runs: Path) -> None:
-        self._runs, self._folder = runs, runs / study
-        self._costs: Costs | None = None
-
-    def begin(self, stage: str, points: Points, to_run: Points, later: Points) -> None:
-        """Begin to watch a stage of the sweep.
-
-        `points`: all points of the stage. `to_run`: those of them that must run. `later`: points of
-        later stages.
-        """
-        self._stage, self._later = stage, later
-        self._points = {point.key: point for point in points}
-        self._before = {point.key: record_version(point.folder) for point in to_run}
-        self._results: dict[str, Result] = {
-            point.key: point.result
-            for point in points
-            if point.result and point.key not in self._before
-        }
-
-    def status(self) -> Status:
-        if self._costs is None:
-            self._costs = Costs(finished_results(self._runs))
-        self._read_new_results(self._costs)
-        shares = self._running()
-        num_done, count = len(self._results), len(self._points)
-        parts = [f"{num_done} of {count} points"]
-        if self._later:
-            parts.append(f"then {len(self._later)} more")
-        undone = [point for key, point in self._points.items() if key not in self._results]
-        if left := self._costs.left([*undone, *self._later], shares):
-            parts.append(f"{left} left")
-        done = (num_done + sum(shares.values())) / count
-        return Status(self._stage, done, ", ".join([*parts, *self._best()]))
-
-    def _read_new_results(self, costs: "Costs") -> None:
-        for key, before in self._before.items():
-            point = self._points[key]
-            if key not in self._results and record_version(point.folder) not in (None, before):
-                if (result := read_result(point.folder)) is None:
-                    continue  # not whole yet, or unfit
-                self._results[key] = result
-                if result["status"] == "finished":
-                    costs.add(result)
-
-    def _running(self) -> dict[str, float]:
-        """Return how much of each running point is done, by key."""
-        shares = {}
-        for key, folder in partial_records(self._folder):
-            progress = read_progress(folder)
-            if progress and key in self._points and key not in self._results:
-                shares[key] = min(progress.share, 1.0)
-        return shares
-
-    def _best(self) -> list[str]:
-        finished = [key for key, each in self._results.items() if each["status"] == "finished"]
-        scored = [key for key in finished if self._results[key]["top1"] is not None]
-        if not scored:
-            return []
-        key = max(scored, key=lambda key: self._results[key]["top1"])
-        point, top1 = self._points[key], self._results[key]["top1"]
-        return [f"best so far {run_label(point.config.values, list(point.axes))}: {top1:.2%} top-1"]
+    running = dict(partial_records(points[0].folder.parent))
+    done, share = 0, 0.0
+    for point in points:
+        if point.key not in before or record_version(point.folder) not in (None, before[point.key]):
+            done += 1
+        elif point.key in running and (progress := read_progress(running[point.key])):
+            share += min(progress.share, 1.0)
+    return Status(name, (done + share) / len(points), f"{done} of {len(points)} points")
 
 
-class Costs:
-    """Estimates how long points take, from `results` of finished points of any study.
+def time_of(points: Points, results: Iterable[Result]) -> str | None:
+    """Return words for the time that `points` take, with `sweep.jobs` points at a time.
 
-    The estimate follows from the median time per sample of finished points with the same scheme,
-    model, data and cluster. Of these, it takes those of the same study if there are any, because
-    other studies may pace their steps; then those of the same number of workers and batch size.
+    It follows from the median time per sample of those `results` of finished points that have the
+    same scheme, model, data and cluster. Of these, those of the same study count if there are any,
+    because other studies may pace their steps; then those of the same number of workers and batch
+    size. Returns None if no point's time can be estimated.
     """
-
-    def __init__(self, results: Iterable[Result]) -> None:
-        self._by_names: dict[tuple[str | None, ...], list[Result]] = {}
-        for result in results:
-            self.add(result)
-
-    def add(self, result: Result) -> None:
-        self._by_names.setdefault(_names(result), []).append(result)
-
-    def seconds(self, point: StudyPoint) -> float | None:
-        """Return the estimated seconds of the point; None if no result matches."""
-        matching, values = self._by_names.get(_names(point.config.names)), point.config.values
-        if not matching:
-            return None
-        samples = values["training"]["samples"]
-        if samples is None:
-            most = max(each["distinct_samples"] for each in matching)
-            samples = values["training"]["epochs"] * most
-        for names in (["study"], ["workers", "batch_size"]):
-            same = [each for each in matching if all(each[n] == values[n] for n in names)]
-            matching = same or matching
-        return median(each["wall_seconds"] / each["samples"] for each in matching) * samples
-
-    def left(self, points: Points, shares: Mapping[str, float] | None = None) -> str | None:
-        """Return words for the time that `points` take, with `sweep.jobs` points at a time.
-
-        Returns None if no point's time can be estimated. `shares`: for points that are running, the
-        share of the work that is already done, by key.
-        """
-        known = [
-            (1 - (shares or {}).get(point.key, 0.0)) * seconds / point.config.sweep.jobs
-            for point in points
-            if (seconds := self.seconds(point)) is not None
-        ]
-        rest = len(points) - len(known)
-        more = f" and {rest} points of unknown length" if rest else ""
-        return f"about {duration(sum(known))}{more}" if known else None
+    by_names = grouped(results, _names)
+    found = [_seconds(point, by_names.get(_names(point.config.names), ())) for point in points]
+    known = [
+        seconds / point.config.sweep.jobs
+        for point, seconds in zip(points, found, strict=True)
+        if seconds is not None
+    ]
+    rest = len(points) - len(known)
+    more = f" and {rest} points of unknown length" if rest else ""
+    return f"about {duration(sum(known))}{more}" if known else None
 
 
 def _names(of: Mapping[str, Any]) -> tuple[str | None, ...]:
     return tuple(of.get(name) for name in ("scheme", "model", "data", "cluster"))
+
+
+def _seconds(point: StudyPoint, results: Sequence[Result]) -> float | None:
+    values = point.config.values
+    if not results:
+        return None
+    samples = values["training"]["samples"]
+    if samples is None:
+        samples = values["training"]["epochs"] * max(each["distinct_samples"] for each in results)
+    for names in (["study"], ["workers", "batch_size"]):
+        alike = [each for each in results if all(each[n] == values[n] for n in names)]
+        results = alike or results
+    return median(each["wall_seconds"] / each["samples"] for each in results) * samples
 
 
 def finished_results(runs: Path, others: Iterable[Result] = ()) -> list[Result]:
@@ -235,19 +149,19 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def status_line(status: Callable[[], Status]) -> Generator[None]:
-    """Show the progress of the work inside.
+    """Show the progress of the work inside, and the time that is left.
 
     On a terminal, it is a bar that vanishes at the end; elsewhere, a line every 30 seconds.
     `status` returns the state of the work; a thread calls it regularly.
     """
-    stopped = threading.Event()
+    stopped, look = threading.Event(), with_time_left(status)
 
     def follow() -> None:
         yield_to_workers()
         with display(sys.stderr) as show:
             while not stopped.wait(_PERIOD):
                 with suppress(OSError):  # a record was replaced while it was read: the next look
-                    show(status())
+                    show(look())
 
     thread = threading.Thread(target=follow, name="status", daemon=True)
     thread.start()
@@ -256,6 +170,27 @@ def status_line(status: Callable[[], Status]) -> Generator[None]:
     finally:
         stopped.set()
         thread.join()
+
+
+def with_time_left(
+    status: Callable[[], Status], now: Callable[[], float] = time.monotonic
+) -> Callable[[], Status]:
+    """Return `status` with the time that is left if the work goes on as it has since it began."""
+    began: tuple[float, float] | None = None  # time [s] and share of the first state
+
+    def look() -> Status:
+        nonlocal began
+        state = status()
+        if state.share is None:
+            return state
+        began = began or (now(), state.share)
+        seconds, done = now() - began[0], state.share - began[1]
+        if done <= 0 or state.share >= 1:
+            return state
+        left = duration((1 - state.share) * seconds / done)
+        return state._replace(note=f"{left} left, {state.note}")
+
+    return look
 
 
 Show = Callable[[Status], None]

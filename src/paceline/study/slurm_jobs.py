@@ -158,6 +158,13 @@ class PointJob:
     code: str
     root: Path
 
+    @classmethod
+    def of(cls, configs: Iterable[PointConfig]) -> "PointJob":
+        """Return the function for points of the project in the working directory."""
+        of = tuple(configs)
+        versions = tuple(record_version(config.folder) for config in of)
+        return cls(of, versions, source_digest(), Path.cwd())
+
     def __call__(self) -> None:
         """Run the points that have no new record; exit with 2 if one has an invalid setting."""
         sys.path[:0] = [str(self.root), str(self.root / "src")]  # for a `_target_` of the user's

@@ -18,6 +18,7 @@ from paceline.record.result import Result
 
 if TYPE_CHECKING:
     from paceline.record.point import Point
+    from paceline.study.search import GridSearch
 
 
 UNTUNED = "untuned"  # in place of the key of a point whose learning rate is not known yet
@@ -31,10 +32,11 @@ class StudyPoint:
     `config`: its settings. `cfg`: the settings before interpolations are resolved, from which the
     study's hyperparameter search (its tuning) makes trials. `axes`: values of the settings that
     differ between points of the study, by dotted name. `overrides`: the settings, as on the command
-    line, by which the study names the point. `root`: folder that has runs/. `result`: content of
-    result.json when it was last read; None if the point had no record then. A tuned point has no
-    learning rate until the search has found one; until then, `has_rate` is False, and the key is
-    UNTUNED. `archived`: results of records that are in the study's archive alone, by key.
+    line, by which the study names the point. `root`: folder that has runs/. `tuning`: the search,
+    if the study has one. `result`: content of result.json when it was last read; None if the point
+    had no record then. A tuned point has no learning rate until the search has found one; until
+    then, `has_rate` is False, and the key is UNTUNED. `archived`: results of records that are in
+    the study's archive alone, by key.
     """
 
     config: PointConfig
@@ -42,6 +44,7 @@ class StudyPoint:
     axes: Mapping[str, Any]
     overrides: tuple[str, ...]
     root: Path
+    tuning: "GridSearch | None" = None
     has_rate: bool = True
     archived: Mapping[str, Result] = field(default_factory=dict[str, Result])
     result: Result | None = field(init=False)

@@ -3,7 +3,6 @@
 This happens before any point runs.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -25,7 +24,6 @@ from paceline.study.tuning import (
     put_best,
     read_table,
     read_tuning,
-    tuning_settings,
 )
 
 STRONG = "global_batch_size"  # axis of a study of strong scaling: workers share the images
@@ -50,8 +48,8 @@ class Study:
         params: Mapping[str, Any] | None = None,
         archived: Mapping[str, Result] | None = None,
     ) -> None:
-        self.root, self.archived = root, dict(archived or {})
-        self._read = dict[str, GridSearch]()  # by its settings
+        self.root, self.archived = root.absolute(), dict(archived or {})
+        self._tunings = dict[str, GridSearch]()  # by the text of their settings
         self._configurations = dict[str, Configuration]()  # by key
         self._known = dict[str, Configuration]()  # by the axes that its points have in common
         file = [] if name is None else [f"experiments={name}"]
@@ -63,15 +61,18 @@ class Study:
             self.grids = [
                 [self._point(compose(job), names, job) for job in jobs_of(axes)] for axes in grids
             ]
+        for setting in (STRONG, "tuning"):
+            given = [point.config.values[setting] is not None for point in self.points]
+            if any(given) and not all(given):
+                message = "some points of the study have none; all points need one, or none does"
+                raise SettingError(setting, message)
         self.put_rates()
-        renamed = any(each.lstrip("+").startswith("study=") for each in overrides)
-        if name is not None and not renamed:
-            _require_own_name(self.points, name)
-        _require_distinct(self.points, grids)
-        sizes = [point.config.values[STRONG] for point in self.points]
-        if any(sizes) and not all(sizes):
-            message = "some points of the study have none; all points need one, or none does"
-            raise SettingError(STRONG, message)
+        named = {point.config.study for point in self.points} - {name}
+        if named and file and not any(each.lstrip("+").startswith("study=") for each in overrides):
+            # records of its points would be among those of another study
+            message = f"{min(named)}, but the file is experiments/{name}.yaml"
+            raise SettingError("study", message)
+        _require_distinct(self.points)
 
     @property
     def points(self) -> list[StudyPoint]:
@@ -83,13 +84,10 @@ class Study:
 
         Raises SettingError if a trial has the same seed as a point of the study.
         """
-        if self.points[0].cfg.tuning is None:
-            return []
         seeds = {point.config.seed for point in self.points}
-        tunings = {id(each): each for each in (self._tuning(p.cfg) for p in self.points)}
-        for tuning in tunings.values():
+        for tuning in self._tunings.values():
             tuning.require_other_seeds(seeds)
-        return list(tunings.values())
+        return list(self._tunings.values())
 
     @cached_property
     def _table(self) -> list[dict[str, str]]:
@@ -130,10 +128,12 @@ class Study:
         axes = {n: choices[n] if n in choices else OmegaConf.select(cfg, n) for n in names}
         if cfg[STRONG]:  # configurations are compared by it
             axes[STRONG] = cfg[STRONG]
+        tuning = None if cfg.tuning is None else self._tuning(cfg.tuning)
         if is_tuned := needs_tuning(cfg):
-            put_best(cfg, self._tuning(cfg), None)
-        config = PointConfig.of(cfg)
-        return StudyPoint(config, cfg, axes, tuple(job), self.root, not is_tuned, self.archived)
+            assert tuning is not None  # else it raises SettingError
+            put_best(cfg, tuning, None)
+        config, has_rate = PointConfig.of(cfg), not is_tuned
+        return StudyPoint(config, cfg, axes, tuple(job), self.root, tuning, has_rate, self.archived)
 
     def _with_rate(self, point: StudyPoint) -> StudyPoint:
         """Return the point. If it is tuned and its best trial is known, it has the trial's rate."""
@@ -142,22 +142,24 @@ class Study:
         if all(OmegaConf.select(point.cfg, name) == value for name, value in settings.items()):
             return point
         cfg = copied(point.cfg)
-        put_best(cfg, self._tuning(cfg), best)
+        assert point.tuning is not None  # since it is tuned
+        put_best(cfg, point.tuning, best)
         return replace(point, config=PointConfig.of(cfg), cfg=cfg, has_rate=True)
 
     def _configuration(self, point: StudyPoint) -> Configuration:
-        made = Configuration(point, self._tuning(point.cfg), self._table)
+        made = Configuration(point, self._table)
         common = repr(made.axes)
         if common not in self._known:
             self._known[common] = self._configurations.setdefault(made.key, made)
         return self._known[common]
 
-    def _tuning(self, cfg: DictConfig) -> GridSearch:
-        """Return the tuning in the settings `cfg` of a point, the same one for equal settings."""
-        settings = tuning_settings(cfg)
-        if str(settings) not in self._read:
-            self._read[str(settings)] = read_tuning(settings)
-        return self._read[str(settings)]
+    def _tuning(self, setting: Any) -> GridSearch:
+        """Read the setting `tuning` of a point; return the same object for equal settings."""
+        if OmegaConf.is_config(setting):  # whose values may follow other settings
+            setting = OmegaConf.to_container(setting, resolve=True)
+        if str(setting) not in self._tunings:
+            self._tunings[str(setting)] = read_tuning(setting)
+        return self._tunings[str(setting)]
 
 
 def study_points(study: str, root: Path, overrides: Sequence[str] = ()) -> list[StudyPoint]:
@@ -192,8 +194,8 @@ def axes_of_grids(
     declares no grids has a single grid, which has only these axes.
     """
     axes = _texts(params or base.hydra.sweeper.params or {})
-    grids = base._get_node("grids")
-    plain = OmegaConf.to_container(grids, resolve=False) if OmegaConf.is_list(grids) else base.grids
+    grids = base.grids
+    plain = OmegaConf.to_container(grids, resolve=False) if OmegaConf.is_list(grids) else grids
     found = [[]] if plain is None else _flat(plain)
     return [parsed([*axes, *file, *grid, *overrides]) for grid in found]
 
@@ -247,29 +249,11 @@ def _varies(axes: Sequence[Override | None]) -> bool:
     return len(texts) > 1 or any(text and "${" in text for text in texts)
 
 
-def _require_own_name(points: Sequence[StudyPoint], name: str) -> None:
-    """Raise SettingError if the records of a study's file would be among those of another."""
-    for point in points:
-        if point.config.study != name:
-            message = f"{point.config.study}, but the file is experiments/{name}.yaml"
-            raise SettingError("study", message)
-
-
-def _require_distinct(points: Sequence[StudyPoint], grids: Grids) -> None:
+def _require_distinct(points: Sequence[StudyPoint]) -> None:
     by_key: dict[str, StudyPoint] = {}
     for point in points:
         other = by_key.setdefault(point.config.key, point)
         if other is not point:
             names = [name for name in point.axes if str(point.axes[name]) != str(other.axes[name])]
-            setting = (names or _repeating(grids) or ["grids"])[0]
             message = f"two points are the same: {other.words} and {point.words}"
-            raise SettingError(setting, message)
-
-
-def _repeating(grids: Grids) -> list[str]:
-    return [
-        axis.get_key_element()
-        for axes in grids
-        for axis in axes
-        if axis.is_sweep_override() and max(Counter(axis.sweep_string_iterator()).values()) > 1
-    ]
+            raise SettingError((names or [*point.axes, "grids"])[0], message)

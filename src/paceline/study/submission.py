@@ -1,7 +1,6 @@
 """Submits points to Slurm by submitit: one job array for all points that need equal resources."""
 
 import json
-import secrets
 import shutil
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 from paceline.errors import SettingError, tell
 from paceline.grouped import grouped
 from paceline.record.point import Point
-from paceline.record.provenance import output, source_digest
+from paceline.record.provenance import output
 from paceline.record.reading import read_result, record_version
 from paceline.record.record import Lock
 from paceline.run.run_point import prepare_data
@@ -21,9 +20,6 @@ from paceline.study.progress import result_line
 from paceline.study.slurm_jobs import PointJob, log_folder, private_folder
 
 _SIGNAL_SECONDS = 90  # before the time limit, so that a point can write a checkpoint
-_IMMEDIATE_SECONDS = 5  # for a free node to check; without one, the jobs themselves will fail
-_PATIENCE = 30  # s for srun
-_SEEN, _UNSEEN = "seen", "unseen"
 
 Versions = Mapping[str, int | None]  # of records, by key
 Jobs = dict[str, str]  # of points, by key
@@ -48,14 +44,11 @@ def run_queued(points: Sequence[Point]) -> list[str]:
     def has_ended(key: str) -> bool:
         return record_version(by_key[key].config.folder) != versions[key]
 
-    def is_awaited(point: Point) -> bool:
-        return point.cluster.submitted_to is not None and point.cluster.submitted_to.wait
-
-    awaited = {key: job for key, job in jobs.items() if is_awaited(by_key[key])}
-    problems: list[str] = []
+    queues = {key: by_key[key].cluster.submitted_to for key in jobs}
+    awaited = {key: jobs[key] for key, queue in queues.items() if queue is not None and queue.wait}
     try:
-        for key in slurm_jobs.ended(study, awaited, has_ended):
-            problems.append(_tell(by_key[key], jobs[key], has_ended(key)))
+        ended = slurm_jobs.ended(study, awaited, has_ended)
+        problems = [_tell(by_key[key], jobs[key], has_ended(key)) for key in ended]
     except KeyboardInterrupt:
         message = "its jobs continue, and the next sweep waits for them"
         tell(f"{message}; paceline sweep {study} --cancel ends them")
@@ -107,16 +100,13 @@ def _submit_missing(points: Sequence[Point], versions: Versions) -> tuple[Jobs, 
 
 
 def _submit(points: Sequence[Point], study: str, folder: Path) -> Jobs:
-    groups = list(_by_needs(points))
-    executors = [_executor(study, folder, needs) for needs, _ in groups]
-    for executor in executors:
+    arrays = [(_executor(study, folder, needs), of) for needs, of in _by_needs(points)]
+    for executor, _ in arrays:
         _check(executor)
-    if groups:
-        _check_shared(folder, groups[0][0])
     for data in {str(point.data): point.data for point in points}.values():
         prepare_data(data)  # once, and where there is a network
     jobs: Jobs = {}
-    for executor, (_, members) in zip(executors, groups, strict=True):
+    for executor, members in arrays:
         made = _submit_array(executor, members)
         slurm_jobs.write_jobs(folder, made)
         jobs |= made
@@ -166,40 +156,14 @@ def _refused(error: str, executor: Any) -> SettingError:
     reason = (lines or ["no reason"])[0].removeprefix("sbatch: ").removeprefix("error: ")
     setting = "cluster.partition" if "partition" in reason else "cluster"
     asked = executor.parameters
-    parts = ("nodes", "nodes"), ("cpus_per_task", "CPUs of each"), ("time", "minutes")
-    shape = ", ".join(f"{asked[name]} {words}" for name, words in parts)
+    shape = "{nodes} nodes, {cpus_per_task} CPUs of each, {time} minutes".format(**asked)
     return SettingError(setting, f"sbatch refuses {shape}: {reason}")
-
-
-def _check_shared(folder: Path, needs: Mapping[str, Any]) -> None:
-    """Raise SettingError if a free node does not see `folder`, to which records are written."""
-    token = folder.resolve() / f".seen-{secrets.token_hex(4)}"
-    where = [f"--{name}={needs[name]}" for name in ("partition", "account") if name in needs]
-    step = ["--nodes=1", "--ntasks=1", "--time=1", f"--immediate={_IMMEDIATE_SECONDS}"]
-    look = f"test -e '{token}' && echo {_SEEN} $SLURMD_NODENAME || echo {_UNSEEN} $SLURMD_NODENAME"
-    command = ["srun", "--quiet", "--chdir=/", *where, *step, "sh", "-c", look]
-    token.touch()
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_PATIENCE)
-    except subprocess.TimeoutExpired:
-        return
-    finally:
-        token.unlink()
-    seen, _, node = done.stdout.strip().partition(" ")
-    if seen == _UNSEEN:
-        message = f"node {node} does not see {folder.resolve()}: nodes must share the project"
-        raise SettingError("cluster", message)
 
 
 def _submit_array(executor: Any, members: Sequence[Sequence[Point]]) -> Jobs:
     from submitit.core.utils import FailedJobError, FailedSubmissionError
 
-    code, root = source_digest(), Path.cwd()
-    calls = list[PointJob]()
-    for each in members:
-        configs = tuple(point.config for point in each)
-        versions = tuple(record_version(config.folder) for config in configs)
-        calls.append(PointJob(configs, versions, code, root))
+    calls = [PointJob.of([point.config for point in each]) for each in members]
     try:
         with executor.batch():
             jobs = [executor.submit(call) for call in calls]

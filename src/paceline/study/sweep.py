@@ -1,10 +1,11 @@
 """Runs the points of a study that have no record yet, and so continues an earlier sweep.
 
-If the learning rates of points are tuned, the trials of the hyperparameter search run first.
+If learning rates are tuned, the trials of the study's hyperparameter search run first.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,14 @@ from paceline.record.archive import (
     read_records,
     write_records,
 )
-from paceline.record.data_digest import is_of_other_data, look_again
+from paceline.record.data_digest import look_again
 from paceline.record.mlflow import RecordLog
 from paceline.record.provenance import num_cores
 from paceline.record.reading import fault_of, read_result, record_version
 from paceline.record.record import Lock, PartialRecord, is_under_way, partial_records
 from paceline.record.rerun import failed_by_environment
 from paceline.record.result import Result
-from paceline.study.collect import num_of_other_code
-from paceline.study.progress import SweepWatch, status_line
+from paceline.study.progress import stage_status, status_line
 from paceline.study.study_point import Points, StudyPoint, counts, most_processes, to_run
 from paceline.study.study_points import Study
 
@@ -92,27 +92,22 @@ def _take_up(study: Study, source: Path, unpack: bool) -> None:
         records = read_records(source, runs.name)
     except SettingError as error:
         raise SettingError("--from", error.message) from error
-    new = dict[str, Record]()
     study.archived.update({key: result for key, (_, result) in records.items()})
     study.refresh()  # the results of trials may tell further trials
-    points = {point.key: point for point in (*study.trials_of_points, *study.points)}
-    kept = {key: result for key in points if (result := read_result(runs / key))}
-    for key, record in records.items():
-        if key in points and (key not in kept or failed_by_environment(kept[key])):
-            new[key] = record
+    keys = {point.key for point in (*study.trials_of_points, *study.points)} & records.keys()
+    kept = {key: result for key in keys if (result := read_result(runs / key))}
+    new: dict[str, Record] = {
+        key: records[key] for key in keys if key not in kept or failed_by_environment(kept[key])
+    }
     if unpack:
         write_records(new, runs)
         study.archived.clear()
     study.refresh()
-    results = [result for _, result in new.values()]
-    old = (is_of_other_data(new[key][1], points[key].config.target("data")) for key in new)
-    other = sum(key in kept and key not in new and kept[key] != records[key][1] for key in records)
+    other = sum(key not in new and kept[key] != records[key][1] for key in keys)
     parts = {
         "": f"{len(new)} records {'taken up' if unpack else 'to take up'} from {source}",
-        "of other settings are left out": sum(key not in points for key in records),
+        "of other settings are left out": len(records) - len(keys),
         "have another result here, which is kept": other,
-        "were made by a different version of the code": num_of_other_code(results),
-        "are of data with another content than here": sum(old),
     }
     print("; ".join(f"{n} {words}".strip() for words, n in parts.items() if n), flush=True)
 
@@ -124,18 +119,17 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
     that it injects, and not every point failed earlier.
 
     `launch(points)` runs points and returns their results. Before that, each function in `write`
-    writes those records that need no training. A point that fails because of the
-    machine or the network is tried once more; if it fails again, its record counts as missing. So
-    does that of a point that failed while an older record stays. If points are in a queue and the
-    sweep does not wait for them, no record counts as missing.
+    writes those records that need no training. A point that fails because of the machine or the
+    network is tried once more; if it fails again, its record counts as missing. So does that of a
+    point that failed while an older record stays. If points are in a queue and the sweep does not
+    wait for them, no record counts as missing.
     """
     config, axes = study.points[0].config, study.points[0].axes
     folder, mlflow = study.root / "runs" / config.study, config.measurement.mlflow
     with one_at_a_time(folder):
         settle_partial_records(folder)
         study.refresh()
-        watch = SweepWatch(config.study, study.root / "runs")
-        runner = _Runner(launch, write, watch)
+        runner = _Runner(launch, write)
         with RecordLog(folder, mlflow, list(axes), note=config.question) as log:
             done = _tune(study, runner) and runner.complete(config.study, study.grids)
         if log.failure:
@@ -157,7 +151,7 @@ def _tune(study: Study, runner: "_Runner") -> bool:
     stage = name = f"{study.points[0].config.study}, tuning"
     tried, rounds = set[str](), 1
     while new := [trial for trial in study.trials_of_points if trial.key not in tried]:
-        if not runner.complete(stage, [new], later=to_run(study.points)):
+        if not runner.complete(stage, [new]):
             return False
         tried |= {trial.key for trial in new}
         rounds += 1
@@ -174,27 +168,24 @@ class _Runner:
     ran, other than by the fault that it injects.
     """
 
-    def __init__(self, launch: Launch, write: Sequence[Write], watch: SweepWatch) -> None:
-        self._launch, self._write, self._watch = launch, write, watch
+    def __init__(self, launch: Launch, write: Sequence[Write]) -> None:
+        self._launch, self._write = launch, write
         self.is_awaited, self.has_failed = True, False
 
-    def complete(self, name: str, batches: Sequence[Points], later: Points = ()) -> bool:
-        """Run the points that must run, batch by batch; return False if a record is missing then.
-
-        `later`: points of later stages, for the estimate of the remaining time.
-        """
+    def complete(self, name: str, batches: Sequence[Points]) -> bool:
+        """Run the points that must run, batch by batch; return False if one has no record then."""
         points = [point for batch in batches for point in batch]
         self._write_untrained(points)
-        if needed := to_run(points):
-            self._watch.begin(name, points, needed, later)
-            with status_line(self._watch.status):
-                left = self._queue(needed)
-                local = list(left)
-                for batch in batches:
+        needed = to_run(points)
+        before = {point.key: record_version(point.folder) for point in needed}
+        if needed:
+            with status_line(partial(stage_status, name, points, before)):
+                left = self._queue(needed, before)
+                for n, batch in enumerate(batches):
                     self._run([point for point in batch if point in left and point.needs_run])
-                    left = [point for point in left if point not in batch]
-                    self._write_untrained(left)
-                for point in local:  # the cause of a failure may have passed
+                    later = [point for each in batches[n + 1 :] for point in each]
+                    self._write_untrained([point for point in later if point in left])
+                for point in left:  # the cause of a failure may have passed
                     if point.result and failed_by_environment(point.result):
                         self._run([point])
         results = [point.result for point in needed if point.result]
@@ -227,21 +218,21 @@ class _Runner:
                 for point in needed:
                     point.refresh()
 
-    def _queue(self, points: Points) -> list[StudyPoint]:
-        """Run the points whose cluster has a queue, in jobs of this queue; return all others."""
+    def _queue(self, points: Points, before: Mapping[str, int | None]) -> list[StudyPoint]:
+        """Run the points whose cluster has a queue, in jobs of this queue; return all others.
+
+        `before`: the versions of their records, by key.
+        """
         from paceline.study.submission import run_queued  # torch takes seconds
 
-        queued = [point for point in points if point.point.cluster.submitted_to is not None]
-        before = [record_version(point.folder) for point in queued]
+        queues = {point: point.point.cluster.submitted_to for point in points}
+        queued = [point for point, queue in queues.items() if queue is not None]
         if queued:
             run_queued([point.point for point in queued])
-            self.is_awaited = all(
-                queue is not None and queue.wait
-                for queue in (point.point.cluster.submitted_to for point in queued)
-            )
-        for point, version in zip(queued, before, strict=True):
+            self.is_awaited = all(queue.wait for queue in queues.values() if queue is not None)
+        for point in queued:
             point.refresh()
-            if self.is_awaited and record_version(point.folder) == version:
+            if self.is_awaited and record_version(point.folder) == before[point.key]:
                 point.result = None  # its job left no new one
         return [point for point in points if point not in queued]
 

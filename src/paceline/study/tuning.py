@@ -31,10 +31,10 @@ class Configuration:
     configurations, by dotted name. `table`: rows of the study's tuning.csv.
     """
 
-    def __init__(
-        self, point: StudyPoint, search: GridSearch, table: Sequence[Mapping[str, str]]
-    ) -> None:
-        self._scheme = str(OmegaConf.select(point.cfg, "names.scheme"))
+    def __init__(self, point: StudyPoint, table: Sequence[Mapping[str, str]]) -> None:
+        search = point.tuning
+        assert search is not None  # since it is tuned
+        self._scheme = _scheme(point.cfg)
         decided = {"seed", "training.rate", *search.names(self._scheme), *search.at}
         self.axes = {name: value for name, value in point.axes.items() if name not in decided}
         self._points = dict[Trial, StudyPoint]()
@@ -137,12 +137,6 @@ def read_tuning(setting: Any) -> GridSearch:
     return GridSearch(**named)
 
 
-def tuning_settings(cfg: DictConfig) -> Any:
-    """Return the setting `tuning` of a point, in which values may follow other settings."""
-    tuning = cfg.tuning
-    return OmegaConf.to_container(tuning, resolve=True) if OmegaConf.is_config(tuning) else tuning
-
-
 def trial_config(cfg: DictConfig, trial: Trial, at: Mapping[str, Any]) -> PointConfig:
     """Return the settings of `trial` for the configuration of `cfg`, changed by `at`."""
     tried = copied(cfg)
@@ -165,11 +159,8 @@ def _put_trial(cfg: DictConfig, trial: Trial) -> None:
 
 def put_best(cfg: DictConfig, tuning: GridSearch, best: Trial | None) -> None:
     """Set the values of the best trial in `cfg`; set None if `best` is None (not known yet)."""
-    for name, value in (
-        best.settings
-        if best
-        else dict.fromkeys(tuning.names(str(OmegaConf.select(cfg, "names.scheme"))))
-    ).items():
+    unknown = dict.fromkeys(tuning.names(_scheme(cfg)))
+    for name, value in (best.settings if best else unknown).items():
         OmegaConf.update(cfg, name, value)
 
 
@@ -202,3 +193,7 @@ def put_trial(cfg: DictConfig) -> None:
     if needs_tuning(cfg):
         message = f"tuned by all schemes of a study together; run paceline sweep {cfg.study}"
         raise SettingError("training.rate", message)
+
+
+def _scheme(cfg: DictConfig) -> str:
+    return str(OmegaConf.select(cfg, "names.scheme"))
