@@ -52,11 +52,10 @@ def test_a_new_conclusion_is_written_and_linked(tmp_path, monkeypatch):
     def slowest(tables):
         return tables.runs.groupby(["kind", "scheme"], as_index=False)["seconds"].max()
 
+    new = Conclusion("slowest_runs", slowest)
     for module in ("findings", "page"):
-        new = [*CONCLUSIONS, Conclusion("slowest_runs", slowest)]
-        monkeypatch.setattr(f"paceline.report.{module}.CONCLUSIONS", new)
+        monkeypatch.setattr(f"paceline.report.{module}.CONCLUSIONS", [*CONCLUSIONS, new])
     folder = write_reports(tmp_path / "made", [make_run(seconds=12.0)])
     page = write_page(folder).read_text()
-    (row,) = pd.read_csv(folder / "tables/slowest_runs.csv").to_dict("records")
-    assert row["seconds"] == 12
-    assert 'href="tables/slowest_runs.csv"' in page
+    assert len(pd.read_csv(folder / "tables/slowest_runs.csv")) == 1
+    assert page.count('href="tables/slowest_runs.csv"') == 1
