@@ -177,12 +177,10 @@ def finite(value: float | None) -> float | None:
 class PointTable:
     """Declaration of a table that every point has.
 
-    `name`: name of the CSV file in a record. `collected`: name of the CSV file of a whole study,
-    which has an additional first column `key`.
+    `name`: name of the CSV file in a record.
     """
 
     name: str
-    collected: str
     row: type[TableRow]
     make: Callable[[Observed], Sequence[TableRow]]
 
@@ -236,11 +234,11 @@ class PointTable:
 
 
 POINT_TABLES = (
-    PointTable("curve", "curves", CurveRow, curve),
-    PointTable("staleness", "staleness", StalenessRow, staleness),
-    PointTable("phases", "phases", PhasesRow, phases),
-    PointTable("timeline", "timeline", TimelineRow, timeline),
-    PointTable("test", "tests", ScoredRow, scored),
+    PointTable("curve", CurveRow, curve),
+    PointTable("staleness", StalenessRow, staleness),
+    PointTable("phases", PhasesRow, phases),
+    PointTable("timeline", TimelineRow, timeline),
+    PointTable("test", ScoredRow, scored),
 )
 
 # columns of tuning.csv, after those of the trial's key and of the study's axes
