@@ -130,7 +130,8 @@ def test_a_study_whose_records_are_elsewhere_is_shown_by_its_tables(own, said):
     (line,) = [line for line in said("show")[1] if line.startswith("made")]
     assert line.endswith(" all-reduce 1")
     write_small_study(own, "other", {"seed": "0,1"})
-    for name in ("experiments/made.yaml", "reports/made/runs.csv", "reports/made/study.json"):
+    (own / "experiments/no_yaml.yaml").write_text("{\n:\n")
+    for name in ("reports/made/runs.csv", "reports/made/study.json"):
         (own / name).write_text("{\n:\n")
         shown = " ".join(said("show")[1])
         assert name in shown
