@@ -1,16 +1,8 @@
-"""What tuning says: best after k trials, and winners at an edge."""
-
-import itertools
-import statistics
+"""What tuning says of winners at an edge."""
 
 import pytest
 
-from paceline.analysis.searches import (
-    best_trials,
-    edge_of,
-    expected_best,
-    tuning_curve,
-)
+from paceline.analysis.searches import best_trials, edge_of
 from paceline.analysis.tables import read_tables
 from paceline.record.rows import TUNING
 from tests.made_reports import make_run, write_reports, write_rows
@@ -56,23 +48,6 @@ def trials(workers=4, edge="", searches=SEARCHES):
     return rows
 
 
-@pytest.mark.parametrize("scores", [[0.5], [0.3, 0.9, 0.1, 0.7, 0.7], [0.2, 0.2, 0.8, 0.4]])
-def test_the_expected_best_is_that_of_all_orders(scores):
-    for count in range(1, len(scores) + 1):
-        bests = [max(order[:count]) for order in itertools.permutations(scores)]
-        assert expected_best(scores, count) == pytest.approx(statistics.mean(bests), rel=1e-12)
-
-
-def test_a_curve_by_hand(tuned):
-    """A trial that diverged has the accuracy of chance."""
-    curve = tuning_curve(tuned([*trials(), *trials(workers=8, searches={100: [0.5, 0.6]})]))
-    assert list(curve["workers"]) == [4] * 6 + [8] * 2
-    assert list(curve["trials"]) == [1, 2, 3, 4, 5, 6, 1, 2]
-    mean = statistics.mean([0.5, 0.9, 0.7, 0.8, 0.6, 0.1])
-    assert curve["expected_best"].tolist()[0] == pytest.approx(mean)
-    assert curve["expected_best"].tolist()[5:] == pytest.approx([0.9, 0.55, 0.6])
-
-
 def test_nothing_is_said_against_a_configuration_whose_best_lies_at_an_edge(tuned):
     waits = [row | {"chosen": "false"} for row in trials(workers=16)]
     tables = tuned([*trials(), *trials(workers=8, edge="lowest learning rate"), *waits])
@@ -89,8 +64,7 @@ def test_nothing_is_said_against_a_configuration_whose_best_lies_at_an_edge(tune
     }
 
 
-def test_without_tuning_there_is_no_edge_and_no_curve(tuned):
+def test_without_tuning_there_is_no_edge(tuned):
     tables = tuned([])
     assert edge_of(tables, {"scheme": "gossip", "workers": 4}) == ""
-    assert tuning_curve(tables).empty
     assert best_trials(tables).empty

@@ -1,10 +1,8 @@
-"""What is said and drawn of the trials from which rates were chosen."""
+"""What is said of the trials from which rates were chosen."""
 
-from paceline.report.chart.accuracy_charts import tuning_chart
 from paceline.report.checks import checks
 from paceline.report.findings import read_findings
 from paceline.report.how_it_was_run import how_it_was_run
-from paceline.report.words import scheme_name
 from tests.made_decisions import made_tuning
 from tests.made_reports import make_run, write_reports, write_rows
 
@@ -29,13 +27,5 @@ def test_the_search_says_its_trials_its_range_and_what_it_was_done_with(tmp_path
 
 
 def test_an_edge_is_cautioned_of(tmp_path):
-    found = tuned(tmp_path / "made", edge="lowest effective_rate")
-    assert any("lowest effective_rate" in line.text for line in checks(found))
-
-
-def test_a_study_of_one_scheme_names_it_in_its_curve_of_trials(tmp_path):
-    """tuning.csv may have no column of schemes."""
-    found = tuned(tmp_path / "made", axes=["workers", "batch_size", "seed"])
-    chart = tuning_chart(found)
-    assert {row["scheme"] for row in chart.rows} == {scheme_name("sync_allreduce")}
-    assert [row["trials"] for row in chart.rows] == [1, 2]
+    found = tuned(tmp_path / "made", edge="lowest learning rate")
+    assert any("lowest learning rate" in line.text for line in checks(found))

@@ -165,7 +165,7 @@ def test_an_estimate_covers_tuning_and_study(root, capsys):
     other = PointConfig({**trials(root)[6].config.values, "study": "other"})
     make_record(root / "runs/other" / other.key, other, **more)
     print_plan(checked_study("made", root))
-    assert capsys.readouterr().out.splitlines()[-1] == "about 15 hours"
+    assert capsys.readouterr().out.splitlines()[-1] == "about 15.0 hours"
 
 
 @pytest.mark.parametrize(

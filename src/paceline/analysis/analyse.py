@@ -11,7 +11,6 @@ from paceline.analysis.configuration_table import NAME, configuration_table
 from paceline.analysis.decision import decision
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import predicted_comparisons
-from paceline.analysis.searches import tuning_curve
 from paceline.analysis.tables import Tables
 
 
@@ -28,7 +27,6 @@ CONCLUSIONS = [
     Conclusion("clocks", clocks),
     Conclusion("clock_agreement", clock_agreement),
     Conclusion("predicted_comparisons", predicted_comparisons),
-    Conclusion("tuning_curve", tuning_curve),
 ]
 FOLDER = "tables"  # name of their folder in the report of a study
 

@@ -4,42 +4,12 @@ A search of a configuration consists of trials, each a run with other settings (
 rate). The best trial is chosen by its accuracy on validation images.
 """
 
-import pandas as pd
-from scipy.special import comb
-
-from paceline.analysis.configuration import Configuration, groups, matching
+from paceline.analysis.configuration import Configuration, matching
 from paceline.analysis.frames import Frame
 from paceline.analysis.tables import Tables
 from paceline.record.rows import OWN, TUNING
 
 RATE = "training.rate"
-
-
-def tuning_curve(tables: Tables) -> Frame:
-    """Return one row per configuration and number `trials` of trials that a search may spend.
-
-    `expected_best` is the mean validation top-1 of the best of `trials` trials that are drawn from
-    all. A trial that did not finish has the accuracy of guessing.
-    """
-    axes = tuning_axes(tables)
-    rows = [
-        configuration | {"trials": spent, "expected_best": expected_best(trials["score"], spent)}
-        for configuration, trials in groups(_scored(tables), axes)
-        for spent in range(1, len(trials) + 1)
-    ]
-    return pd.DataFrame(rows, columns=[*axes, "trials", "expected_best"])
-
-
-def expected_best(scores: Frame, trials: int) -> float:
-    """Return the mean, over all choices of `trials` of the `scores`, of the best chosen score.
-
-    This is the unbiased form (Tang et al. 2020, arXiv:2004.13705) of the expected performance of
-    Dodge et al. 2019 (arXiv:1909.03004): the i-th smallest of n scores is the best one in comb(i-1,
-    trials-1) of the comb(n, trials) choices.
-    """
-    ranked = sorted(scores)
-    shares = [comb(rank, trials - 1) / comb(len(ranked), trials) for rank in range(len(ranked))]
-    return float(sum(share * score for share, score in zip(shares, ranked, strict=True)))
 
 
 def edge_of(tables: Tables, configuration: Configuration) -> str:
@@ -75,16 +45,6 @@ def searched_setting(tables: Tables, configuration: Configuration) -> str:
 
 def _best(tables: Tables, configuration: Configuration) -> Frame:
     return matching(best_trials(tables), _own(tables, configuration))
-
-
-def _scored(tables: Tables) -> Frame:
-    """Return tuning.csv with a column `score`, the validation top-1.
-
-    A trial that did not finish has the accuracy of guessing.
-    """
-    tuning = tables.tuning
-    scores = tuning["top1"].where(tuning["status"] == "finished", tuning["chance"])
-    return tuning.assign(score=scores.astype(float))
 
 
 def _own(tables: Tables, configuration: Configuration) -> Configuration:

@@ -18,7 +18,7 @@ from torch import Tensor
 from paceline.data.order import AbstractOrder, PartitionedOrder, Shares
 from paceline.data.placement import DataMoved
 
-_CHUNK_BYTES = 2**20  # of a share, which are read at a time
+_CHUNK_BYTES = 2**20  # of the whole set, whose samples in a share are read at a time
 
 
 class RowFormat:
@@ -71,7 +71,8 @@ class Share:
         self._rows = mapped_rows(len(samples) + spare, row_format.num_bytes)
         self._free = np.arange(len(samples) + spare)
         self._place = np.full(num_samples, -1)  # row of each sample of the set, -1 if not held
-        ordered, at_a_time = np.sort(samples), max(1, _CHUNK_BYTES // row_format.num_bytes)
+        ordered, set_bytes = np.sort(samples), row_format.num_bytes * max(num_samples, 1)
+        at_a_time = max(1, _CHUNK_BYTES * len(ordered) // set_bytes)
         for first in range(0, len(ordered), at_a_time):
             chunk = ordered[first : first + at_a_time]
             self.accept(chunk, read(chunk))

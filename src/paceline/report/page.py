@@ -22,7 +22,6 @@ from paceline.report.chart.accuracy_charts import (
     scale_chart,
     target_chart,
     time_chart,
-    tuning_chart,
 )
 from paceline.report.chart.chart_style import Chart, static_svg
 from paceline.report.chart.decision_charts import decision_chart, map_chart
@@ -43,7 +42,6 @@ CHARTS = (  # in the reader's order
     decision_chart,
     time_chart,
     phase_chart,
-    tuning_chart,
 )
 _OF_PREDICTIONS = (prediction_chart, decision_chart, phase_chart)  # of a study that predicts
 PAGE = "index.html"

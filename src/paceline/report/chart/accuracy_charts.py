@@ -9,14 +9,12 @@ from paceline.analysis.comparison import compared_by, is_reference, reference_sc
 from paceline.analysis.configuration import (
     OPTIMIZER,
     PROCESSES,
-    groups,
     is_of_scheme,
     matching,
     situation_columns,
 )
 from paceline.analysis.configuration_table import NAME, PHASES
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.searches import tuning_axes
 from paceline.grouped import grouped
 from paceline.report.answer import (
     BUDGETS,
@@ -228,27 +226,6 @@ def _scale_row(row: Frame, scheme: str, one: float | None, metric: str) -> Row:
     return known | {
         n: short(row[f"{speed}_{end}"] / unit) if unit else None for n, end in ratios.items()
     }
-
-
-def tuning_chart(findings: StudyFindings) -> Chart | None:
-    """Return the chart of the best accuracy by number of trials, with a panel per setting."""
-    curve = findings.concluded["tuning_curve"]
-    if "scheme" not in curve:  # all configurations have the same
-        curve = curve.assign(scheme=findings.tables.runs["scheme"].iloc[0])
-    axes = [name for name in tuning_axes(findings.tables) if name in curve]
-    varying = [name for name in axes if curve[name].nunique(dropna=False) > 1]
-    settings = [name for name in varying if not is_of_scheme(name)] or ["workers"]
-    rows = [
-        {
-            "panel": values_words(values, values),
-            "scheme": scheme_words(row),
-            "trials": int(row["trials"]),
-            "best": short(row["expected_best"]),
-        }
-        for values, own in groups(curve, [name for name in settings if name in curve])
-        for _, row in own.iterrows()
-    ]
-    return chart("tuning", rows, panels=list(dict.fromkeys(row["panel"] for row in rows)))
 
 
 def phase_chart(findings: StudyFindings) -> Chart | None:
