@@ -156,6 +156,8 @@ def _edges(claim: Claim, study: Study, groups: Sequence[Frame]) -> str:
     """Return why the search of a group decides nothing, as a sentence; "" if it may."""
     if study.tables is None or claim.of in _RATE_FREE:
         return ""
+    if claim.of == "effective_rate":
+        return "Each rate is the choice of one search, which has no interval."
     everywhere = study.tables.about["settings"].get(RATE)
     for group in groups:
         first = {RATE: everywhere} | group.iloc[0].to_dict()

@@ -6,7 +6,7 @@ from typing import Any
 NOT_JUDGED = "not judged"
 MEANINGS = {
     "best": "the shortest mean time to the target",
-    "tied": "not significantly different from the best, if both are at their best settings",
+    "tied": "not significantly different from the best",
     "behind": "later than the best, or missed the target in some runs, and the best in none",
     "never": "no run reached the target",
     NOT_JUDGED: "behind or never, but its best rate is at the edge of the search range",
