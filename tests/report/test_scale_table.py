@@ -22,7 +22,7 @@ def study(folder, edges=(), worst=0.85, tuned=""):
     write_decided(folder, runs, axes=AXES)
     rows = [row for workers in (1, 2, 8) for row in made_tuning(runs, dict(edges), workers)]
     if tuned:
-        rows = [row | {"own": f"scheme.{tuned}", "own_place": 0.5} for row in rows]
+        rows = [row | {"own": f"scheme.{tuned}"} for row in rows]
     write_rows(folder / "tuning.csv", list(rows[0]), rows)
     return read_findings(folder)
 

@@ -27,7 +27,7 @@ def edge_of(tables: Tables, configuration: Configuration) -> str:
 
 def tuning_axes(tables: Tables) -> list[str]:
     """Return the columns of tuning.csv that identify a configuration."""
-    return [name for name in tables.tuning if name not in ("key", *TUNING, *OWN)]
+    return [name for name in tables.tuning if name not in ("key", *TUNING, OWN)]
 
 
 def best_trials(tables: Tables) -> Frame:

@@ -166,7 +166,7 @@ def read_tables(folder: Path) -> Tables:
         about=read_about(folder, first),
         runs=read_table(folder / "runs.csv", first, numbers),
         predictions=_read_predictions(folder / "predictions.csv"),
-        tuning=read_table(folder / "tuning.csv", first, numbers | {"chance", "own_place"}),
+        tuning=read_table(folder / "tuning.csv", first, numbers | {"chance"}),
         archive=folder / ARCHIVE,
     )
     missing = [n for n in (*_NEEDED, *tables.axes) if n not in tables.runs]

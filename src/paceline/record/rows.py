@@ -243,8 +243,7 @@ POINT_TABLES = (
 
 # columns of tuning.csv, after those of the trial's key and of the study's axes
 TUNING = ("seed", "lr", "momentum", "top1", "test_top1", "status", "chance", "chosen", "at_edge")
-# further columns, if a search changes settings of schemes: the setting, and its place from 0 to 1
-OWN = ("own", "own_place")
+OWN = "own"  # further column, if a search changes settings of schemes: the setting
 
 
 class StudyState(TypedDict):

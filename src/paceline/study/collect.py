@@ -37,7 +37,7 @@ def collect(study: Study) -> Path:
     state = _state(points, trials, [asdict(tuning) for tuning in study.tunings])
     with replaced(folder) as new:
         write_rows(new / "runs.csv", dict.fromkeys(name for row in runs for name in row), runs)
-        own = OWN if any(name in row for row in tried for name in OWN) else ()
+        own = (OWN,) if any(OWN in row for row in tried) else ()
         write_rows(new / "tuning.csv", ("key", *axes, *TUNING, *own), tried)
         write_archive(new / ARCHIVE, [each.folder for each in (*points, *trials) if each.result])
         (new / "study.json").write_text(json.dumps(state, indent=1) + "\n")
