@@ -117,7 +117,11 @@ def test_a_download_through_torchvision_is_whole_and_verified(fashion, monkeypat
     with HTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=folder)) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setattr(FashionMNIST, "mirrors", [f"http://127.0.0.1:{server.server_port}/"])
-        assert len(FashionMnist(**settings(root)).load().train) == 16
+        with monkeypatch.context() as broken:
+            broken.setattr(FashionMNIST, "resources", [*md5s[:-1], (md5s[-1][0], "another")])
+            with pytest.raises(SettingError, match="download failed"):
+                FashionMnist(**settings(root)).load()
+        assert len(FashionMnist(**settings(root)).load().train) == 16  # all is fetched again
         server.shutdown()
 
 

@@ -3,7 +3,12 @@ import torch
 from torch import nn
 
 from paceline.errors import SettingError
-from paceline.model.network import num_groups, replace_batch_norm, torchvision_network
+from paceline.model.network import (
+    num_groups,
+    replace_batch_norm,
+    timm_network,
+    torchvision_network,
+)
 
 FAMILIES = [
     "alexnet",
@@ -100,3 +105,13 @@ def test_a_wrong_setting_is_named(name, image_shape, normalization, setting, mes
     with pytest.raises(SettingError, match=message) as error:
         torchvision_network(name, image_shape, 10, normalization)
     assert error.value.setting == setting
+
+
+@pytest.mark.parametrize("name", ["resnet10t", "vit_tiny_patch16_224"])
+def test_a_network_of_timm_takes_the_images_of_a_data_set(name):
+    assert timm_network(name, (1, 32, 32), 7)(torch.randn(2, 1, 32, 32)).shape == (2, 7)
+
+
+def test_an_unknown_network_of_timm_is_named_with_a_known_one():
+    with pytest.raises(SettingError, match=r"^model\.network\.name: timm has no 'resnet10u'"):
+        timm_network("resnet10u", (1, 32, 32), 7)

@@ -134,11 +134,10 @@ def test_records_are_logged_while_a_sweep_runs_and_a_new_one_has_a_run_of_its_ow
         record(runs, rows=0)
         (runs / KEY / "progress.csv").write_text("samples,seconds,train_loss\n64,0.5,2.0\n9,")
         wait_until(lambda: statuses(uri) == ["FINISHED"])
-    (run,) = logged(uri)
-    assert history(uri, run, "live/train_loss") == [(64, 500, 2)]
-    shutil.rmtree(runs / KEY)
-    record(runs, rows=0, started="2026-01-02T04:04:05+00:00", status="failed")
-    log(runs, uri)
+        (run,) = logged(uri)
+        assert history(uri, run, "live/train_loss") == [(64, 500, 2)]
+        shutil.rmtree(runs / KEY)
+        record(runs, rows=0, started="2026-01-02T04:04:05+00:00", status="failed")
     assert statuses(uri) == ["FINISHED", "FAILED"]
 
 

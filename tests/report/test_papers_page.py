@@ -71,4 +71,5 @@ def test_the_committed_verdicts_are_those_of_the_committed_runs():
         " yadan-same-updates yadan-hybrid-best-of-four zou-batch-in-the-middle zou-servers-lemma"
     )
     assert {row["claim"] for row in rows if row["verdict"] == "holds"} == {*holds.split()}
-    assert all(row["verdict"] in ("holds", "open") for row in rows)
+    fails = {row["claim"] for row in rows if row["verdict"] == "does not hold"}
+    assert fails == {"campos-sync-keeps-accuracy"}

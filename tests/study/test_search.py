@@ -97,6 +97,13 @@ def test_a_trial_is_read_back_from_its_row():
     assert trial_of(row) == trial
 
 
+@pytest.mark.parametrize("value", [1e-05, None, "1", [1]])
+def test_a_value_that_a_table_would_change_is_refused(value):
+    """As text, 1e-05 is a word to YAML, and None is one, too."""
+    with pytest.raises(SettingError, match=r"^tuning\.own\.gossip\.scheme\.share"):
+        GridSearch(**SEARCH, own={"gossip": {"scheme.share": [0.5, value]}})
+
+
 @pytest.mark.parametrize("seed", [100, 103])
 def test_points_have_other_seeds_than_trials(seed):
     search = GridSearch(**SEARCH)

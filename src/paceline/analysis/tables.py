@@ -77,14 +77,6 @@ class Tables:
         return _on_equal_images(self.of_points("curve", self.runs["key"]), self)
 
     @cached_property
-    def trial_curves(self) -> Frame:
-        """Evaluations of the trials in `tuning`, without final ones that used more images."""
-        curves = self.of_points("curve", self.tuning["key"])
-        if self.about["settings"].get(CURVE_IMAGES) is None:
-            return curves
-        return curves[curves.duplicated("key", keep="last")]
-
-    @cached_property
     def phases(self) -> Frame:
         """Seconds that each worker of each point spent in each phase of its steps."""
         return self.of_points("phases", self.runs["key"])

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import zlib
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import numpy as np
@@ -56,8 +57,13 @@ class FashionMnist(AbstractPreparedImageData):
         from torchvision.datasets import FashionMNIST  # 3 s
 
         places = " nor ".join(map(str, _places(self.root)))
-        with downloading(f"the four files of Fashion-MNIST are neither in {places}"):
-            FashionMNIST(self.root, download=True)
+        folder = Path(_TORCHVISION_FOLDER).parts[0]
+        with (
+            downloading(f"the four files of Fashion-MNIST are neither in {places}"),
+            TemporaryDirectory(prefix=".download-", dir=self.root) as temporary,
+        ):
+            FashionMNIST(temporary, download=True)
+            (Path(temporary) / folder).rename(self.root / folder)
         return self.root / _TORCHVISION_FOLDER
 
 

@@ -18,7 +18,7 @@ from paceline.errors import SettingError, refused
 
 _MODES = {1: "L", 3: "RGB"}  # Pillow's names, by channels
 _WIDE = ("I", "F")  # beginnings of Pillow's names for more than 8 bits
-_READ_AS = 2  # version of how pixels are read; part of the name of prepared files
+_READ_AS = 3  # version of how pixels are read; part of the name of prepared files
 
 
 class ImageFolder(AbstractPreparedImageData):

@@ -79,6 +79,26 @@ def torchvision_network(
     return network
 
 
+def timm_network(name: str, image_shape: Sequence[int], num_classes: int) -> nn.Module:
+    """Build an untrained network of timm that maps images [N, C, H, W] to logits [N, num_classes].
+
+    Records may name no other argument of timm's, by which weights would be loaded. Raises
+    SettingError("model.network.name") if timm is not installed, and for an unknown name.
+    """
+    try:
+        import timm
+    except ImportError as error:
+        raise SettingError("model.network.name", "timm is missing: pip install timm") from error
+    if not timm.is_model(name):
+        message = f"timm has no {name!r}{did_you_mean(name, timm.list_models())}"
+        raise SettingError("model.network.name", message)
+    sizes: Any = {"in_chans": image_shape[0], "num_classes": num_classes}
+    try:
+        return timm.create_model(name, img_size=tuple(image_shape[1:]), **sizes)
+    except TypeError:  # networks of convolutions take no size
+        return timm.create_model(name, **sizes)
+
+
 def network_names() -> list[str]:
     """Return the names of all classification networks of torchvision."""
     from torchvision import models  # late import: torchvision takes seconds

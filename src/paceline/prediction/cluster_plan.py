@@ -34,10 +34,8 @@ from paceline.timing.workload import AbstractWorkload, CountedNetwork
 REFERENCE, ASYNCHRONOUS = "sync_allreduce", "async_parameter_server"
 RATIO = 1.25  # within which 90 % of predicted ratios of two schemes were; a test derives it anew
 KEPT, UNCLEAR, LOWER, NOT_STUDIED = "kept", "may be lower", "lower", "not studied"
-SLOW, JITTER = (
-    2.4,
-    0.14,
-)  # the most that traces of training on GPUs show; docs/simulate_and_predict.md
+# the most that traces of training on GPUs show; docs/simulate_and_predict.md
+SLOW, JITTER = 2.4, 0.14
 IMAGENET = 1_281_167  # training images of ImageNet-1k
 _STEPS = 12  # of each worker, from which times are predicted
 _LEAST_POWER = 5  # of two: a batch of 32

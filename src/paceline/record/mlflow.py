@@ -183,6 +183,7 @@ class RecordLog:
             self._client.log_batch(run, tags=tags)  # last: by them a run is known as whole
             status = "FINISHED" if result["status"] == "finished" else "FAILED"
             self._client.set_terminated(run, status, round(begun + 1000 * result["wall_seconds"]))
+        self._begun.pop(key, None)  # a later record of the point has a run of its own
 
     def _begin(self, folder: Path, started: int) -> str:
         """Return the id of a new run with the settings of a record."""

@@ -70,9 +70,13 @@ def _own_files(project: Path) -> Iterator[Path]:
 def commit(root: Path = Path()) -> str:
     """Return the commit of the repository at `root`, with `+dirty` if code was changed since.
 
-    It is "" if there is no repository.
+    It is "" if there is no repository. For a copy without one, scripts/on_a_gpu.sh tells it by the
+    variable PACELINE_COMMIT, as in <commit>:<source_digest() of it>.
     """
     head = output("git", "-C", str(root), "rev-parse", "HEAD")
+    told, _, digest = os.environ.get("PACELINE_COMMIT", "").partition(":")
+    if told and digest == source_digest():
+        return told
     paths = ("src", ":(glob)*.py")
     changed = output("git", "-C", str(root), "status", "--porcelain", "--", *paths)
     return f"{head}+dirty" if head and changed != "" else head or ""

@@ -140,14 +140,17 @@ def _is_complete(partial: Path) -> bool:
 
 
 def _put(folder: Path, final: Path) -> None:
-    """Move a complete record to its place, from which an older one is removed.
+    """Move a complete record to its place, and remove an older one from there.
 
-    The older one is no record once its result is removed.
+    The older one is moved into the new one first, so that what cannot be removed of it, such as a
+    file that another machine has open, is in nobody's way.
     """
-    (final / _RESULT).unlink(missing_ok=True)
-    shutil.rmtree(final, ignore_errors=True)
+    older = ".replaced"
+    with suppress(FileNotFoundError):
+        final.rename(folder / older)
     folder.rename(final)
     sync(final.parent)
+    shutil.rmtree(final / older, ignore_errors=True)
 
 
 _PATIENCE = 1.0  # s; a process that inspects a partial record holds its lock for less

@@ -224,11 +224,10 @@ class PointTable:
                 place = f"row {int(first['loc'][0]) + 1}, {name}"
                 return f"{place}: {first['msg']}, not {first['input']!r:.40}"
         try:
-            for right, images in zip(
-                columns.get("right", ()), columns.get("images", ()), strict=True
-            ):
-                bits_of(right, int(images or 0))
-        except ValueError as error:
+            if "right" in columns:
+                for right, images in zip(columns["right"], columns["images"], strict=True):
+                    bits_of(right, int(images or 0))
+        except (KeyError, ValueError) as error:
             return f"right: {error}"
         return None
 

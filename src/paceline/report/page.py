@@ -155,7 +155,6 @@ def _content(findings: StudyFindings) -> Row:
         "unfair": [each.text for each in lines if each.sign != CAUTION],
         "cautions": [each.text for each in lines if each.sign == CAUTION],
         "kinds": {kind: say(f"kind_{kind}") for kind in runs["kind"].unique()},
-        "num_points": len(runs),
         "num_finished": len(findings.tables.finished),
         "situations": situations(findings),
         "how": how,

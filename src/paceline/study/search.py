@@ -97,6 +97,16 @@ class GridSearch:
     own: dict[str, OneSetting] = field(default_factory=dict[str, Any])
     at: dict[str, Any] = field(default_factory=dict[str, Any])
 
+    def __post_init__(self) -> None:
+        for scheme, own in self.own.items():
+            for name, values in own.items():
+                for value in values:
+                    if (
+                        isinstance(value, list) or yaml.safe_load(str(value)) != value
+                    ):  # in tuning.csv
+                        message = f"numbers such as 0.001, or words, are needed, not {value!r}"
+                        raise SettingError(f"tuning.own.{scheme}.{name}", message)
+
     def tried(self, scheme: str, result_of: ResultOf) -> Tried:
         """Return the trials of a configuration that follow from the results that there are."""
         grids = [

@@ -244,7 +244,11 @@ def settle_partial_records(folder: Path) -> None:
     """
     for key, made in partial_records(folder):
         if not is_under_way(made):
-            PartialRecord(folder / key).discard()
+            try:
+                PartialRecord(folder / key).discard()
+            except SettingError:
+                if not is_under_way(made):  # else a process has begun to make it meanwhile
+                    raise
 
 
 @contextmanager
