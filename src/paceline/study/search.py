@@ -101,9 +101,8 @@ class GridSearch:
         for scheme, own in self.own.items():
             for name, values in own.items():
                 for value in values:
-                    if (
-                        isinstance(value, list) or yaml.safe_load(str(value)) != value
-                    ):  # in tuning.csv
+                    read_back = yaml.safe_load(str(value))  # from tuning.csv
+                    if isinstance(value, list) or read_back != value:
                         message = f"numbers such as 0.001, or words, are needed, not {value!r}"
                         raise SettingError(f"tuning.own.{scheme}.{name}", message)
 
