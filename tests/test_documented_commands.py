@@ -46,7 +46,6 @@ STANDS_FOR = {
     "collective=NAME": "collective=native",
     "model=mine": "model=small_cnn",
     "KEY": "$(ls -t runs/adhoc | sed -n 2p)",  # the run before the last is on a modelled cluster
-    "FILE": "reports/STUDY/records.tar.xz",
     "STUDY": "kumar2017_placement",
 }
 SMALL = {  # in files of studies
