@@ -77,7 +77,7 @@ def test_the_page_shows_these_hooks():
     }
     for row, use in uses.items():
         assert shown(row, HOOKS) == {hook for hook in HOOKS if HOOKS[hook] == use}
-    line = re.search(r"- Of all workers together are [^:]+:", PAGE)[0]
+    line = re.search(r"- These count for all workers together: [^:]+:", PAGE)[0]
     assert set(re.findall(r"`(\w+)`", line)) == set(ANSWERED)
     shown_as_refused = re.search(r"differs between clocks is refused, .*? \(all", PAGE, re.S)[0]
     assert set() < set(re.findall(r"`([a-z]\w+)`", shown_as_refused)) <= set(REFUSED)
