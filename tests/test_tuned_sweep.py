@@ -88,7 +88,7 @@ def test_a_tuned_point_by_itself_needs_its_study(swept):
     root, _ = swept
     code, _, errors = run(root, "train", "experiments=tuned", "training.rate=tuned")
     assert code == 2
-    message = "tuned by all schemes of a study together; run paceline sweep tuned"
+    message = "found by the search of a study; run paceline sweep tuned"
     assert errors == [f"paceline: training.rate: {message}"]
     code, _, errors = run(root, "train", "training.rate=tuned")
     assert code == 2

@@ -36,7 +36,7 @@ def test_a_rate_by_rule_is_as_set(tuning):
     [
         ("best", None, "'best'; there are: by_rule, tuned"),
         ("tuned", None, "tuned, but the study has no tuning"),
-        ("tuned", SEARCH, "tuned by all schemes of a study together; run paceline sweep"),
+        ("tuned", SEARCH, "found by the search of a study; run paceline sweep"),
     ],
 )
 def test_a_rate_that_cannot_be_is_named(rate, tuning, message):

@@ -21,12 +21,11 @@ from paceline.study.study_points import STRONG, Study
 def collect(study: Study) -> Path:
     """Write runs.csv, tuning.csv, study.json and the archive of the records; return their folder.
 
-    They are written whole or not at all. runs.csv has a row for each point
-    with a record, in the order in which the study's file now names the points. Trials of its
-    hyperparameter search are only in tuning.csv and in the archive. Records in the study's folder
-    of runs/ that belong to no point and no trial are only printed. At least one point must have a
-    record.
-    Raises SettingError("study") if the files cannot be written.
+    They are written whole or not at all. runs.csv has a row for each point with a record, in the
+    order in which the study's file now names the points. Trials of its hyperparameter search are
+    only in tuning.csv and in the archive. Records in the study's folder of runs/ that belong to no
+    point and no trial are only printed. At least one point must have a record. Raises
+    SettingError("study") if the files cannot be written.
     """
     name, points = study.points[0].config.study, study.points
     folder = study.root / "reports" / name

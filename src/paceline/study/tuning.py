@@ -187,11 +187,11 @@ def needs_tuning(cfg: DictConfig) -> bool:
 def put_trial(cfg: DictConfig) -> None:
     """Set the values of the trial in `cfg`, if it is one.
 
-    Raises SettingError for an unknown `training.rate`, and for a rate that is tuned: what a search
-    finds follows from the trials of all configurations of a study.
+    Raises SettingError for an unknown `training.rate`, and for a rate that is tuned: only the sweep
+    of a study searches.
     """
     if needs_tuning(cfg):
-        message = f"tuned by all schemes of a study together; run paceline sweep {cfg.study}"
+        message = f"found by the search of a study; run paceline sweep {cfg.study}"
         raise SettingError("training.rate", message)
 
 
