@@ -121,6 +121,7 @@ def test_a_download_through_torchvision_is_whole_and_verified(fashion, monkeypat
             broken.setattr(FashionMNIST, "resources", [*md5s[:-1], (md5s[-1][0], "another")])
             with pytest.raises(SettingError, match="download failed"):
                 FashionMnist(**settings(root)).load()
+        assert not (root / "FashionMNIST").exists()
         assert len(FashionMnist(**settings(root)).load().train) == 16  # all is fetched again
         server.shutdown()
 
