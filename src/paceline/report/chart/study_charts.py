@@ -1,0 +1,286 @@
+"""Makes the charts of a study from its tables of conclusions."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import pandas as pd
+
+from paceline.analysis.comparison import compared_by, reference_scheme
+from paceline.analysis.configuration import PROCESSES, groups, is_of_scheme, situation_columns
+from paceline.analysis.configuration_table import NAME, PHASES
+from paceline.analysis.frames import Frame, Row
+from paceline.report.answer import ONE, choice, compared_configurations
+from paceline.report.chart.chart_style import Chart, chart, short
+from paceline.report.findings import (
+    BUDGETS,
+    RATE,
+    Situation,
+    StudyFindings,
+    of_several_schemes,
+    scored_images,
+)
+from paceline.report.how_it_was_run import BANDWIDTH
+from paceline.report.number_format import shown, times
+from paceline.report.words import scheme_words, value_words, values_words
+
+_FEWEST = 6  # situations of a map, below which a table says the same
+_MOST_CONFIGURATIONS = 40  # of a chart; the table has them all
+_PHASES = ("compute", "exchange and waiting", "waiting for data")
+_ENDS = ("mean", "low", "high")
+
+
+def scale_chart(findings: StudyFindings) -> Chart | None:
+    """Return the chart of accuracy and speed against the number of workers, a line per scheme.
+
+    It shows the settings that have the most numbers of workers. Speed is relative to one worker.
+    """
+    settings, rows = _fullest(findings, findings.concluded["decision"])
+    if rows.empty or rows["workers"].nunique() < 2:
+        return None
+    drawn = _lines(rows, reference_scheme(findings.tables.runs))
+    names = {"accuracy": "top1", "speed": "speedup"}
+    panels = [name for name, of in names.items() if any(row[of] is not None for row in drawn)]
+    made = chart(
+        "scale",
+        drawn if panels else [],
+        images=scored_images(findings),
+        settings=settings,
+        workers=sorted({row["workers"] for row in drawn}),
+        panels=panels,
+    )
+    if made:  # without a panel that would be empty
+        both = zip(names, made.spec["concat"], strict=True)
+        made.spec["concat"] = [panel for name, panel in both if name in panels]
+    return made
+
+
+def _fullest(
+    findings: StudyFindings, table: Frame, without: Sequence[str] = ()
+) -> tuple[str, Frame]:
+    """Return the finished rows of those settings that have the most numbers of workers, and the
+    words of these settings.
+
+    `without`: settings that may differ between these rows. Rates by rule are left out where other
+    rates were searched.
+    """
+    table = table[table["n_finished"] > 0]
+    if RATE in table and (table[RATE] == "tuned").any():
+        table = table[table[RATE] == "tuned"]
+    columns = [n for n in situation_columns(findings.tables.axes) if n in table]
+    columns = [name for name in columns if name not in ("workers", *without)]
+    if PROCESSES in situation_columns(findings.tables.axes) or table.empty:
+        return "", table[:0]  # a line by workers would not say how many processes each has
+    settings, rows = max(
+        groups(table, columns), key=lambda each: (each[1]["workers"].nunique(), len(each[1]))
+    )
+    varying = [name for name in columns if table[name].nunique(dropna=False) > 1]
+    words = values_words(settings, [name for name in varying if name not in ("kind", "data")])
+    return ", ".join(filter(None, [words, settings["kind"] if "kind" in varying else ""])), rows
+
+
+def _lines(rows: Frame, reference: str) -> list[Row]:
+    """Return a row per scheme and number of workers.
+
+    The line of a scheme without a run of one worker begins at that of the reference, since one
+    worker trains alike by all schemes.
+    """
+    single = rows[(rows["workers"] == 1) & (rows["scheme"] == reference)]
+    lines: list[Row] = []
+    for name, own in rows.groupby(rows.apply(scheme_words, axis=1), sort=False):
+        line = own if (own["workers"] == 1).any() else pd.concat([single, own])
+        lines += [{"scheme": name} | _scale_row(row) for _, row in line.iterrows()]
+    return lines
+
+
+def _scale_row(row: Frame) -> Row:
+    known: Row = {"workers": int(row["workers"]), "n": int(row["n_finished"])}
+    for name, column in (("top1", "top1"), ("speedup", "speedup")):
+        known |= {f"{name}_{end}": short(row[f"{column}_{end}"]) for end in _ENDS}
+    alone = row["workers"] == 1
+    known |= {"top1": known.pop("top1_mean"), "speedup": known.pop("speedup_mean")}
+    known |= {"speedup": 1.0} if alone else {}
+    return known | {
+        "rate": short(row["images_per_second_mean"]),
+        "not_trained": int(row["n_diverged"]),
+    }
+
+
+def target_chart(findings: StudyFindings) -> Chart | None:
+    """Return the chart of images and seconds to the target against the number of workers.
+
+    Of the budgets of a scheme, that is drawn which reaches the target in the least time. Where no
+    budget does in every run, the largest one is drawn as a miss.
+    """
+    table = findings.concluded[NAME]
+    if "target_seconds_mean" not in table:
+        return None
+    settings, rows = _fullest(findings, table, BUDGETS)
+    if rows.empty or rows["workers"].nunique() < 2 or rows["target_seconds_mean"].isna().all():
+        return None
+    names = [name for name in rows if name == "workers" or is_of_scheme(name)]
+    drawn = [_target_row(same) for _, same in groups(rows, names)]
+    return chart(
+        "target",
+        drawn,
+        target=findings.target,
+        settings=settings,
+        workers=sorted({row["workers"] for row in drawn}),
+    )
+
+
+def _target_row(budgets: Frame) -> Row:
+    """Return a scheme with a number of workers; `budgets` are its rows, one per budget."""
+    reached = budgets["target_seconds_mean"].notna()
+    if reached.any():
+        row = budgets.loc[budgets["target_seconds_mean"].idxmin()]
+        images, seconds = row["target_samples_mean"], row["target_seconds_mean"]
+    else:
+        row = budgets.loc[budgets["samples_mean"].idxmax()]
+        images, seconds = row["samples_mean"], row["seconds_mean"]
+    return {
+        "scheme": scheme_words(row),
+        "workers": int(row["workers"]),
+        "images": short(images),
+        "seconds": short(seconds),
+        "missed": not reached.any(),
+        "reached": f"{row['target_n_reached']:.0f} of {row['n'] - row['n_failed']:.0f} runs",
+    }
+
+
+def time_chart(findings: StudyFindings) -> Chart | None:
+    """Return the chart of top-1 at the end of each budget against the time of the whole run.
+
+    Each scheme with a number of workers has a line over its budgets.
+    """
+    settings, rows = _fullest(findings, findings.concluded[NAME], BUDGETS)
+    metric = "test_top1" if rows["test_top1_mean"].notna().any() else "top1"
+    rows = rows[rows[f"{metric}_mean"].notna()]
+    if len(rows) < 2 or rows["seconds_mean"].nunique() < 2:
+        return None
+    drawn = [
+        {
+            "scheme": scheme_words(row),
+            "workers": f"{row['workers']:.0f}",
+            "seconds": short(row["seconds_mean"]),
+            **{f"top1_{end}": short(row[f"{metric}_{end}"]) for end in _ENDS},
+            "n": int(row["n_finished"]),
+        }
+        for _, row in rows.iterrows()
+    ]
+    workers = sorted({row["workers"] for row in drawn}, key=int)
+    images = scored_images(findings)
+    return chart("time", drawn, images=images, settings=settings, workers=workers)
+
+
+def phase_chart(findings: StudyFindings) -> Chart | None:
+    """Return the chart of the shares of phases in a worker's time, at the most workers."""
+    settings, rows = _fullest(findings, findings.known("phase_compute"))
+    rows = rows[rows["workers"] == rows["workers"].max()]
+    drawn = [
+        {
+            "scheme": scheme_words(row),
+            "phase": words,
+            "order": order,
+            "share": short(row[f"phase_{phase}"]),
+            "seconds": short(row[f"phase_{phase}_seconds"], 4),
+        }
+        for _, row in rows.iterrows()
+        for order, (phase, words) in enumerate(zip(PHASES.values(), _PHASES, strict=True))
+    ]
+    of = [values_words(rows.iloc[0], ["workers"]), settings] if drawn else []
+    return chart("phases", drawn, settings=", ".join(filter(None, of)))
+
+
+def prediction_chart(findings: StudyFindings) -> Chart | None:
+    """Return the chart of predicted images/s against those that were observed."""
+    table = findings.known("rate_n")
+    settings = ["workers", *(name for name in findings.varying if name in table)]
+    rows = [
+        {
+            "scheme": scheme_words(row),
+            "settings": values_words(row, settings),
+            "observed": short(row["rate_observed"]),
+            "predicted": short(row["rate_predicted"]),
+            "error": short(row["rate_error"], 4),
+            "verdict": str(row["rate_verdict"]),
+        }
+        for _, row in table.iterrows()
+    ]
+    ends = [row[name] for row in rows for name in ("observed", "predicted")] or [1]
+    return chart("predicted", rows, low=min(ends) / 1.15, high=max(ends) * 1.15)
+
+
+def configuration_chart(findings: StudyFindings) -> Chart | None:
+    """Return the chart of a study that compares all configurations, with a row for each."""
+    rows = compared_configurations(findings) if findings.compares_all else []
+    if not 1 < len(rows) <= _MOST_CONFIGURATIONS:
+        return None
+    drawn = [
+        {"scheme": row["scheme_words"], "words": row["words"], "place": place, "n": row["value_n"]}
+        | {f"value_{end}": short(row[f"value_{end}"]) for end in _ENDS}
+        for place, row in enumerate(rows)
+    ]
+    by = compared_by(findings.tables)
+    return chart("configurations", drawn, by=by, images=scored_images(findings))
+
+
+def map_chart(findings: StudyFindings) -> Chart | None:
+    """Return the map of what to use, in which each axis is a setting of the situations.
+
+    None for fewer than _FEWEST situations, or if they differ in fewer than two settings.
+    """
+    several = [e for e in of_several_schemes(findings) if e.values.get(RATE) != "by_rule"]
+    decision = findings.concluded["decision"]
+    axes = _axes(several)
+    if len(several) < _FEWEST or len(axes) < 2:
+        return None
+    *panels, down, across = sorted(axes, key=lambda name: (name == "workers", axes[name]))
+    words = partial(_axis_words, findings.tables.about["settings"].get("workload.num_bytes"))
+    rows = [
+        {
+            "panel": values_words(each.values, panels),
+            "down": words(down, each),
+            "across": words(across, each),
+            "words": each.words,
+            **_cell(each.of(decision)),
+        }
+        for each in several
+    ]
+    names = [scheme_words(row) for each in several for _, row in each.of(decision).iterrows()]
+    orders = {
+        "down": list(dict.fromkeys(words(down, each) for each in _ascending(several, down))),
+        "across": list(dict.fromkeys(words(across, each) for each in _ascending(several, across))),
+    }
+    drawn = [name for name in dict.fromkeys(names) if any(row["scheme"] == name for row in rows)]
+    return chart("map", rows, names, drawn=drawn, **orders)
+
+
+def _axes(several: Sequence[Situation]) -> dict[str, int]:
+    """Return the settings by which situations differ, each with its number of values."""
+    names = [name for name in (several[0].values if several else ()) if name not in ("kind", RATE)]
+    counts = {name: len({str(each.values[name]) for each in several}) for name in names}
+    return {name: count for name, count in counts.items() if count > 1}
+
+
+def _ascending(several: Sequence[Situation], name: str) -> list[Situation]:
+    """Sort situations by a setting; situations in which it has no value come last."""
+    return sorted(several, key=lambda each: (pd.isna(each.values[name]), each.values[name]))
+
+
+def _axis_words(num_bytes: float | None, name: str, situation: Situation) -> str:
+    """Say the value of a setting; for links also the time to send a gradient of known size."""
+    value = situation.values[name]
+    words = value_words(name, value)
+    if name != BANDWIDTH or num_bytes is None:
+        return words
+    return f"{words}\na gradient in {0 if pd.isna(value) else num_bytes / value:.2g} s"
+
+
+def _cell(rows: Frame) -> Row:
+    """Return the texts of a cell of the map, and the scheme that gives its colour."""
+    chosen = choice(rows)
+    others = [scheme_words(row) for _, row in chosen.as_fast.iterrows()]
+    speed = shown(chosen.row["speedup_mean"], times) if chosen.row is not None else "none trained"
+    speed = ONE if chosen.use == ONE else speed
+    text = f"{len(others)} as fast" if others else ""
+    return {"scheme": chosen.use, "speed": speed, "others": text, "as_fast": ", ".join(others)}
