@@ -1,133 +1,124 @@
-"""Answers which scheme to use in each situation of a study, by the table decision.csv only."""
+"""Answers which scheme to use in each situation of a study, by the verdicts of decision.csv."""
 
 from contextlib import suppress
-from typing import Any, NamedTuple
-
-import pandas as pd
+from typing import NamedTuple
 
 from paceline.analysis.comparison import METRICS, compared_by
-from paceline.analysis.configuration import PROCESSES, SPLIT, is_of_scheme, with_processes
-from paceline.analysis.decision import is_faster
+from paceline.analysis.configuration import BUDGETS, PROCESSES, SPLIT, is_of_scheme, with_processes
+from paceline.analysis.decision import AS_FAST, NO_FASTER, USE
 from paceline.analysis.frames import Entry, Frame, Row
 from paceline.analysis.searches import searched_setting
-from paceline.analysis.tables import CURVE_IMAGES
-from paceline.report.findings import RATE, Situation, StudyFindings, of_several_schemes
+from paceline.report.findings import RATE, Situation, StudyFindings, situations
 from paceline.report.number_format import (
+    MISSING,
+    Form,
     count,
-    general,
-    interval,
+    few_seeds,
     percent,
     percent_points,
     seconds,
+    shown,
     times,
-    with_interval,
 )
-from paceline.report.tiers import NOT_JUDGED, tier_of
-from paceline.report.words import say, scheme_name, scheme_words, value_words, values_words
+from paceline.report.page_tables import Table, filled
+from paceline.report.words import say, scheme_words, value_words, values_words
 
-BUDGETS = ("training.samples", "training.epochs")
 ONE = "one worker"  # what to use where no scheme is faster
-NONE = "no run reaches the target"
-UNKNOWN = "unknown, because runs missed the target"
-FEW = "unknown, because seeds or trials are too few"
-_NONE_FASTER = 1.1  # a speed-up below which by its whole interval one worker is recommended
+MOST_EFFICIENT = 1.02  # efficiency above which more than the number of workers differs
+RIGHT, _SAME, _WRONG, _DOUBTED = "✓ ", "= ", "✗ ", "!"
 
 
 class Choice(NamedTuple):
     """Choice of what to use in a situation.
 
-    `use` is the scheme in words, or ONE, NONE, UNKNOWN or FEW. `row` is the row of decision.csv of
-    the scheme to use, else of the one with the shortest time to the target; None if no run reached
-    the target. `tied` has the rows of the schemes whose time does not differ significantly from the
-    best one; of these, the ones that are significantly less accurate than another are not chosen.
+    `use` is the scheme in words, ONE, or "" if no scheme trained. `row` is the row of decision.csv
+    of the fastest scheme that is accurate enough, and None if none trained. `as_fast` has the rows
+    of the schemes that cannot be told apart from it in speed.
     """
 
     use: str
     row: Frame | None
-    tied: Frame
-
-    @property
-    def is_scheme(self) -> bool:
-        """True if `use` is a scheme."""
-        return self.use not in (ONE, NONE, UNKNOWN, FEW)
-
-
-class Answer(NamedTuple):
-    """Answer to the question which scheme to use in a situation.
-
-    `use` is the scheme, ONE if no scheme is shown to be faster than one worker, or "" if nothing
-    can be recommended. `text` is a sentence on what this choice brings. `details` are sentences
-    that compare it with one worker and with other schemes.
-    """
-
-    situation: str
-    use: str
-    text: str
-    details: list[str]
+    as_fast: Frame
 
 
 def choice(rows: Frame) -> Choice:
-    """Choose the best scheme that is shown to be faster than one worker, from a situation's rows.
-
-    Of the schemes that are tied in time, those are passed over than which another is significantly
-    more accurate. If some runs of the best scheme missed the target, its speed-up is unknown, and a
-    scheme that is tied with it may be chosen. If some runs of one worker missed the target, no
-    speed-up is known. If a wide interval contains 1, seeds or trials are too few to tell.
-    """
-    best, tied = rows[rows["tier"] == "best"], rows[rows["tier"] == "tied"]
-    ranked: Frame = pd.concat([best, tied.sort_values("target_seconds_mean")])
-    if ranked.empty:
-        return Choice(NONE, None, ranked)
-    able = [row for _, row in ranked.iterrows() if not row["less_accurate_than"]]
-    row = next(filter(is_faster, able), able[0])  # there is one: the most accurate
-    others = ONE if row["speedup_high"] < _NONE_FASTER else FEW
-    others = UNKNOWN if pd.isna(row["speedup_mean"]) else others
-    return Choice(scheme_words(row) if is_faster(row) else others, row, ranked.drop(row.name))
+    """Choose what to use from the rows of decision.csv of a situation."""
+    chosen = rows[rows["verdict"].isin([USE, NO_FASTER])]
+    if chosen.empty:
+        return Choice("", None, rows[:0])
+    row = chosen.iloc[0]
+    use = ONE if row["verdict"] == NO_FASTER else scheme_words(row)
+    return Choice(use, row, rows[rows["verdict"] == AS_FAST])
 
 
-def searched_words(findings: StudyFindings, row: Frame) -> str:
-    """Say the setting of its scheme that a search chose for a row of decision.csv; "" without."""
-    known = [name for name in row.index if name not in findings.of_size]
-    name, _, text = searched_setting(findings.tables, row[known]).partition("=")
-    value: Entry = text
-    with suppress(ValueError):
-        value = float(text)
-    return value_words(name, value) if name else ""
-
-
-def found_words(findings: StudyFindings, row: Frame) -> str:
-    """Name the scheme of a row of decision.csv, with the setting of it that a search chose."""
-    own = searched_words(findings, row)
-    return f"{scheme_words(row)} ({own})" if own else scheme_words(row)
-
-
-def answered(findings: StudyFindings) -> list[Situation]:
-    """Return the situations with several schemes that the page answers.
+def choices(findings: StudyFindings) -> list[tuple[Situation, Choice]]:
+    """Return each situation of several workers, with the choice of what to use there.
 
     A situation whose learning rates follow from a rule is left out if there is one with tuned rates
     and otherwise the same settings.
     """
-    several = of_several_schemes(findings)
+    several = [each for each in situations(findings) if each.size > 1]
+    decision = findings.concluded["decision"]
     tuned = {_without_rate(each) for each in several if each.values.get(RATE) == "tuned"}
     return [
-        each
+        (each, choice(each.of(decision)))
         for each in several
         if each.values.get(RATE) != "by_rule" or _without_rate(each) not in tuned
     ]
 
 
-def choices(findings: StudyFindings) -> list[tuple[Situation, Choice]]:
-    """Return each situation of `answered` with the choice of what to use there."""
-    decision = findings.concluded["decision"]
-    return [(each, choice(each.of(decision))) for each in answered(findings)]
+def _without_rate(situation: Situation) -> tuple[str, ...]:
+    return tuple(str(value) for name, value in situation.values.items() if name != RATE)
 
 
-def answers(findings: StudyFindings) -> list[Answer]:
-    """Return an answer for each situation of `answered`, or for each compared configuration."""
+def found_words(findings: StudyFindings, row: Frame) -> str:
+    """Name the scheme of a row of decision.csv, with the setting of it that a search chose."""
+    known = [name for name in row.index if name not in findings.of_size]
+    name, _, text = searched_setting(findings.tables, row[known]).partition("=")
+    value: Entry = text
+    with suppress(ValueError):
+        value = float(text)
+    return f"{scheme_words(row)} ({value_words(name, value)})" if name else scheme_words(row)
+
+
+def answer(findings: StudyFindings) -> Table:
+    """Return the table of what to use in each situation, or of the compared configurations."""
     if findings.compares_all:
-        return [_of_configuration(findings, row) for row in compared_configurations(findings)]
-    decision = findings.concluded["decision"]
-    return [_answer(findings, each, each.of(decision)) for each in answered(findings)]
+        return _of_configurations(findings)
+    rows = [_answer_row(findings, *each) for each in choices(findings)]
+    return filled("Answer", rows)
+
+
+def _answer_row(findings: StudyFindings, situation: Situation, chosen: Choice) -> Row:
+    row = chosen.row
+    if row is None:
+        return {"situation": situation.title, "use": f"{_WRONG}no scheme trained"}
+    is_one = chosen.use == ONE
+    speed = _speedup(row)
+    others = [found_words(findings, other) for _, other in chosen.as_fast.iterrows()]
+    return {
+        "situation": situation.title,
+        "use": _SAME + ONE if is_one else RIGHT + found_words(findings, row),
+        "images/s": "" if is_one else _mean(row, "images_per_second", count),
+        "times one worker": f"{speed} ({scheme_words(row)})" if is_one else speed,
+        "top-1": "" if is_one else _mean(row, "top1", percent),
+        "minus one worker's, points": ""
+        if is_one
+        else _mean(row, "one_worker_top1_difference", percent_points),
+        "as fast": "" if is_one else ", ".join(others),
+    }
+
+
+def _speedup(row: Frame | Row) -> str:
+    """Say a speed-up, with a mark if it is above what the number of workers explains."""
+    text = _mean(row, "speedup", times)
+    return f"{text} {_DOUBTED}" if row["efficiency_mean"] > MOST_EFFICIENT else text
+
+
+def _mean(row: Frame | Row, name: str, form: Form) -> str:
+    """Say a mean, or that its seeds are too few for it; "" without a mean."""
+    text = few_seeds(row, name, form) or shown(row[f"{name}_mean"], form)
+    return "" if text == MISSING else text
 
 
 def compared_configurations(findings: StudyFindings) -> list[Row]:
@@ -154,117 +145,37 @@ def compared_configurations(findings: StudyFindings) -> list[Row]:
     return rows
 
 
-def _of_configuration(findings: StudyFindings, row: Row) -> Answer:
-    by = compared_by(findings.tables)
-    form, sign = (percent, percent_points) if by in METRICS else (general, times)
-    numbers = {"value": with_interval(row, "value", form), "first": interval(row, "first", sign)}
-    runs = findings.tables.runs
-    spreads = by in METRICS and (runs["scheme"].nunique() > 1 or runs["workers"].nunique() > 1)
-    numbers |= {"seconds": interval(row, "seconds", seconds) if spreads else "", "by": by}
-    numbers["target"] = _target(findings, row["target"]) if by == "target_seconds" else ""
-    text = say("of_configuration", row, **numbers, images=validation_images(findings))
-    return Answer(row["words"][:1].upper() + row["words"][1:], "", text, [])
-
-
-def target_metric(findings: StudyFindings) -> str:
-    """Return the metric of the target: top1, top5, or loss, of which smaller is better."""
-    return (findings.tables.about["target"] or {"metric": "top1"})["metric"]
-
-
-def validation_images(findings: StudyFindings) -> str:
-    """Name the images on which targets are set and reached, as in "2,000 validation images"."""
-    return say("validation_images", images=findings.tables.about["settings"].get(CURVE_IMAGES))
-
-
-def _target(findings: StudyFindings, value: float) -> str:
-    """Say a target, as in "87.7 % on validation images"."""
-    metric, images = target_metric(findings), validation_images(findings)
-    return say("target", metric=metric, value=value, images=images)
-
-
-def _without_rate(situation: Situation) -> tuple[str, ...]:
-    return tuple(str(value) for name, value in situation.values.items() if name != RATE)
-
-
-def _answer(findings: StudyFindings, situation: Situation, rows: Frame) -> Answer:
-    chosen = choice(rows)
-    if chosen.row is None:
-        return _by_throughput(findings, situation, rows)
-    numbers = _known(chosen.row) | {"scheme": scheme_words(chosen.row)}
-    numbers["speed"] = interval(chosen.row, "speedup", times)
-    numbers["reached"] = say("reached", numbers, target=_target(findings, chosen.row["target"]))
-    if chosen.use == ONE:
-        use = ONE
-        name = "answer_slower" if chosen.row["speedup_high"] < 1 else "answer_one_worker"
-    else:
-        use = found_words(findings, chosen.row) if chosen.is_scheme else ""
-        name = "answer_scheme" if numbers["speed"] else "answer_without_speedup"
-        name = "answer_few_seeds" if chosen.use == FEW else name
-    details = [*_compared(chosen.row), *_others(rows, chosen)]
-    return Answer(situation.title, use, say(name, numbers, use=use), details)
-
-
-def _by_throughput(findings: StudyFindings, situation: Situation, rows: Frame) -> Answer:
-    """Return an answer with the images/s of each scheme, without recommending one.
-
-    Throughput alone does not show whether a scheme learns.
-    """
-    title = situation.title
-    tiers = [tier_of(row) for _, row in rows.iterrows()]
-    none = ""
-    if (rows["tier"] == "never").any():
-        target = _target(findings, rows["target"].iloc[0])
-        none = say("none_reached", target=target, at_edge=NOT_JUDGED in tiers)
-    if none and situation.values["kind"] == "virtual":  # time is an assumption of the study
-        return Answer(title, "", none, [])
-    fastest = situation.of(findings.known("images_per_second_mean")).sort_values(
-        "images_per_second_mean", ascending=False
+def _of_configurations(findings: StudyFindings) -> Table:
+    """Return the table of the compared configurations, in which the best mean has a mark."""
+    rows, by = compared_configurations(findings), compared_by(findings.tables)
+    means = [row["value_mean"] for row in rows if row["value_mean"] == row["value_mean"]]
+    best = (min if by == "target_seconds" else max)(means, default=None)
+    sign = percent_points if by in METRICS else times
+    return filled(
+        "Answer",
+        [
+            {
+                "configuration": (RIGHT if row["value_mean"] == best else "") + row["words"],
+                "seconds to the target": _to_target(row) if by == "target_seconds" else "",
+                "images/s": _mean(row, "images_per_second", count),
+                "times one worker": "" if row["baseline"] == "itself" else _speedup(row),
+                "top-1": _mean(row, by if by in METRICS else METRICS[1], percent),
+                "against the first" + (", points" if by in METRICS else ", times"): (
+                    _mean(row, "first", sign)
+                ),
+            }
+            for row in rows
+        ],
     )
-    rates = [
-        (
-            scheme_words(row),
-            with_interval(row, "images_per_second", count),
-            interval(row, "speedup", times),
-        )
-        for _, row in fastest.iterrows()
-    ]
-    text = say("answer_throughput", rates=rates)
-    return Answer(title, "", none or text, [text] if none else [])
 
 
-def _compared(row: Frame) -> list[str]:
-    """Compare the scheme with one worker, and with the reference scheme if that is another one."""
-    sides = [(ONE, "", "one_worker_")]
-    if row["scheme"] != row["reference"]:
-        speed = interval(row, "reference_speedup", times)
-        sides.append((scheme_name(str(row["reference"])), speed, ""))
-    texts = []
-    for other, speed, side in sides:
-        numbers = {name: row[f"{side}{name}"] for name in ("accuracy", "within_margin")}
-        numbers |= {"other": other, "at_edge": row["at_edge"], "speed": speed}
-        numbers["points"] = interval(row, f"{side}top1_difference", percent_points)
-        if speed or numbers["points"]:
-            texts.append(say("compared", numbers))
-    return texts
+def _to_target(row: Row) -> str:
+    return _mean(row, "target_seconds", seconds) or f"> {seconds(row['most_seconds'])}"
 
 
-def _others(rows: Frame, chosen: Choice) -> list[str]:
-    """Return a sentence for each tier of the other schemes, with their names."""
-    tiers = pd.Series([tier_of(row) for _, row in rows.iterrows()], rows.index)
-    of_tier = {tier: rows[tiers == tier] for tier in ("behind", "never", NOT_JUDGED)}
-    lower = chosen.tied["less_accurate_than"].astype(bool)
-    of_tier = {"tied": chosen.tied[~lower], "lower": chosen.tied[lower]} | of_tier
-    named = {
-        tier: [_known(row) | {"words": scheme_words(row)} for _, row in own.iterrows()]
-        for tier, own in of_tier.items()
-    }
-    return [say("schemes", tier=tier, schemes=own) for tier, own in named.items() if own]
-
-
-def _known(row: Frame) -> dict[str, Any]:
-    """Return the cells of a row by column (None if missing), and its number of `runs`.
-
-    Failed runs are not counted.
-    """
-    known = {name: None if pd.isna(value) else value for name, value in row.items()}
-    return known | {"runs": row["n"] - row["n_failed"]}
+def rule(findings: StudyFindings) -> str:
+    """Say by which rule the answer was chosen."""
+    if findings.compares_all:
+        return say("rule_of_configurations")
+    is_scored = findings.concluded["decision"]["top1_mean"].notna().any()
+    return say("rule" if is_scored else "rule_of_speed", margin=findings.tables.about["margin"])

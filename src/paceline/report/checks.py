@@ -1,8 +1,7 @@
 """Checks of a study: what a reader must know before trusting its numbers.
 
-Two of them follow rules of comparison for ImageNet, of FireCaffe (Iandola et al. 2016,
-arXiv:1511.00175): a scheme must end as accurate as one worker, and no speed-up may be against a
-slow baseline.
+That no speed-up may be against a slow baseline is a rule of FireCaffe (Iandola et al. 2016,
+arXiv:1511.00175).
 """
 
 from collections.abc import Iterator
@@ -10,34 +9,34 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from paceline.analysis.comparison import baseline, top1_difference
+from paceline.analysis.comparison import SPEED, one_worker, top1_difference
 from paceline.analysis.configuration import (
+    BUDGETS,
     Configuration,
     configurations,
     finished,
     groups,
     matching,
+    SPLIT,
     num_processes,
-    one_process,
 )
 from paceline.analysis.configuration_table import NAME
-from paceline.analysis.decision import best_and_faster
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import ratio
 from paceline.analysis.searches import best_trials, tuning_axes
 from paceline.analysis.tables import LATE, late_share
 from paceline.record.rows import of_one_rate
+from paceline.report.answer import MOST_EFFICIENT
 from paceline.report.findings import RATE, StudyFindings
 from paceline.report.how_it_was_run import JITTER, SLOW_FACTOR
-from paceline.report.number_format import interval, listed, percent, percent_points, plural, setting
+from paceline.report.number_format import listed, percent, plural, setting
 from paceline.report.words import configuration_words, scheme_name
 
 UNFAIR, CAUTION = "✗", "!"
-MOST_EFFICIENT = 1.05  # mean efficiency above which the number of workers cannot be the only cause
 _MACHINE = ("hardware.cpu", "hardware.cores", "hardware.gpus", "versions.", "num_parameters")
 _PLACES = ("cluster", "data", "model", "workload")  # groups of settings that a baseline must share
 _CONDITIONS = ("jobs", "accelerator", "hardware.cpu", "hardware.cores")
-_MOST_NAMED = 3  # of the reasons why runs ended
+_FEWEST_TRAINED = 0.5  # share of a search's trials below which it is unreliable
 
 
 class Line(NamedTuple):
@@ -53,22 +52,6 @@ def checks(findings: StudyFindings) -> list[Line]:
     return unfair + [Line(CAUTION, text) for check in _OF_CAUTION for text in check(findings)]
 
 
-def _less_accurate(findings: StudyFindings) -> Iterator[str]:
-    """Schemes that are first at the target, but end less accurate than the best single worker.
-
-    The whole interval of the difference is below the margin, or a run did not train.
-    """
-    margin, first = findings.tables.margin, best_and_faster(findings.concluded["decision"])
-    for _, row in first[num_processes(first) > 1].iterrows():
-        lost = f"; {plural(row['n_diverged'], 'run')} did not train" if row["n_diverged"] else ""
-        if lost or row["one_worker_top1_difference_high"] < -margin:
-            points = interval(row, "one_worker_top1_difference", percent_points) or "unknown"
-            yield (
-                f"{_named(findings, row)} is the first at the target, but less accurate at the end "
-                f"than one worker: {points} points{lost}."
-            )
-
-
 def _slow_baselines(findings: StudyFindings) -> Iterator[str]:
     """Speed-ups against a baseline of another machine, or one that is not the fastest.
 
@@ -76,9 +59,10 @@ def _slow_baselines(findings: StudyFindings) -> Iterator[str]:
     to be less accurate.
     """
     tables, of, slow, better = findings.tables, 0, list[str](), dict[tuple[str, ...], str]()
-    for configuration, points in configurations(tables.runs, tables.axes):
-        base = baseline(tables.finished, configuration)
-        pairs = ratio(finished(points), base, "images_per_second").n
+    names = list(dict.fromkeys(["data", *tables.axes]))
+    for configuration, points in configurations(tables.runs, names):
+        base = one_worker(tables, configuration)
+        pairs = ratio(finished(points), base, SPEED).n
         if num_processes(configuration) == 1 or not pairs:
             continue
         of += 1
@@ -89,8 +73,8 @@ def _slow_baselines(findings: StudyFindings) -> Iterator[str]:
             slow.append(f"{_named(findings, configuration)}: {found}")
     if slow:
         yield (
-            f"{len(slow)} of {plural(of, 'speed-up')} against one worker of equal settings must "
-            f"not be used, as that of {slow[0]}."
+            f"{len(slow)} of {plural(of, 'speed-up')} over one worker must not be used, as that of "
+            f"{slow[0]}."
         )
 
 
@@ -105,14 +89,15 @@ def _unlike(points: Frame, base: Frame) -> str:
 
 def _faster(findings: StudyFindings, configuration: Configuration, base: Frame) -> str:
     """Describe the fastest run of one worker that beats the baseline; "" if there is none."""
-    tables, one = findings.tables, one_process(configuration)
-    same = {name: one[name] for name in one if name.split(".")[0] in ("kind", *_PLACES)}
+    tables, own = findings.tables, configuration
+    same = {name: own[name] for name in own if name.split(".")[0] in ("kind", *_PLACES)}
+    same = {name: value for name, value in same.items() if name not in SPLIT}
     same |= {name: base[name].iloc[0] for name in ("data", "model", "cluster")}
     found = []
     of_one = matching(tables.finished, same | {"workers": 1})
     for other, points in configurations(of_one, tables.axes):
-        speed = ratio(points, base, "images_per_second")
-        is_less_accurate = top1_difference(tables, points, base).high < -tables.margin
+        speed = ratio(points, base, SPEED)
+        is_less_accurate = top1_difference(points, base).high < -tables.margin
         if speed.low > 1 and not is_less_accurate and not _unlike(points, base):
             found.append((speed, other))
     if not found:
@@ -225,22 +210,16 @@ def _unlike_conditions(findings: StudyFindings) -> Iterator[str]:
 
 
 def _ended_badly(findings: StudyFindings) -> Iterator[str]:
-    """Say which runs did not finish, and which finished with a reason to doubt them."""
-    runs, names = findings.tables.runs, ["workers", *findings.varying]
+    """Say how many runs did not finish or finished with a reason to doubt them, and name one."""
+    runs = findings.tables.runs
     doubted = runs[(runs["reason"] != "") | (runs["status"] != "finished")]
     for group, points in groups(doubted, ["status", "kind"]):
-        settings = [
-            f"{configuration_words(own, names)}, {'seeds' if len(same) > 1 else 'seed'} "
-            f"{', '.join(map(str, sorted(same['seed'])))}"
-            for own, same in groups(points, ["scheme", *names])
-        ]
-        reasons = list(dict.fromkeys(points["reason"]))
-        more = f"; {len(reasons) - _MOST_NAMED} more" if len(reasons) > _MOST_NAMED else ""
+        first = points.iloc[0]
         yield (
             f"{plural(len(points), group['kind'] + ' point')} "
-            f"{group['status'].replace('untrained', 'did not train')} ({'; '.join(settings)}), and "
-            f"count in {'all means' if group['status'] == 'finished' else 'no mean'}: "
-            f"{'; '.join(reasons[:_MOST_NAMED])}{more}"
+            f"{group['status'].replace('untrained', 'did not train')}, and count in "
+            f"{'all means' if group['status'] == 'finished' else 'no mean'}. The first: "
+            f"{_named(findings, first)}, seed {first['seed']}: {first['reason']}"
         )
 
 
@@ -269,17 +248,35 @@ def _one_machine(findings: StudyFindings) -> Iterator[str]:
 def _super_linear(findings: StudyFindings) -> Iterator[str]:
     rows = findings.concluded[NAME]
     several = rows[rows["baseline"] != "itself"]
-    above = (several["efficiency_low"] > 1) | (several["efficiency_mean"] > MOST_EFFICIENT)
-    if above.any():
-        texts = [
-            f"{_named(findings, row)}: {percent(row['efficiency_mean'], 0)}"
-            for _, row in several[above].iterrows()
-        ]
+    above = several[several["efficiency_mean"] > MOST_EFFICIENT]
+    if len(above):
+        worst = above.loc[above["efficiency_mean"].idxmax()]
         yield (
-            f"{len(texts)} of {plural(len(several), 'configuration')} with several workers had a "
+            f"{len(above)} of {plural(len(several), 'configuration')} with several workers had a "
             "super-linear speed-up: the single worker was slow, or more than workers was added. Do "
-            f"not plan with it: efficiency {'; '.join(texts)}."
+            f"not plan with it. The largest efficiency is {percent(worst['efficiency_mean'], 0)}: "
+            f"{_named(findings, worst)}."
         )
+
+
+def _untuned_budget(findings: StudyFindings) -> Iterator[str]:
+    runs = findings.tables.runs
+    for name in (name for name in BUDGETS if name in findings.tables.axes):
+        alone = set(runs.loc[runs["workers"] == 1, name])
+        others = set(runs.loc[runs["workers"] > 1, name])
+        if alone and others - alone:
+            budgets = listed(map(setting, sorted(alone)))
+            yield (
+                f"One worker's budget was not tuned: it ran with {name} {budgets} only, which is "
+                "the baseline of runs with other budgets as well."
+            )
+
+
+def _unreliable_search(findings: StudyFindings) -> Iterator[str]:
+    tuning = findings.tables.tuning
+    trained = int((tuning["status"] == "finished").sum())
+    if trained < _FEWEST_TRAINED * len(tuning):
+        yield f"Search unreliable: {trained} of {plural(len(tuning), 'trial')} trained."
 
 
 def _few_seeds(findings: StudyFindings) -> Iterator[str]:
@@ -293,16 +290,13 @@ def _few_seeds(findings: StudyFindings) -> Iterator[str]:
 
 def _at_edge(findings: StudyFindings) -> Iterator[str]:
     best, names = best_trials(findings.tables), tuning_axes(findings.tables)
-    texts = [
-        ", ".join([*(f"{n} {trial[n]}" for n in names if pd.notna(trial[n])), trial["at_edge"]])
-        for _, trial in best.iterrows()
-        if trial["at_edge"]
-    ]
-    if texts:
+    at_edge = [trial for _, trial in best.iterrows() if trial["at_edge"]]
+    if at_edge:
+        settings = ", ".join(f"{n} {at_edge[0][n]}" for n in names if pd.notna(at_edge[0][n]))
         yield (
-            f"The best trial of {len(texts)} of {plural(len(best), 'tuned configuration')} is at "
-            "the edge of the search range, so it is not known whether they fail, diverge or lose "
-            f"accuracy at a better rate: {'; '.join(texts)}."
+            f"The best trial of {len(at_edge)} of {plural(len(best), 'tuned configuration')} is at "
+            "the edge of the search range, so a better rate may exist. The first: "
+            f"{settings}, {at_edge[0]['at_edge']}."
         )
 
 
@@ -320,6 +314,7 @@ def _named(findings: StudyFindings, row: Row | Frame) -> str:
     return configuration_words(row, ["workers", *findings.varying])
 
 
-_OF_FAIRNESS = (_less_accurate, _slow_baselines, _tuned_on_scored, _mixed_data, _unsearched)
+_OF_FAIRNESS = (_slow_baselines, _tuned_on_scored, _mixed_data, _unsearched)
 _OF_CAUTION = (_assumed_times, _crowded, _shared_gpu, _late, _unlike_conditions, _ended_badly)
-_OF_CAUTION += (_unfit_records, _one_machine, _super_linear, _few_seeds, _at_edge, _unknown_code)
+_OF_CAUTION += (_unfit_records, _one_machine, _super_linear, _untuned_budget, _few_seeds, _at_edge)
+_OF_CAUTION += (_unreliable_search, _unknown_code)

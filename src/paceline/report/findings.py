@@ -5,7 +5,7 @@ do not belong to the scheme.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from paceline.analysis.analyse import CONCLUSIONS
 from paceline.analysis.comparison import against_first
 from paceline.analysis.configuration import (
     PROCESSES,
+    configurations,
     groups,
     matching,
     situation_columns,
@@ -30,7 +31,6 @@ from paceline.analysis.tables import (
     read_tables,
     varying,
 )
-from paceline.analysis.time_to_target import mean_curves
 from paceline.report.words import values_words
 
 RATE = "training.rate"
@@ -52,25 +52,23 @@ class StudyFindings:
         return known(self.concluded[NAME], column)
 
     @cached_property
-    def mean_curves(self) -> Frame:
-        """Return the mean curves; they are in no file, because they are large and soon made."""
-        return naming_of(self.tables, self.of_size)(as_written(mean_curves(self.tables)))
-
-    @cached_property
     def configurations(self) -> Frame:
-        """Return configurations.csv, each row also compared with the first, as `against_first`."""
-        rows = against_first(self.tables)
-        return pd.concat([self.concluded[NAME].reset_index(drop=True), as_written(rows)], axis=1)
+        """Return configurations.csv, each row also compared with the first, as `against_first`.
+
+        `most_samples`, `most_seconds` and `most_updates` are those of the longest run.
+        """
+        tables, names = self.tables, list(dict.fromkeys(["data", *self.tables.axes]))
+        lengths = [
+            points[["samples", "seconds", "updates"]].max().add_prefix("most_")
+            for _, points in configurations(tables.runs, names)
+        ]
+        more = (as_written(against_first(tables)), pd.DataFrame(lengths).reset_index(drop=True))
+        return pd.concat([self.concluded[NAME].reset_index(drop=True), *more], axis=1)
 
     @cached_property
     def compares_all(self) -> bool:
-        """True if the study compares all configurations, and not schemes by their time to a target.
-
-        It has no situation of several schemes with a target then, and predicts nothing.
-        """
-        decision, own = self.concluded["decision"], of_several_schemes(self)
-        has_target = any(each.of(decision)["target"].notna().any() for each in own)
-        return not has_target and not len(self.tables.predictions)
+        """True if the study compares all configurations: no situation has several schemes."""
+        return not of_several_schemes(self) and not len(self.tables.predictions)
 
     @cached_property
     def varying(self) -> list[str]:
@@ -147,11 +145,10 @@ def of_size(tables: Tables) -> list[str]:
 class Situation:
     """Situation of a user: kind of number, number of workers, and settings not of the scheme.
 
-    `name` is its id on the page. `values` has its value of each column that distinguishes
-    situations, and `words` describe those that differ between the study's situations.
+    `values` has its value of each column that distinguishes situations, and `words` describe those
+    that differ between the study's situations.
     """
 
-    name: str
     values: Row
     words: str
 
@@ -159,11 +156,6 @@ class Situation:
         """Select the rows of a table of conclusions that belong to this situation."""
         table = table if PROCESSES in table else with_processes(table)
         return matching(table, {k: v for k, v in self.values.items() if k in table})
-
-    @property
-    def settings(self) -> str:
-        """Words of the situation without its number of workers; may be ""."""
-        return self.words.partition(", ")[2]
 
     @property
     def title(self) -> str:
@@ -177,21 +169,15 @@ class Situation:
 
 
 def situations(findings: StudyFindings) -> list[Situation]:
-    """Return all situations, those with several schemes first.
-
-    Among these and among the others, situations with tuned learning rates come first, then those in
-    which a run reached the target, then those with more workers.
-    """
+    """Return all situations, those with tuned learning rates first, then those of few workers."""
     decision = findings.concluded["decision"]
     columns = situation_columns(findings.tables.axes)
     told = [name for name in columns if name not in implied_by_kind(findings.tables)]
     varying = [name for name in told if decision[name].nunique(dropna=False) > 1]
     found = [
-        (Situation("", values, _words(values, varying)), len(rows) < 2, not rows["n_reached"].any())
-        for values, rows in groups(decision, columns)
+        Situation(values, _words(values, varying)) for values, _ in groups(decision, columns)
     ]
-    found.sort(key=lambda it: (it[1], it[0].values.get(RATE) == "by_rule", it[2], -it[0].size))
-    return [replace(each, name=f"s{place}") for place, (each, *_) in enumerate(found)]
+    return sorted(found, key=lambda each: (each.values.get(RATE) == "by_rule", each.size))
 
 
 def of_several_schemes(findings: StudyFindings) -> list[Situation]:

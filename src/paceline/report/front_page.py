@@ -7,32 +7,29 @@ from typing import Any
 import pandas as pd
 
 from paceline.analysis.analyse import NAME, metrics
-from paceline.analysis.frames import Frame, Row
+from paceline.analysis.frames import Row
 from paceline.errors import SettingError
 from paceline.record.report_files import damaged, read_about, read_file, replaced
-from paceline.report.answer import answers
-from paceline.report.findings import StudyFindings, of_several_schemes
+from paceline.report.answer import choices
+from paceline.report.findings import StudyFindings
 from paceline.report.render import render
-from paceline.report.tiers import MEANINGS, tier_of
-from paceline.report.words import scheme_words
+from paceline.report.summary import one_line
 
 PAGE = "README.md"
 METRICS = "metrics.json"
-_FIRST = ("scale", "when_asynchronous", "schemes", "example")  # in front
+_MAPPED = "when_asynchronous"  # the study whose figure is the map of situations
+_FIRST = (_MAPPED, "scale", "schemes", "example")  # in front
 _PUBLISHED = "predictions/predictions.csv"  # of `paceline predict --published`
 
 
 def study_metrics(findings: StudyFindings) -> Row:
     """Return the content of a study's metrics.json, which `dvc metrics diff` compares.
 
-    It has numbers, what to use in each situation, and the schemes of each situation by tier.
+    It has numbers, what to use in each situation, and the `answer` in one line.
     """
-    concluded = findings.concluded
-    numbers = metrics(findings.tables, concluded[NAME])
-    uses = {each.situation: each.use for each in answers(findings) if each.use}
-    several = of_several_schemes(findings)
-    tiers = {each.words: _tiers(each.of(concluded["decision"])) for each in several}
-    return numbers | {"use": uses, "tiers": {words: of for words, of in tiers.items() if of}}
+    numbers = metrics(findings.tables, findings.concluded[NAME])
+    uses = {each.title: chosen.use for each, chosen in choices(findings) if chosen.use}
+    return numbers | {"use": uses, "answer": one_line(findings)}
 
 
 def write_front_page(reports: Path) -> Path:
@@ -51,9 +48,9 @@ def write_front_page(reports: Path) -> Path:
     content = {
         "studies": studies,
         "missing": missing,
-        "meanings": MEANINGS,
+        "figure": next((each["study"] for each in studies if each["study"] == _MAPPED), ""),
         "published": _published(reports / _PUBLISHED),
-        "papers": (reports / "papers" / PAGE).is_file(),
+        "papers": _claims(reports / "papers/verdicts.csv"),
     }
     with replaced(reports) as new:
         (new / PAGE).write_text(render("front.md.j2", content))
@@ -69,17 +66,17 @@ def _read(path: Path) -> Row:
     command = f"paceline report {path.parent.name}"
     try:
         content: Any = json.loads(read_file(path, command))
-        return {name: content[name] for name in ("n_finished", "use", "tiers")}
+        return {name: content[name] for name in ("n_finished", "answer")}
     except (ValueError, KeyError, TypeError) as error:
         raise damaged(path, f"is damaged: {error!r}", command) from error
 
 
-def _tiers(rows: Frame) -> dict[str, str]:
-    """Return the schemes of a situation, in words, by tier, the best first."""
-    found = dict[str, list[str]]()
-    for _, row in rows.iterrows():
-        found.setdefault(tier_of(row), []).append(scheme_words(row))
-    return {tier: "; ".join(found[tier]) for tier in MEANINGS if tier in found}
+def _claims(path: Path) -> str:
+    """Say how many claims of papers hold; "" if none was tested."""
+    if not path.is_file():
+        return ""
+    found = pd.read_csv(path)["verdict"].value_counts()
+    return "; ".join(f"{verdict}: {number}" for verdict, number in found.items())
 
 
 def _published(path: Path) -> str:

@@ -9,7 +9,6 @@ import pandas as pd
 
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.tables import CURVE_IMAGES
-from paceline.report.answer import target_metric
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import count, plural, setting
 from paceline.report.words import configuration_words, counted, say, scheme_name, value_words
@@ -51,6 +50,28 @@ def cost(runs: Frame) -> str:
     hours = float((runs["wall_seconds"] / runs["jobs"].fillna(1)).sum()) / 3600
     failed = float((runs["status"] != "finished").mean())
     return say("cost", hours=hours, points=len(runs), failed=failed)
+
+
+def target_metric(findings: StudyFindings) -> str:
+    """Return the metric of the target: top1, top5, or loss, of which smaller is better."""
+    return (findings.tables.about["target"] or {"metric": "top1"})["metric"]
+
+
+def validation_images(findings: StudyFindings) -> str:
+    """Name the images on which targets are set and reached, as in "2,000 validation images"."""
+    return say("validation_images", images=findings.tables.about["settings"].get(CURVE_IMAGES))
+
+
+def scored_images(findings: StudyFindings) -> str:
+    """Name the images of which top-1 is told: test images, if runs were scored on them."""
+    is_tested = findings.tables.finished["test_top1"].notna().any()
+    return "test images" if is_tested else validation_images(findings)
+
+
+def target_words(findings: StudyFindings, value: float) -> str:
+    """Say a target, as in "87.7 % on validation images"."""
+    metric, images = target_metric(findings), validation_images(findings)
+    return say("target", metric=metric, value=value, images=images)
 
 
 def target_origin(findings: StudyFindings) -> str:

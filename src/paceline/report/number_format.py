@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterable
 
 import pandas as pd
 
-from paceline.analysis.frames import Entry, Frame, setting
+from paceline.analysis.frames import Entry, Frame, Row, setting
 from paceline.record.fields import Unit
 
 Form = Callable[[float], str]
 
+_FAR = 10
 MISSING = "–"  # noqa: RUF001 (an en dash is what a reader expects in an empty cell)
 
 
@@ -106,18 +107,17 @@ def shown(value: Entry, form: Callable[..., str]) -> str:
     return MISSING if value is None or pd.isna(value) else form(value)
 
 
-def interval(row: Frame, name: str, form: Form) -> str:
-    """Format the mean `name` of a row as "mean (low to high)"; "" without a mean.
+def few_seeds(row: Frame | Row, name: str, form: Form) -> str:
+    """Say that seeds are too few for the mean `name`; "" if its interval is narrow enough.
 
-    The row has the columns <name>_mean, <name>_low and <name>_high.
+    It is too wide if its ends, of a number above 0, differ by more than a factor of _FAR.
     """
-    mean, low, high = (row[f"{name}_{part}"] for part in ("mean", "low", "high"))
-    if pd.isna(mean):
-        return ""
-    return form(mean) if pd.isna(low) else f"{form(mean)} ({form(low)} to {form(high)})"
+    low, high, n = (row.get(f"{name}_{part}") for part in ("low", "high", "n"))
+    is_wide = form not in (percent_points, signed) and not pd.isna(low) and 0 < _FAR * low < high
+    return f"too few seeds ({n:.0f})" if is_wide else ""
 
 
-def with_interval(row: Frame, name: str, form: Form | str) -> str:
+def with_interval(row: Frame | Row, name: str, form: Form | str) -> str:
     """Format the mean `name` of a row as "mean (low to high), n = 3"; a dash without a mean.
 
     The row has the columns <name>_mean, <name>_low, <name>_high and <name>_n.
@@ -126,5 +126,7 @@ def with_interval(row: Frame, name: str, form: Form | str) -> str:
     mean, low, high, n = (row.get(f"{name}_{part}") for part in ("mean", "low", "high", "n"))
     if pd.isna(mean):
         return MISSING
+    if text := few_seeds(row, name, form):
+        return text
     ends = "no interval" if pd.isna(low) else f"{form(low)} to {form(high)}"
     return f"{form(mean)} ({ends.replace(' %', '')}), n = {n:.0f}"  # the mean has the unit

@@ -1,7 +1,7 @@
 """Writes the tables, figures, page (index.html) and README.md of a study."""
 
 import json
-from collections.abc import Sequence
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -10,44 +10,43 @@ import vl_convert
 from markupsafe import Markup
 
 from paceline.analysis.analyse import CONCLUSIONS, FOLDER
-from paceline.analysis.comparison import compared_by
 from paceline.analysis.frames import Row
+from paceline.prediction.prediction_interval import FACTOR
 from paceline.record.archive import ARCHIVE
 from paceline.record.report_files import replaced
-from paceline.report.answer import answers
-from paceline.report.chart.accuracy_charts import (
+from paceline.report.answer import answer, rule
+from paceline.report.chart.chart_style import Chart, static_svg
+from paceline.report.chart.study_charts import (
     configuration_chart,
+    map_chart,
     phase_chart,
     prediction_chart,
     scale_chart,
     target_chart,
     time_chart,
 )
-from paceline.report.chart.chart_style import Chart, static_svg
-from paceline.report.chart.decision_charts import decision_chart, map_chart
 from paceline.report.checks import CAUTION, checks
-from paceline.report.findings import Situation, StudyFindings, situations
+from paceline.report.findings import StudyFindings
 from paceline.report.front_page import METRICS, study_metrics
-from paceline.report.how_it_was_run import how_it_was_run, subtitle, target_origin
-from paceline.report.page_tables import page_tables, scale_table
+from paceline.report.how_it_was_run import how_it_was_run, subtitle
+from paceline.report.page_tables import page_tables
 from paceline.report.render import render, safe_json
-from paceline.report.summary import asks_of_time, summary_sentences
+from paceline.report.summary import summary
 from paceline.report.words import say
 
 CHARTS = (  # in the reader's order
+    prediction_chart,
     configuration_chart,
     map_chart,
-    target_chart,
     scale_chart,
-    decision_chart,
+    target_chart,
     time_chart,
     phase_chart,
 )
-_OF_PREDICTIONS = (prediction_chart, decision_chart, phase_chart)  # of a study that predicts
 PAGE = "index.html"
 LIBRARY = "vega.js"  # Vega, Vega-Lite and Vega-Embed, beside the folders of all pages
 _LOADED = f'<script src="../{LIBRARY}"></script>'
-_MOST_ANSWERS = 8  # that the page shows at once
+_MOST_ROWS = 6  # of the answer, on the first screen
 
 
 def report(findings: StudyFindings, folder: Path) -> Path:
@@ -60,17 +59,12 @@ def report(findings: StudyFindings, folder: Path) -> Path:
     """
     texts = {f"{FOLDER}/{each.name}.csv": findings.concluded.csv(each.name) for each in CONCLUSIONS}
     csvs = [name for name in ("runs.csv", "tuning.csv") if (folder / name).is_file()]
-    content: dict[str, Any] = _content(findings) | {"csvs": [*csvs, *texts]}
-    content["how"] = [*content["how"], ("Records", ARCHIVE)]
-    content |= _charts(charts(findings), content)
+    content: dict[str, Any] = _content(findings) | {"csvs": [*csvs, *texts, ARCHIVE]}
     texts |= {METRICS: json.dumps(study_metrics(findings), indent=1, allow_nan=False) + "\n"}
     texts |= {"README.md": render("readme.md.j2", content)}
     texts |= {PAGE: render("page.html.j2", content)}
-    shown = content["situations"][0].name if content["situations"] else None
-    for chart in content["charts"]:  # each for the situation that the page shows first
-        situation = shown if chart.by_situation else None
-        svg = static_svg(chart, situation, _shown_first(chart, content["situations"]))
-        texts[f"figures/{chart.name}.svg"] = svg
+    for chart in content["charts"]:
+        texts[f"figures/{chart.name}.svg"] = svg = static_svg(chart)
         texts.setdefault("figure.svg", svg)  # of README.md
     with replaced(folder) as new:
         for name, text in texts.items():
@@ -82,37 +76,7 @@ def report(findings: StudyFindings, folder: Path) -> Path:
 
 def charts(findings: StudyFindings) -> list[Chart]:
     """Return the charts for which the study has data, in the order of the page."""
-    makers = _OF_PREDICTIONS if len(findings.known("rate_n")) else CHARTS
-    return [chart for make in makers if (chart := make(findings)) is not None]
-
-
-def _charts(drawn: Sequence[Chart], content: Row) -> Row:
-    """Return what the page shows of its charts, and the situations that any of them shows."""
-    rows = [row for chart in drawn for row in chart.rows]
-    drawn_of = [{row.get("situation") for row in each.rows} for each in drawn if each.by_situation]
-    shown = [each for each in content["situations"] if any(each.name in of for of in drawn_of)]
-    if not content["compares_all"]:  # fullest first
-        shown.sort(key=lambda each: sum(each.name not in of for of in drawn_of))
-    return {
-        "situations": shown,
-        "charts": drawn,
-        "here": _shown_first(drawn[0], shown) if drawn else "",
-        "charts_json": safe_json([_chart(chart) for chart in drawn]),
-        "scheme_names": list(dict.fromkeys(str(row["scheme"]) for row in rows)),
-        "library": Markup(_LOADED),
-    }
-
-
-def _shown_first(chart: Chart, situations: Sequence[Situation]) -> str:
-    """Return the words of the situation that a chart shows first; "" if all that it has have these.
-
-    A chart over workers names no number of workers.
-    """
-    names = {row["situation"] for row in chart.rows} if chart.by_situation else ()
-    if not chart.over_workers:
-        return situations[0].words if names else ""
-    words = [each.settings for each in situations if each.name in names]
-    return words[0] if len(set(words)) > 1 else ""
+    return [chart for make in CHARTS if (chart := make(findings)) is not None]
 
 
 def _write_library(reports: Path) -> None:
@@ -134,35 +98,30 @@ def single_page(page: Path) -> str:
 
 def _content(findings: StudyFindings) -> Row:
     about, runs = findings.tables.about, findings.tables.runs
-    how, lines = how_it_was_run(findings), checks(findings)
+    lines, drawn, tables = checks(findings), charts(findings), page_tables(findings)
+    agreement = summary(findings)
+    first = agreement or answer(findings)
+    if agreement and not findings.compares_all:
+        tables = [answer(findings), *tables]
+    if len(first.rows) > _MOST_ROWS:
+        name = f"{len(first.rows) - _MOST_ROWS} more rows of the answer"
+        tables = [replace(first, name=name, rows=first.rows[_MOST_ROWS:]), *tables]
+    told = [say("incomplete", about)] if about["missing"] else []
     return {
         "about": about,
         "question": about["question"] or "This study states no question.",
         "subtitle": subtitle(findings),
-        "cluster": dict(how).get("Cluster", ""),
-        "target": target_origin(findings),
-        "sentences": [
-            *([say("incomplete", about)] if about["missing"] else []),
-            *summary_sentences(findings),
-        ],
-        "at_scale": None if asks_of_time(findings) else scale_table(findings),
-        "answers": answers(findings),
-        "most_answers": 0 if asks_of_time(findings) else _MOST_ANSWERS,
-        "compares_all": findings.compares_all,
-        "hedge": say("hedge_of_first", by=compared_by(findings.tables))
-        if findings.compares_all
-        else say("hedge"),
+        "sentences": told + ([] if len(findings.tables.finished) else [say("nothing_finished")]),
+        "answer": replace(first, rows=first.rows[:_MOST_ROWS]),
+        "rule": "" if agreement else rule(findings),
+        "hedge": say("hedge", factor=FACTOR),
         "unfair": [each.text for each in lines if each.sign != CAUTION],
         "cautions": [each.text for each in lines if each.sign == CAUTION],
         "kinds": {kind: say(f"kind_{kind}") for kind in runs["kind"].unique()},
         "num_finished": len(findings.tables.finished),
-        "situations": situations(findings),
-        "how": how,
-        "tables": page_tables(findings),
+        "how": how_it_was_run(findings),
+        "tables": tables,
+        "charts": drawn,
+        "charts_json": safe_json([asdict(chart) for chart in drawn]),
+        "library": Markup(_LOADED),
     }
-
-
-def _chart(chart: Chart) -> Row:
-    """Return a chart for the page's script."""
-    names = ("name", "title", "spec", "by_situation", "rows")
-    return {name: getattr(chart, name) for name in names}

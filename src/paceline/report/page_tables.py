@@ -3,39 +3,28 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-import pandas as pd
-
 from paceline.analysis.analyse import FOLDER
 from paceline.analysis.clocks import LITTLE
-from paceline.analysis.configuration import finished, matching
-from paceline.analysis.configuration_table import NAME
+from paceline.analysis.configuration_table import NAME, known
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import EXCHANGE_NEAR, SIZE
-from paceline.analysis.statistics.times import IN_A_ROW
-from paceline.grouped import grouped
+from paceline.analysis.time_to_target import IN_A_ROW
 from paceline.record.result import shown_numbers
-from paceline.report.answer import (
-    BUDGETS,
-    choices,
-    searched_words,
-    target_metric,
-    validation_images,
-)
-from paceline.report.findings import StudyFindings
-from paceline.report.how_it_was_run import target_origin
+from paceline.report.findings import StudyFindings, of_several_schemes
+from paceline.report.how_it_was_run import target_metric, target_origin
 from paceline.report.number_format import (
     FORMS,
+    MISSING,
     Form,
     form_of,
     setting,
     shown,
     with_interval,
 )
-from paceline.report.words import phrase, read, say, scheme_words
+from paceline.report.words import phrase, read, say
 
-_RESULTS = ("clocks", "predicted", "summary", "scaling", "comparison")
-_RESULTS += ("time_to_target", "losses", "predicted_exchange")
-_DIFFERENCE = "one_worker_top1_difference"
+_RESULTS = ("clocks", "predicted", "decision", "time_to_target", "configurations")
+_RESULTS += ("predicted_exchange",)
 
 
 @dataclass(frozen=True)
@@ -103,142 +92,60 @@ def table(name: str, caption: str, source: str, columns: Sequence[Column], frame
     return Table(name, caption, source, [column.heading for column in columns], rows)
 
 
+def filled(name: str, rows: Sequence[Row]) -> Table:
+    """Return a table of those columns that have a text in any row."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    names = [name for name in names if any(row.get(name) for row in rows)]
+    cells = [[row.get(name) or MISSING for name in names] for row in rows]
+    return Table(name, "", "", names, cells)
+
+
 def page_tables(findings: StudyFindings) -> list[Table]:
-    """Return the tables of results that have a row."""
+    """Return the tables of results that have a row, each with the axes of its rows first."""
     facts, tables = _facts(findings), list[Table]()
     for name in _RESULTS:
         declared, source = read("tables")[name], name if name in findings.concluded else NAME
         title, caption = phrase(declared["title"]).render(facts), say(f"caption_{name}", facts)
         rows, own = findings.concluded[source], columns(name, facts)
         if "known" in declared:
-            rows = findings.known(declared["known"])
-        elif source == NAME:  # a section of numbers has the title of its table
-            own = [*_numbers(findings, title), *own]
-        tables.append(_concluded(findings, source, title, caption, own, rows))
-    return [each for each in tables if each.rows]
-
-
-def scale_table(findings: StudyFindings) -> Table | None:
-    """Return the table of all schemes and numbers of workers; None if there is nothing to say."""
-    rows = rows_at_scale(findings)
-    if rows.empty:
-        return None
-    facts = {"margin": findings.tables.about["margin"]}
-    rows["verdict"] = [say(f"verdict_{verdict}", facts) for verdict in rows["verdict"]]
-    rows = rows if rows["kind"].nunique() > 1 else rows.drop(columns="kind")
-    caption, source = say("caption_at_scale", facts), f"{FOLDER}/decision.csv"
-    return table(
-        "Each scheme at each number of workers", caption, source, columns("at_scale"), rows
-    )
-
-
-def rows_at_scale(findings: StudyFindings) -> Frame:
-    """Return rows of decision.csv of several numbers of workers, by scheme.
-
-    They are of kinds of runs whose situations differ in their number of workers only, and that are
-    compared with one worker; those with another budget than it are left out. Further columns:
-    `words` of the scheme; `verdict`, as of `verdict_of`; and of the runs
-    their `lr`, `momentum`, number of `updates`, and as `own` the words of the scheme's setting that
-    a search chose.
-    """
-    rows, alone = list[Row](), matching(findings.concluded["decision"], {"workers": 1})
-    every = [
-        situation
-        for situation, _ in choices(findings)
-        if alone.empty
-        or all(situation.values[name] in set(alone[name]) for name in BUDGETS if name in alone)
-    ]
-    for own in grouped(every, lambda each: each.values["kind"]).values():
-        settings = [{**each.values, "workers": None} for each in own]
-        if len(own) < 2 or any(each != settings[0] for each in settings):
+            rows = known(findings.configurations, declared["known"])
+        elif name == NAME:
+            own = [*own, *_numbers(findings)]
+        elif name == "decision" and not of_several_schemes(findings):
             continue
-        own = sorted(own, key=lambda each: each.size)
-        decided: Frame = pd.concat([each.of(findings.concluded["decision"]) for each in own])
-        if decided[f"{_DIFFERENCE}_mean"].notna().any():
-            found = [_row(findings, row) for _, row in decided.iterrows()]
-            rows += [
-                row for same in grouped(found, lambda row: row["words"]).values() for row in same
-            ]
-    return pd.DataFrame(rows)
-
-
-def _row(findings: StudyFindings, row: Frame) -> Row:
-    tables, known = findings.tables, [name for name in row.index if name not in findings.of_size]
-    axes = [name for name in ("kind", *tables.axes) if name in known]
-    points = matching(tables.runs, dict(row[axes]))
-    alike = {n: points[n].iloc[0] for n in ("lr", "momentum") if points[n].nunique() == 1}
-    return {
-        **row,
-        "words": scheme_words(row),
-        "verdict": verdict_of(row),
-        **alike,
-        "updates": finished(points)["updates"].mean(),
-        "own": searched_words(findings, row),
-    }
-
-
-def verdict_of(row: Frame | Row) -> str:
-    """Return the verdict on the accuracy of a row of decision.csv, against one worker.
-
-    A phrase with the name verdict_<verdict> says it.
-    """
-    if row["n_diverged"]:
-        return "some_diverged" if row["n_finished"] else "all_diverged"
-    if row["at_edge"]:
-        return "at_edge"
-    if pd.isna(row[f"{_DIFFERENCE}_low"]):
-        return "unknown"
-    if row["one_worker_within_margin"] == 1:
-        return "within"
-    return str(row["one_worker_accuracy"])
-
-
-def _concluded(
-    findings: StudyFindings,
-    name: str,
-    title: str,
-    caption: str,
-    own: Sequence[Column],
-    rows: Frame,
-) -> Table:
-    """Return a table that shows rows of the conclusion `name`: their axes, then `own` columns."""
-    every = [*_axes_of(findings, rows), *own]
-    return table(title, caption, f"{FOLDER}/{name}.csv", every, rows)
-
-
-def _axes_of(findings: StudyFindings, frame: Frame) -> list[Column]:
-    """Return the columns that identify the configuration of a row."""
-    return axes(name for name in ("scheme", "workers", *findings.varying) if name in frame)
+        named = ("scheme", "workers", *findings.varying)
+        every = [*axes(axis for axis in named if axis in rows), *own]
+        tables.append(table(title, caption, f"{FOLDER}/{source}.csv", every, rows))
+    return [each for each in tables if each.rows]
 
 
 def _facts(findings: StudyFindings) -> Row:
     """Return the facts about the study that captions use."""
-    known = findings.concluded[NAME]
-    real = known.get("real_seconds_mean", pd.Series(dtype=float))
+    table, kinds = findings.concluded[NAME], set(findings.tables.runs["kind"])
     return {
         "varying": findings.varying,
         "twins": " and ".join(findings.concluded["clocks"]["against"].unique()) or "measured",
+        "margin": findings.tables.about["margin"],
         "means": say("caption_means"),
-        "real": real.notna().any() and "virtual" in set(findings.tables.runs["kind"]),
+        "real": "virtual" in kinds and len(findings.known("real_seconds_mean")) > 0,
         "little": LITTLE,
-        "halves": "rate_half" in known and known["rate_half"].any(),
+        "halves": "rate_half" in table and table["rate_half"].any(),
         "near": EXCHANGE_NEAR,
         "size": SIZE,
         "strong": findings.tables.is_strong,
-        "images": validation_images(findings),
         "origin": target_origin(findings),
         "in_a_row": IN_A_ROW,
         "side": "below" if target_metric(findings) == "loss" else "above",
     }
 
 
-def _numbers(findings: StudyFindings, section: str) -> list[Column]:
-    """Return a column for each number of `section` that has a value in any configuration."""
+def _numbers(findings: StudyFindings) -> list[Column]:
+    """Return a column for each number of a run that has a value in any configuration."""
     frame = findings.concluded[NAME]
     has_virtual = "virtual" in set(frame["kind"])
     return [
         of_mean(number.heading, number.name, form_of(number.unit))
         for number in shown_numbers()
-        if number.section == section and (has_virtual or not number.beside_virtual)
+        if has_virtual or not number.beside_virtual
         if f"{number.name}_mean" in frame and frame[f"{number.name}_mean"].notna().any()
     ]

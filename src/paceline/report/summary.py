@@ -1,145 +1,132 @@
 """Sums up a study of time: agreement of clocks, and of predictions with what was observed."""
 
-from paceline.analysis.clocks import POINTS
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from paceline.analysis.clocks import CLOSE, POINTS
 from paceline.analysis.comparison import REFERENCE
 from paceline.analysis.configuration import groups, matching
 from paceline.analysis.configuration_table import known
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import EXCHANGE_NEAR, NEAR, NOISE, SIZE
+from paceline.report.answer import RIGHT, answer, choices
 from paceline.report.findings import StudyFindings
-from paceline.report.words import configuration_words, say, scheme_name, values_words
-
-_MOST_NAMED = 3  # configurations that a sentence names
-_SIDES = {"right": "right", "wrong": "wrong", "close": "too close"}  # verdicts of comparisons
-_MANY = 6  # settings with a sentence each; more share one per kind
+from paceline.report.number_format import decimals, percent, percent_points, signed, signed_percent
+from paceline.report.page_tables import Table, filled
+from paceline.report.words import configuration_words, scheme_name
 
 
-def asks_of_time(findings: StudyFindings) -> bool:
-    """Return True if the study is about clocks or predictions rather than about schemes."""
-    return bool([*agreement(findings), *predictions(findings)])
+def summary(findings: StudyFindings) -> Table | None:
+    """Return the table that sums up how well clocks and predictions agree with what was observed.
 
-
-def summary_sentences(findings: StudyFindings) -> list[str]:
-    """Return sentences that sum up a study of time, or say that no point has finished."""
-    if findings.tables.finished.empty:
-        return [say("nothing_finished")]
-    return [*agreement(findings), *predictions(findings)]
-
-
-def agreement(findings: StudyFindings) -> list[str]:
-    """Return two sentences for each kind of runs that the virtual clock is compared with.
-
-    The first is on speed and staleness, the second on accuracy.
+    None if the study is not about time. Of each comparison it has how many configurations agree,
+    and the worst one.
     """
-    table = findings.concluded["clock_agreement"]
-    texts = []
-    for group, rows in groups(table, ["against"]):
-        speeds, staleness, top1 = (
-            _agreeing(findings, matching(rows, {"what": what}), phrase)
-            for what, phrase in (
-                ("images_per_second", "twin_value"),
-                ("staleness_mean", "twin_value"),
-                ("test_top1", "twin_interval"),
-            )
-        )
-        texts += [
-            say("clocks_agree", against=group["against"], speeds=speeds, staleness=staleness),
-            say("accuracies_agree", top1, against=group["against"], points=f"{100 * POINTS:g}"),
-        ]
-    return texts
+    rows = [*_agreement(findings), *_predictions(findings)]
+    return filled("Agreement", rows) if rows else None
 
 
-def _agreeing(findings: StudyFindings, rows: Frame, phrase: str) -> Row:
-    """Count rows by verdict; name those within the limit, those outside, and the worst within."""
-    words = ("within", "outside", "unknown")
-    inside, outside, unknown = (matching(rows, {"verdict": word}) for word in words)
-    return {
-        "inside": len(inside),
-        "known": len(inside) + len(outside),
-        "unknown": len(unknown),
-        "within": _named(findings, inside, phrase),
-        "outside": _named(findings, outside, phrase),
-        "closest": _named(findings, inside[:1], phrase),
+def _agreement(findings: StudyFindings) -> Iterator[Row]:
+    """Yield a row for each number of runs that the virtual clock is compared by."""
+    names = ["workers", *findings.varying]
+    limits = {
+        "images_per_second": f"images/s within {percent(CLOSE, 0)}",
+        "staleness_mean": f"staleness within {percent(CLOSE, 0)}",
+        "test_top1": f"top-1 at the most workers within ±{100 * POINTS:g} points",
     }
+    for group, rows in groups(findings.concluded["clock_agreement"], ["against"]):
+        for what, words in limits.items():
+            judged = matching(rows, {"what": what})
+            judged = judged[judged["verdict"] != "unknown"]
+            if len(judged):
+                worst = judged.iloc[(judged["verdict"] != "outside").argmin()]
+                yield _row(
+                    f"virtual against {group['against']}: {words}",
+                    judged["verdict"] == "within",
+                    f"{_difference(worst)} ({configuration_words(worst, names)})",
+                )
 
 
-def _named(findings: StudyFindings, rows: Frame, phrase: str) -> list[str]:
-    """Return a phrase for each of the first rows, and the number of the remaining rows."""
-    names, rest = ["workers", *findings.varying], len(rows) - _MOST_NAMED
-    texts = [
-        say(phrase, row, name=configuration_words(row, names))
-        for _, row in rows[:_MOST_NAMED].iterrows()
-    ]
-    return [*texts, f"{rest} more"] if rest > 0 else texts
+def _difference(row: Frame) -> str:
+    if row["what"] == "test_top1":
+        return f"{percent_points(row['low'])} to {percent_points(row['high'])} points"
+    is_ratio = row["measure"] == "ratio"
+    return f"ratio {decimals(row['mean'])}" if is_ratio else f"{signed(row['mean'])} updates"
 
 
-def predictions(findings: StudyFindings) -> list[str]:
-    """Return sentences on how well rates, comparisons, exchange and staleness were predicted.
+def _predictions(findings: StudyFindings) -> Iterator[Row]:
+    """Yield rows on how well rates, comparisons, exchange and staleness were predicted.
 
-    Rates have a sentence per kind and setting, or per kind if there are more than _MANY of these.
     If the study is divided into halves, validation comes before development.
     """
     rates, exchanged = findings.known("rate_n"), findings.known("exchange_n")
-    compared, texts = findings.concluded["predicted_comparisons"], list[str]()
+    compared = findings.concluded["predicted_comparisons"]
     judged = rates[rates["rate_verdict"] != "calibrated"] if len(rates) else rates
-    halves = sorted(judged["rate_half"].unique(), reverse=True) if len(judged) else ()
-    for each in halves:
-        of_half = _of_half(
-            findings,
-            matching(judged, {"rate_half": each}),
-            matching(compared, {"half": each}),
-            matching(exchanged, {"exchange_half": each}) if len(exchanged) else exchanged,
-        )
-        texts += [say("half", half=each, text=text) if each else text for text in of_half]
-    return texts
+    for half in sorted(judged["rate_half"].unique(), reverse=True) if len(judged) else ():
+        of = f" ({half})" if half else ""
+        for group, rows in groups(matching(judged, {"rate_half": half}), ["kind"]):
+            yield _errors(findings, f"images/s {group['kind']}{of}", rows, "rate_", group["kind"])
+        yield from _faster(matching(compared, {"half": half}), of)
+        if len(exchanged):
+            rows = matching(exchanged, {"exchange_half": half})
+            yield _errors(findings, f"seconds of exchange{of}", rows, "exchange_", "exchange")
+            yield from _staleness(known(rows, "exchange_staleness_p"), of)
 
 
-def _of_half(findings: StudyFindings, rates: Frame, compared: Frame, exchanged: Frame) -> list[str]:
-    settings = groups(rates, ["kind", *findings.varying])
-    if len(settings) > _MANY:
-        settings = groups(rates, ["kind"])
-    texts = [_rates_near(about, rows) for about, rows in settings]
-    ratios = matching(compared, {"kind": "paced", "against": REFERENCE})
-    pushing = known(exchanged, "exchange_staleness_p")
-    if len(compared):
-        texts.append(_faster(compared))
+def _errors(findings: StudyFindings, what: str, rows: Frame, prefix: str, kind: str) -> Row:
+    """Return a row on relative errors of predictions, near if they are within the limit."""
+    errors, limit = rows[f"{prefix}error"], {**NEAR, "exchange": EXCHANGE_NEAR}[kind]
+    worst = rows.loc[errors.abs().idxmax()]
+    words = configuration_words(worst, ["workers", *findings.varying])
+    return _row(
+        f"{what}, within {percent(limit, 0)}",
+        rows[f"{prefix}verdict"] == "near",
+        f"{signed_percent(worst[f'{prefix}error'])} ({words})",
+        percent(errors.abs().median(), 0),
+    )
+
+
+def _faster(rows: Frame, of: str) -> Iterator[Row]:
+    """Yield a row on which of two sides is predicted to be faster, and one on their ratio."""
+    apart = rows[rows["verdict"] != "too close"]
+    if len(apart):
+        what = f"the faster of two, if they differ by over {percent(NOISE, 0)}{of}"
+        yield _row(what, apart["verdict"] == "right")
+    ratios = matching(rows, {"kind": "paced", "against": REFERENCE})
     if len(ratios):
-        near = (ratios["error"].abs() <= NEAR["paced"]).map({True: "near", False: "far"})
-        texts.append(_near("ratios_near", ratios.assign(verdict=near), NEAR["paced"]))
-    if len(exchanged):
-        texts.append(_near("exchange_near", exchanged, EXCHANGE_NEAR, "exchange_"))
-    return [*texts, _staleness(pushing)] if len(pushing) else texts
+        errors = ratios["error"]
+        what = f"times {scheme_name(REFERENCE)}{of}, within {percent(NEAR['paced'], 0)}"
+        worst = signed_percent(errors.loc[errors.abs().idxmax()])
+        median = percent(errors.abs().median(), 0)
+        yield _row(what, errors.abs() <= NEAR["paced"], worst, median)
 
 
-def _rates_near(about: Row, rows: Frame) -> str:
-    kind = about["kind"]
-    named = values_words(about, [axis for axis in about if axis != "kind"])
-    worst = configuration_words(rows.loc[rows["rate_error"].abs().idxmax()], ["workers"])
-    words = {"settings": named, "kind": kind, "worst": worst}
-    return _near("rates_near", rows, NEAR[kind], "rate_", **words)
+def _staleness(rows: Frame, of: str) -> Iterator[Row]:
+    if len(rows):
+        far = rows["exchange_staleness_distance"]
+        yield _row(
+            f"staleness{of}, by a test of size {percent(SIZE, 0)}",
+            rows["exchange_staleness_verdict"] != "apart",
+            f"{percent(far.max(), 0)} of pushes",
+            percent(far.median(), 0),
+        )
 
 
-def _near(phrase: str, rows: Frame, limit: float, prefix: str = "", **more: str) -> str:
-    """Return a sentence that says how many rows have the verdict near (an error within `limit`).
-
-    It also gives the median and the worst error.
-    """
-    errors, near = rows[f"{prefix}error"], (rows[f"{prefix}verdict"] == "near").sum()
-    worst = errors.loc[errors.abs().idxmax()]
-    numbers = {"limit": limit, "reference": scheme_name(REFERENCE)}
-    numbers["share"] = say("share", near=near, of=len(rows))
-    numbers["errors"] = say("errors", median=errors.abs().median(), worst=worst)
-    return say(phrase, numbers, **more)
+def _row(what: str, agree: Sequence[bool] | Frame, worst: str = "", median: str = "") -> Row:
+    share = f"{sum(agree)} of {len(agree)}"
+    return {"compared": what, "agree": share, "median error": median, "worst": worst}
 
 
-def _faster(rows: Frame) -> str:
-    numbers = {n: len(matching(rows, {"verdict": verdict})) for n, verdict in _SIDES.items()}
-    reference = scheme_name(REFERENCE)
-    return say("faster_predicted", numbers, of=len(rows), reference=reference, noise=NOISE)
-
-
-def _staleness(rows: Frame) -> str:
-    alike = int((rows["exchange_staleness_verdict"] != "apart").sum())
-    far = rows["exchange_staleness_distance"]
-    numbers = {"alike": alike, "of": len(rows), "size": SIZE}
-    return say("staleness_predicted", numbers, median=far.median(), most=far.max())
+def one_line(findings: StudyFindings) -> str:
+    """Say the answer of a study in one line: agreement, what to use, or the best configuration."""
+    if table := summary(findings):
+        return f"{table.rows[0][0]}: {table.rows[0][1]}"
+    if findings.compares_all:
+        table = answer(findings)
+        best = next((row for row in table.rows if row[0].startswith(RIGHT)), None)
+        return f"{best[0].removeprefix(RIGHT)}: {best[1]} {table.columns[1]}" if best else ""
+    uses = Counter(each.use or "none trained" for _, each in choices(findings))
+    return "; ".join(
+        use if number == uses.total() else f"{use} ({number} of {uses.total()} situations)"
+        for use, number in uses.most_common()
+    )

@@ -6,20 +6,20 @@ from functools import partial
 import pandas as pd
 
 from paceline.analysis.comparison import compared_by, reference_scheme
-from paceline.analysis.configuration import PROCESSES, groups, is_of_scheme, situation_columns
+from paceline.analysis.configuration import (
+    BUDGETS,
+    PROCESSES,
+    groups,
+    is_of_scheme,
+    situation_columns,
+)
 from paceline.analysis.configuration_table import NAME, PHASES
 from paceline.analysis.frames import Frame, Row
+from paceline.analysis.tables import implied_by_kind
 from paceline.report.answer import ONE, choice, compared_configurations
 from paceline.report.chart.chart_style import Chart, chart, short
-from paceline.report.findings import (
-    BUDGETS,
-    RATE,
-    Situation,
-    StudyFindings,
-    of_several_schemes,
-    scored_images,
-)
-from paceline.report.how_it_was_run import BANDWIDTH
+from paceline.report.findings import RATE, Situation, StudyFindings, of_several_schemes
+from paceline.report.how_it_was_run import BANDWIDTH, scored_images, target_words
 from paceline.report.number_format import shown, times
 from paceline.report.words import scheme_words, value_words, values_words
 
@@ -73,8 +73,9 @@ def _fullest(
     settings, rows = max(
         groups(table, columns), key=lambda each: (each[1]["workers"].nunique(), len(each[1]))
     )
+    implied = ("kind", *implied_by_kind(findings.tables))
     varying = [name for name in columns if table[name].nunique(dropna=False) > 1]
-    words = values_words(settings, [name for name in varying if name not in ("kind", "data")])
+    words = values_words(settings, [name for name in varying if name not in implied])
     return ", ".join(filter(None, [words, settings["kind"] if "kind" in varying else ""])), rows
 
 
@@ -111,7 +112,7 @@ def target_chart(findings: StudyFindings) -> Chart | None:
     Of the budgets of a scheme, that is drawn which reaches the target in the least time. Where no
     budget does in every run, the largest one is drawn as a miss.
     """
-    table = findings.concluded[NAME]
+    table = findings.configurations
     if "target_seconds_mean" not in table:
         return None
     settings, rows = _fullest(findings, table, BUDGETS)
@@ -122,7 +123,7 @@ def target_chart(findings: StudyFindings) -> Chart | None:
     return chart(
         "target",
         drawn,
-        target=findings.target,
+        target=target_words(findings, rows["target"].iloc[0]),
         settings=settings,
         workers=sorted({row["workers"] for row in drawn}),
     )
@@ -135,8 +136,8 @@ def _target_row(budgets: Frame) -> Row:
         row = budgets.loc[budgets["target_seconds_mean"].idxmin()]
         images, seconds = row["target_samples_mean"], row["target_seconds_mean"]
     else:
-        row = budgets.loc[budgets["samples_mean"].idxmax()]
-        images, seconds = row["samples_mean"], row["seconds_mean"]
+        row = budgets.loc[budgets["most_samples"].idxmax()]
+        images, seconds = row["most_samples"], row["most_seconds"]
     return {
         "scheme": scheme_words(row),
         "workers": int(row["workers"]),
