@@ -1,13 +1,17 @@
 """Answers which scheme to use in each situation of a study, by the verdicts of decision.csv."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from paceline.analysis.comparison import METRICS, compared_by
+import pandas as pd
+
+from paceline.analysis.comparison import METRICS, SPEED, compared_by
 from paceline.analysis.configuration import BUDGETS, PROCESSES, SPLIT, is_of_scheme, with_processes
 from paceline.analysis.decision import AS_FAST, NO_FASTER, USE
 from paceline.analysis.frames import Entry, Frame, Row
 from paceline.analysis.searches import searched_setting
+from paceline.analysis.tables import implied_by_kind
 from paceline.report.findings import RATE, Situation, StudyFindings, situations
 from paceline.report.number_format import (
     MISSING,
@@ -21,11 +25,25 @@ from paceline.report.number_format import (
     times,
 )
 from paceline.report.page_tables import Table, filled
-from paceline.report.words import say, scheme_words, value_words, values_words
+from paceline.report.words import (
+    cell,
+    heading,
+    say,
+    scheme_words,
+    value_words,
+    values_words,
+)
 
 ONE = "one worker"  # what to use where no scheme is faster
 MOST_EFFICIENT = 1.02  # efficiency above which more than the number of workers differs
-RIGHT, _SAME, _WRONG, _DOUBTED = "✓ ", "= ", "✗ ", "!"
+RIGHT, _SAME, _WRONG, _LOST, _DOUBTED = "✓ ", "= ", "✗ ", " ✗", " !"
+_HEADINGS = {
+    "target_seconds": "seconds to the target",
+    SPEED: "images/s",
+    "speedup": "times one worker",
+    "top1": "top-1",
+    "first": "against the first",
+}
 
 
 class Choice(NamedTuple):
@@ -85,34 +103,44 @@ def answer(findings: StudyFindings) -> Table:
     """Return the table of what to use in each situation, or of the compared configurations."""
     if findings.compares_all:
         return _of_configurations(findings)
-    rows = [_answer_row(findings, *each) for each in choices(findings)]
+    found, implied = choices(findings), implied_by_kind(findings.tables)
+    values = pd.DataFrame([each.values for each, _ in found])
+    names = [n for n in values if n not in implied and values[n].nunique(dropna=False) > 1]
+    names = names if len(values) > 1 else [name for name in values if name == "workers"]
+    rows = [
+        {heading(name): cell(name, each.values[name]) for name in names} | _answer_row(*rest)
+        for each, *rest in ((each, findings, chosen) for each, chosen in found)
+    ]
     return filled("Answer", rows)
 
 
-def _answer_row(findings: StudyFindings, situation: Situation, chosen: Choice) -> Row:
+def _answer_row(findings: StudyFindings, chosen: Choice) -> Row:
     row = chosen.row
     if row is None:
-        return {"situation": situation.title, "use": f"{_WRONG}no scheme trained"}
-    is_one = chosen.use == ONE
-    speed = _speedup(row)
-    others = [found_words(findings, other) for _, other in chosen.as_fast.iterrows()]
+        return {"use": f"{_WRONG}no scheme trained"}
+    if chosen.use == ONE:
+        speed = f"{_speedup(row)} ({scheme_words(row)})"
+        return {"use": _SAME + ONE, "images/s": "", "times one worker": speed}
     return {
-        "situation": situation.title,
-        "use": _SAME + ONE if is_one else RIGHT + found_words(findings, row),
-        "images/s": "" if is_one else _mean(row, "images_per_second", count),
-        "times one worker": f"{speed} ({scheme_words(row)})" if is_one else speed,
-        "top-1": "" if is_one else _mean(row, "top1", percent),
-        "minus one worker's, points": ""
-        if is_one
-        else _mean(row, "one_worker_top1_difference", percent_points),
-        "as fast": "" if is_one else ", ".join(others),
+        "use": RIGHT + found_words(findings, row),
+        "images/s": _mean(row, SPEED, count),
+        "times one worker": _speedup(row),
+        "top-1": _mean(row, "top1", percent),
+        "minus one worker's, points": _difference(row, findings.tables.margin),
+        "as fast": ", ".join(scheme_words(other) for _, other in chosen.as_fast.iterrows()),
     }
 
 
 def _speedup(row: Frame | Row) -> str:
     """Say a speed-up, with a mark if it is above what the number of workers explains."""
     text = _mean(row, "speedup", times)
-    return f"{text} {_DOUBTED}" if row["efficiency_mean"] > MOST_EFFICIENT else text
+    return text + _DOUBTED if row["efficiency_mean"] > MOST_EFFICIENT else text
+
+
+def _difference(row: Frame, margin: float) -> str:
+    """Say top-1 minus one worker's, with a mark if it is shown to lose more than the margin."""
+    text = _mean(row, "one_worker_top1_difference", percent_points)
+    return text + _LOST if row["one_worker_top1_difference_high"] < -margin else text
 
 
 def _mean(row: Frame | Row, name: str, form: Form) -> str:
@@ -122,7 +150,8 @@ def _mean(row: Frame | Row, name: str, form: Form) -> str:
 
 
 def compared_configurations(findings: StudyFindings) -> list[Row]:
-    """Return the rows of configurations with a finished run, each with its name in `words`.
+    """Return the rows of configurations with a finished run, each with its name in `words`, and
+    with the values of its settings in `cells`, by their headings.
 
     `value_mean` and so on: what the study compares. Words are those of what varies; the budget is
     not named beside images/s, which do not depend on it.
@@ -130,52 +159,70 @@ def compared_configurations(findings: StudyFindings) -> list[Row]:
     by, table = compared_by(findings.tables), with_processes(findings.configurations)
     table = table[table["n_finished"] > 0]
     table = table.assign(scheme_words=[scheme_words(row) for _, row in table.iterrows()])
-    left_out = (*SPLIT, *(BUDGETS if by == "images_per_second" else ()))
+    left_out = (*SPLIT, *(BUDGETS if by == SPEED else ()))
     names = [PROCESSES if PROCESSES in table else "workers", *findings.varying]
     names = [n for n in names if not is_of_scheme(n) and n not in left_out]
     names = [n for n in names if table[n].nunique(dropna=False) > 1]
     several = table["scheme_words"].nunique() > 1 or not names
+    kinds = ["kind"] if table["kind"].nunique() > 1 else []
     rows = list[Row]()
     for _, row in table.iterrows():
         words = [row["scheme_words"] if several else "", values_words(row, names)]
-        text = ", ".join(filter(None, words))
-        text += f" ({row['kind']})" if table["kind"].nunique() > 1 else ""
+        text = ", ".join(filter(None, words)) + "".join(f" ({row[kind]})" for kind in kinds)
+        cells = {"scheme": row["scheme_words"]} if several else {}
+        cells |= {heading(name): cell(name, row[name]) for name in (*names, *kinds)}
         value = {f"value_{end}": row.get(f"{by}_{end}") for end in ("mean", "low", "high", "n")}
-        rows.append(dict(row) | value | {"words": text})
+        rows.append(dict(row) | value | {"words": text, "cells": cells})
     return rows
 
 
 def _of_configurations(findings: StudyFindings) -> Table:
     """Return the table of the compared configurations, in which the best mean has a mark."""
     rows, by = compared_configurations(findings), compared_by(findings.tables)
-    means = [row["value_mean"] for row in rows if row["value_mean"] == row["value_mean"]]
-    best = (min if by == "target_seconds" else max)(means, default=None)
-    sign = percent_points if by in METRICS else times
-    return filled(
-        "Answer",
-        [
-            {
-                "configuration": (RIGHT if row["value_mean"] == best else "") + row["words"],
-                "seconds to the target": _to_target(row) if by == "target_seconds" else "",
-                "images/s": _mean(row, "images_per_second", count),
-                "times one worker": "" if row["baseline"] == "itself" else _speedup(row),
-                "top-1": _mean(row, by if by in METRICS else METRICS[1], percent),
-                "against the first" + (", points" if by in METRICS else ", times"): (
-                    _mean(row, "first", sign)
-                ),
-            }
-            for row in rows
-        ],
-    )
+    best, sign = _best(findings, rows), percent_points if by in METRICS else times
+    cells = list[Row]()
+    for row in rows:
+        shown = {
+            "target_seconds": _to_target(row) if by == "target_seconds" else "",
+            SPEED: _mean(row, SPEED, count),
+            "speedup": "" if row["baseline"] == "itself" else _speedup(row),
+            "top1": _mean(row, by if by in METRICS else METRICS[1], percent),
+            "first": _mean(row, "first", sign),
+        }
+        known = by.removeprefix("test_")
+        shown[known] = RIGHT + shown[known] if row is best else shown[known]
+        cells.append(row["cells"] | {_HEADINGS[name]: text for name, text in shown.items()})
+    return filled("Answer", cells)
+
+
+def _best(findings: StudyFindings, rows: Sequence[Row]) -> Row | None:
+    """Return the configuration with the best mean of what the study compares."""
+    least = compared_by(findings.tables) == "target_seconds"
+    known = [row for row in rows if not pd.isna(row["value_mean"])]
+    return (min if least else max)(known, key=lambda row: row["value_mean"], default=None)
+
+
+def best_words(findings: StudyFindings) -> str:
+    """Name the best of the compared configurations, with its number; "" if none has one."""
+    by, best = compared_by(findings.tables), _best(findings, compared_configurations(findings))
+    if best is None:
+        return ""
+    units = {SPEED: (count, "images/s"), "target_seconds": (seconds, "s to the target")}
+    form, unit = units.get(by, (percent, "top-1"))
+    return f"{best['words']}: {form(best['value_mean'])} {unit}"
 
 
 def _to_target(row: Row) -> str:
     return _mean(row, "target_seconds", seconds) or f"> {seconds(row['most_seconds'])}"
 
 
-def rule(findings: StudyFindings) -> str:
-    """Say by which rule the answer was chosen."""
-    if findings.compares_all:
-        return say("rule_of_configurations")
+def rule(findings: StudyFindings, table: Table) -> str:
+    """Say by which rule the answer was chosen, and what the marks in its `table` mean."""
+    cells, margin = " ".join(cell for row in table.rows for cell in row), findings.tables.margin
     is_scored = findings.concluded["decision"]["top1_mean"].notna().any()
-    return say("rule" if is_scored else "rule_of_speed", margin=findings.tables.about["margin"])
+    name = "rule" if is_scored else "rule_of_speed"
+    name = "rule_of_configurations" if findings.compares_all else name
+    marks = [
+        f"rule_of_{mark}" for mark, sign in (("loss", _LOST), ("excess", _DOUBTED)) if sign in cells
+    ]
+    return " ".join(say(each, margin=100 * margin) for each in (name, *marks))

@@ -67,8 +67,12 @@ class StudyFindings:
 
     @cached_property
     def compares_all(self) -> bool:
-        """True if the study compares all configurations: no situation has several schemes."""
-        return not of_several_schemes(self) and not len(self.tables.predictions)
+        """True if the study compares all configurations: it predicts nothing, and no situation of
+        several schemes has a speed-up over one worker.
+        """
+        decision = self.concluded["decision"]
+        own = (each.of(decision)["speedup_mean"] for each in of_several_schemes(self))
+        return not any(each.notna().any() for each in own) and not len(self.tables.predictions)
 
     @cached_property
     def varying(self) -> list[str]:
@@ -174,9 +178,7 @@ def situations(findings: StudyFindings) -> list[Situation]:
     columns = situation_columns(findings.tables.axes)
     told = [name for name in columns if name not in implied_by_kind(findings.tables)]
     varying = [name for name in told if decision[name].nunique(dropna=False) > 1]
-    found = [
-        Situation(values, _words(values, varying)) for values, _ in groups(decision, columns)
-    ]
+    found = [Situation(values, _words(values, varying)) for values, _ in groups(decision, columns)]
     return sorted(found, key=lambda each: (each.values.get(RATE) == "by_rule", each.size))
 
 

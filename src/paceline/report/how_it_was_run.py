@@ -102,7 +102,7 @@ def _configuration(keys: str) -> str:
 def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     runs = findings.tables.runs
     seeds = sorted(set(runs["seed"]))
-    versions = [name for name in runs if name.startswith("versions.")]
+    versions = [f"versions.{name}" for name in ("python", "paceline", "torch")]
     is_users = not str(known.get("data._target_", "paceline.")).startswith("paceline.")
     followed = not is_users or _listed(runs, "data_digest")
     yield "Data", _joined(_listed(runs, "data"), "" if followed else say("unfollowed_data"))
@@ -121,11 +121,10 @@ def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[
     yield "Cluster", _cluster(runs, known)
     yield "Seeds", f"{len(seeds)}: {', '.join(map(setting, seeds))}"
     yield "Machine", _machines(runs)
-    names = (f"{name.removeprefix('versions.')} {_listed(runs, name)}" for name in versions)
+    names = (f"{n.removeprefix('versions.')} {_listed(runs, n)}" for n in versions if n in runs)
     yield "Software", _joined(*names)
     yield "Code", f"commit {_listed(runs, 'commit', 12)}"
     yield "Cost", cost(runs)
-    yield "Run it again", f"paceline sweep {findings.tables.about['study']}"
 
 
 def _optimizer(runs: Frame, known: Mapping[str, Any]) -> str:

@@ -101,8 +101,7 @@ def _content(findings: StudyFindings) -> Row:
     lines, drawn, tables = checks(findings), charts(findings), page_tables(findings)
     agreement = summary(findings)
     first = agreement or answer(findings)
-    if agreement and not findings.compares_all:
-        tables = [answer(findings), *tables]
+    shown = replace(first, rows=first.rows[:_MOST_ROWS])
     if len(first.rows) > _MOST_ROWS:
         name = f"{len(first.rows) - _MOST_ROWS} more rows of the answer"
         tables = [replace(first, name=name, rows=first.rows[_MOST_ROWS:]), *tables]
@@ -112,8 +111,8 @@ def _content(findings: StudyFindings) -> Row:
         "question": about["question"] or "This study states no question.",
         "subtitle": subtitle(findings),
         "sentences": told + ([] if len(findings.tables.finished) else [say("nothing_finished")]),
-        "answer": replace(first, rows=first.rows[:_MOST_ROWS]),
-        "rule": "" if agreement else rule(findings),
+        "answer": shown,
+        "rule": "" if agreement else rule(findings, shown),
         "hedge": say("hedge", factor=FACTOR),
         "unfair": [each.text for each in lines if each.sign != CAUTION],
         "cautions": [each.text for each in lines if each.sign == CAUTION],

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 
 from paceline.analysis.clocks import CLOSE, POINTS
 from paceline.analysis.comparison import REFERENCE
-from paceline.analysis.configuration import groups, matching
+from paceline.analysis.configuration import BUDGETS, groups, matching
 from paceline.analysis.configuration_table import known
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import EXCHANGE_NEAR, NEAR, NOISE, SIZE
-from paceline.report.answer import RIGHT, answer, choices
+from paceline.report.answer import best_words, choices
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import decimals, percent, percent_points, signed, signed_percent
 from paceline.report.page_tables import Table, filled
@@ -28,7 +28,6 @@ def summary(findings: StudyFindings) -> Table | None:
 
 def _agreement(findings: StudyFindings) -> Iterator[Row]:
     """Yield a row for each number of runs that the virtual clock is compared by."""
-    names = ["workers", *findings.varying]
     limits = {
         "images_per_second": f"images/s within {percent(CLOSE, 0)}",
         "staleness_mean": f"staleness within {percent(CLOSE, 0)}",
@@ -39,11 +38,12 @@ def _agreement(findings: StudyFindings) -> Iterator[Row]:
             judged = matching(rows, {"what": what})
             judged = judged[judged["verdict"] != "unknown"]
             if len(judged):
-                worst = judged.iloc[(judged["verdict"] != "outside").argmin()]
+                far = judged["distance"].fillna(judged[["low", "high"]].abs().max(axis=1))
+                worst = judged.loc[far.idxmax()]
                 yield _row(
                     f"virtual against {group['against']}: {words}",
                     judged["verdict"] == "within",
-                    f"{_difference(worst)} ({configuration_words(worst, names)})",
+                    f"{_difference(worst)} ({_words(findings, worst)})",
                 )
 
 
@@ -77,13 +77,18 @@ def _errors(findings: StudyFindings, what: str, rows: Frame, prefix: str, kind: 
     """Return a row on relative errors of predictions, near if they are within the limit."""
     errors, limit = rows[f"{prefix}error"], {**NEAR, "exchange": EXCHANGE_NEAR}[kind]
     worst = rows.loc[errors.abs().idxmax()]
-    words = configuration_words(worst, ["workers", *findings.varying])
     return _row(
         f"{what}, within {percent(limit, 0)}",
         rows[f"{prefix}verdict"] == "near",
-        f"{signed_percent(worst[f'{prefix}error'])} ({words})",
+        f"{signed_percent(worst[f'{prefix}error'])} ({_words(findings, worst)})",
         percent(errors.abs().median(), 0),
     )
+
+
+def _words(findings: StudyFindings, row: Frame) -> str:
+    """Name a configuration without its budget, which its speed does not depend on."""
+    names = [name for name in findings.varying if name not in BUDGETS]
+    return configuration_words(row, ["workers", *names])
 
 
 def _faster(rows: Frame, of: str) -> Iterator[Row]:
@@ -122,9 +127,7 @@ def one_line(findings: StudyFindings) -> str:
     if table := summary(findings):
         return f"{table.rows[0][0]}: {table.rows[0][1]}"
     if findings.compares_all:
-        table = answer(findings)
-        best = next((row for row in table.rows if row[0].startswith(RIGHT)), None)
-        return f"{best[0].removeprefix(RIGHT)}: {best[1]} {table.columns[1]}" if best else ""
+        return best_words(findings)
     uses = Counter(each.use or "none trained" for _, each in choices(findings))
     return "; ".join(
         use if number == uses.total() else f"{use} ({number} of {uses.total()} situations)"

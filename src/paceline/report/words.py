@@ -92,6 +92,26 @@ def counted(name: str, number: float) -> str:
     return f"{number:,g} {noun}{'' if number == 1 else 's'}" if noun else ""
 
 
+def heading(name: str) -> str:
+    """Name a setting as the heading of a column, as in "workers"."""
+    known = read("settings")
+    words = known["words"].get(name, name.rpartition(".")[2].replace("_", " "))
+    return f"{known['counted'][name]}s" if name in known["counted"] else words
+
+
+def cell(name: str, value: Entry) -> str:
+    """Say the value of a setting in the column with its `heading`."""
+    if name.endswith(".bandwidth"):
+        return "no limit" if pd.isna(value) else bit_rate(value)
+    if pd.isna(value):
+        return "default"
+    if name.endswith("num_bytes"):
+        return size(value)
+    if isinstance(value, str):
+        return read("settings")["values"].get(name, {}).get(value) or value.replace("_", " ")
+    return f"{value:,g}"
+
+
 def value_words(name: str, value: Entry) -> str:
     """Say a setting with its value, as in "one slow worker"; "" for a value that is not named."""
     known, is_missing = read("settings"), pd.isna(value)

@@ -21,6 +21,7 @@ from paceline.report.chart.chart_style import Chart, chart, short
 from paceline.report.findings import RATE, Situation, StudyFindings, of_several_schemes
 from paceline.report.how_it_was_run import BANDWIDTH, scored_images, target_words
 from paceline.report.number_format import shown, times
+from paceline.report.summary import summary
 from paceline.report.words import scheme_words, value_words, values_words
 
 _FEWEST = 6  # situations of a map, below which a table says the same
@@ -228,8 +229,11 @@ def configuration_chart(findings: StudyFindings) -> Chart | None:
 def map_chart(findings: StudyFindings) -> Chart | None:
     """Return the map of what to use, in which each axis is a setting of the situations.
 
-    None for fewer than _FEWEST situations, or if they differ in fewer than two settings.
+    None for fewer than _FEWEST situations, if they differ in fewer than two settings, or if the
+    study is about time.
     """
+    if summary(findings):
+        return None
     several = [e for e in of_several_schemes(findings) if e.values.get(RATE) != "by_rule"]
     decision = findings.concluded["decision"]
     axes = _axes(several)

@@ -16,7 +16,7 @@ async function embed(place, spec, label) {
   return svg.getBoundingClientRect().width;
 }
 
-// draws twice: the first drawing shows how much room axes need, and the second fills what is there
+// draws again until the chart fills its room: a drawing shows how much of it axes and legends need
 async function draw(chart) {
   const place = document.getElementById(`chart-${chart.name}`);
   const room = place.clientWidth;
@@ -26,12 +26,14 @@ async function draw(chart) {
   spec.config.legend.columns = Math.max(1, Math.floor(room / OF_LEGEND));
   spec.config.axis.labelLimit = Math.min(360, 0.4 * room);
   const panels = spec.concat || [spec.spec || spec];
-  const columns = room < NARROW ? 1 : spec.columns || 1;
+  const number = spec.concat ? panels.length : new Set(chart.rows.map((row) => row.panel)).size;
+  const columns = room < NARROW ? 1 : Math.min(spec.columns || 1, number);
   if (spec.columns) spec.columns = columns;
-  for (const panel of panels) panel.width = 0.6 * room / columns;
-  const used = await embed(place, spec, chart.title);
-  for (const panel of panels) panel.width += (room - used) / columns;
-  await embed(place, spec, chart.title);
+  for (const panel of panels) panel.width = room / columns - 100;
+  for (let used = 0, tries = 0; Math.abs(room - used) > 3 && tries < 4; tries++) {
+    for (const panel of panels) panel.width += used && (room - used) / columns;
+    used = await embed(place, spec, chart.title);
+  }
 }
 
 async function show() {
