@@ -225,4 +225,5 @@ def rule(findings: StudyFindings, table: Table) -> str:
     marks = [
         f"rule_of_{mark}" for mark, sign in (("loss", _LOST), ("excess", _DOUBTED)) if sign in cells
     ]
-    return " ".join(say(each, margin=100 * margin) for each in (name, *marks))
+    facts = {"margin": 100 * margin, "points": compared_by(findings.tables) in METRICS}
+    return " ".join(say(each, facts) for each in (name, *marks))

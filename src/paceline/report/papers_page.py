@@ -23,19 +23,24 @@ def write_papers(root: Path) -> Path:
     Equal claims and tables result in files of equal bytes.
     """
     rows, claims = ledger(root), read_claims(root)
-    papers: dict[str, Row] = {
-        claim.paper: {"text": (root / f"papers/{claim.paper}.md").read_text(), "lines": []}
-        for claim in claims
-    }
-    for claim, row in zip(claims, rows, strict=True):
-        papers[claim.paper]["lines"].append({"claim": claim, "row": row})
+    papers = {name: _paper(root, name) for name in dict.fromkeys(each.paper for each in claims)}
+    lines = [
+        {"claim": claim, "row": row, "paper": papers[claim.paper]["name"]}
+        for claim, row in zip(claims, rows, strict=True)
+    ]
     counts = Counter(row["verdict"] for row in rows)
     folder = root / "reports/papers"
     with replaced(folder) as new:
         write_rows(new / VERDICTS, list(rows[0]), rows)
-        content = {"papers": [*papers.values()], "counts": counts, "number": len(rows)}
+        content = {"papers": [*papers.values()], "counts": counts, "lines": lines}
         (new / PAGE).write_text(render("papers.md.j2", content))
     return folder / PAGE
+
+
+def _paper(root: Path, name: str) -> Row:
+    """Return the text of papers/`name`.md, and apart from it what of the paper is not tested."""
+    text, _, untested = (root / f"papers/{name}.md").read_text().strip().partition("Not tested: ")
+    return {"name": f"{name[:-4].capitalize()} {name[-4:]}", "text": text, "untested": untested}
 
 
 def verify_papers(root: Path) -> int:

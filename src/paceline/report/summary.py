@@ -1,6 +1,5 @@
 """Sums up a study of time: agreement of clocks, and of predictions with what was observed."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from paceline.analysis.clocks import CLOSE, POINTS
@@ -128,8 +127,10 @@ def one_line(findings: StudyFindings) -> str:
         return f"{table.rows[0][0]}: {table.rows[0][1]}"
     if findings.compares_all:
         return best_words(findings)
-    uses = Counter(each.use or "none trained" for _, each in choices(findings))
+    found, uses = choices(findings), dict[str, list[str]]()
+    for situation, each in found:
+        uses.setdefault(each.use or "none trained", []).append(situation.words)
     return "; ".join(
-        use if number == uses.total() else f"{use} ({number} of {uses.total()} situations)"
-        for use, number in uses.most_common()
+        f"{use} ({words[0] if len(words) == 1 else f'{len(words)} of {len(found)} situations'})"
+        for use, words in sorted(uses.items(), key=lambda item: -len(item[1]))
     )

@@ -94,7 +94,7 @@ def static_svg(chart: Chart) -> str:
     """Return the chart as the text of an SVG file, black on white."""
     spec = json.loads(json.dumps(chart.spec).replace("currentColor", INK))
     letters = max((len(str(row.get("scheme", ""))) for row in chart.rows), default=0)
-    padding = {"left": 5, "top": 5, "bottom": 5, "right": 5 + min(letters, _MOST_WIDER)}
+    padding = {"left": 25, "top": 5, "bottom": 5, "right": 5 + min(letters, _MOST_WIDER)}
     spec |= {"datasets": {"rows": chart.rows}, "background": "white", "padding": padding}
     spec["config"]["font"] = _FILE_FONT
     svg = vl_convert.vegalite_to_svg(spec)

@@ -121,6 +121,10 @@ def target_chart(findings: StudyFindings) -> Chart | None:
         return None
     names = [name for name in rows if name == "workers" or is_of_scheme(name)]
     drawn = [_target_row(same) for _, same in groups(rows, names)]
+    alone = [row for row in drawn if row["workers"] == 1 and not row["missed"]]
+    for row in drawn if alone else ():
+        perfect = alone[0]["seconds"] / row["workers"]
+        row |= {"perfect_images": alone[0]["images"], "perfect_seconds": short(perfect)}
     return chart(
         "target",
         drawn,
