@@ -1,4 +1,4 @@
-"""Finds when runs first reach a target of top-1, top-5 or validation loss, and mean curves.
+"""Finds when runs first reach a target of top-1, top-5 or validation loss.
 
 The study may set the target. Else it is two percentage points below the best mean top-1 of one
 worker at its last evaluation.
@@ -13,14 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from paceline.analysis.configuration import (
-    Configuration,
-    configurations,
-    groups,
-    matching,
-    situation_columns,
-    with_processes,
-)
+from paceline.analysis.configuration import Configuration, configurations, matching
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import NONE, interval, not_negative
 from paceline.analysis.tables import Tables
@@ -29,7 +22,6 @@ IN_A_ROW = 3  # evaluations at or above the target, since one alone may be luck
 BELOW_BEST = 0.02  # distance of the target from the best top-1, a share, if the study asks for none
 BY_STUDY = "the study"
 _COLUMNS = ["kind", "data", "target", "set_by"]
-_OF_CURVES = ("evaluation", "n", "samples", "seconds", "top1", "is_front")
 
 
 class TargetMetric(NamedTuple):
@@ -153,32 +145,3 @@ def crossing(axis: ArrayLike, values: ArrayLike, target: float) -> float | None:
         if above[first : first + IN_A_ROW].all():
             return float(np.asarray(axis, float)[first])
     return None
-
-
-def mean_curves(tables: Tables) -> Frame:
-    """Return one row per configuration and evaluation, with means over finished seeds.
-
-    `evaluation` is the number of the evaluation, from 1; evaluations that some seed lacks are left
-    out. `top1` is measured on validation images. `is_front` is 1 where `top1` is higher than at
-    every evaluation of the same situation, of any configuration, that took no more seconds; else 0.
-    """
-    axes = ["kind", "data", *tables.axes]
-    curves = tables.curves.sort_values(["key", "samples"], kind="stable")
-    curves = curves.assign(evaluation=curves.groupby("key", sort=False).cumcount() + 1)
-    rows: list[Row] = []
-    for configuration, points in groups(tables.finished[["key", *axes]], axes):
-        own = curves[curves["key"].isin(points["key"])].groupby("evaluation")
-        means = own[["samples", "seconds", "top1"]].mean().assign(n=own.size())
-        means = means[means["n"] == len(points)].reset_index()
-        rows += [configuration | row for row in means.to_dict("records")]
-    made = pd.DataFrame(rows, columns=[*axes, *_OF_CURVES])
-    same = situation_columns(tables.axes)
-    fronts = [_front(rows) for _, rows in groups(with_processes(made), same)]
-    return made.assign(is_front=pd.concat(fronts).reindex(made.index) if fronts else [])
-
-
-def _front(rows: Frame) -> Frame:
-    """Return 1 for a row whose `top1` is above that of all rows with no more seconds, else 0."""
-    ordered = rows.sort_values(["seconds", "top1"], ascending=[True, False], kind="stable")
-    before = ordered["top1"].cummax().shift(fill_value=-1.0)
-    return (ordered["top1"] > before).astype(int)

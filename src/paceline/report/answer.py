@@ -106,7 +106,8 @@ def answer(findings: StudyFindings) -> Table:
     found, implied = choices(findings), implied_by_kind(findings.tables)
     values = pd.DataFrame([each.values for each, _ in found])
     names = [n for n in values if n not in implied and values[n].nunique(dropna=False) > 1]
-    names = names if len(values) > 1 else [name for name in values if name == "workers"]
+    sizes = [name for name in values if name in ("workers", PROCESSES)]
+    names = [*sizes, *(name for name in names if name not in sizes)]
     rows = [
         {heading(name): cell(name, each.values[name]) for name in names} | _answer_row(*rest)
         for each, *rest in ((each, findings, chosen) for each, chosen in found)
