@@ -82,8 +82,8 @@ def compared(tables: Tables, configuration: Configuration, points: Frame) -> Row
     - `speedup`, `efficiency`: see the module;
     - `one_worker_top1_difference`: top-1 minus that of one worker, as a share; on test images, or
       on validation images if no pair of runs was scored on the former;
-    - `reference`: the scheme; `reference_speedup`, `reference_top1_difference`: the same against
-      its runs in this situation; empty for itself, and if it has several settings there.
+    - `reference`: the scheme, or "" for itself; `reference_speedup`, `reference_top1_difference`:
+      the same against its runs in this situation; empty if it has several settings there.
     """
     own, base = finished(points), one_worker(tables, configuration)
     is_itself = set(own.index) == set(base.index)
@@ -94,7 +94,8 @@ def compared(tables: Tables, configuration: Configuration, points: Frame) -> Row
     found = NONE if is_itself else top1_difference(own, base)
     row |= found.named("one_worker_top1_difference")
     other = _reference(tables, configuration)
-    row |= {"reference": reference_scheme(tables.runs)}
+    is_other = not is_reference(tables.runs, configuration)
+    row |= {"reference": reference_scheme(tables.runs) if is_other else ""}
     row |= ratio(own, other, SPEED).named("reference_speedup")
     return row | top1_difference(own, other).named("reference_top1_difference")
 
