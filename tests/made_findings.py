@@ -22,29 +22,22 @@ def spread(name, mean, low=math.nan, high=math.nan, n=3):
     return {f"{name}_mean": mean, f"{name}_low": low, f"{name}_high": high, f"{name}_n": n}
 
 
-def decided(scheme, tier, speedup=(math.nan,) * 3, reached=4, **changes):
-    """A row of decision.csv: a scheme of 4 workers whose accuracy nobody has compared."""
-    row = {"kind": "virtual", "data": "made", "workers": 4, "scheme": scheme}
-    row |= {"n": 4, "n_failed": 0, "n_reached": reached, "target": 0.8, "tier": tier}
-    row |= spread("speedup", *speedup) | spread("target_seconds", 1 / (speedup[0] or 1))
-    row |= {"baseline": "sync_allreduce", "baseline_n": 4, "baseline_reached": 4}
-    row |= {"reference": "sync_allreduce", "at_edge": "", "worker_seconds": 1.0}
-    row |= spread("reference_speedup", math.nan) | spread("images_per_second", 100.0, 90.0, 110.0)
-    row["less_accurate_than"] = ""
-    for side in ("", "one_worker_"):
-        row |= spread(f"{side}top1_difference", math.nan)
-        row |= {f"{side}accuracy": "", f"{side}within_margin": 0}
-    return row | changes
+def decided(scheme, verdict, speedup=(math.nan,) * 3, **changes):
+    """A row of decision.csv: a scheme of 4 workers."""
+    row = {"kind": "virtual", "data": "made", "workers": 4, "scheme": scheme, "verdict": verdict}
+    row |= spread("speedup", *speedup) | spread("efficiency", speedup[0] / 4)
+    row |= spread("images_per_second", 100.0, 90.0, 110.0) | spread("top1", 0.9, 0.89, 0.91)
+    return row | spread("one_worker_top1_difference", -0.003, -0.004, -0.002) | changes
 
 
-def made_findings(decision=(), axes=("scheme", "workers"), settings=(), target=None, **concluded):
+def made_findings(decision=(), axes=("scheme", "workers"), **concluded):
     """Findings with these tables of conclusions; a table that is not given has no row."""
-    names = ("configurations", "clock_agreement", "predicted_comparisons")
-    tables = dict.fromkeys(names, NOTHING)
-    about = {"target": target, "settings": dict(settings), "margin": 1.0}
-    runs = pd.DataFrame({"kind": ["virtual"], "status": ["finished"]})
-    study = SimpleNamespace(axes=list(axes), about=about, runs=runs, finished=runs)
+    tables = dict.fromkeys(("configurations", "clock_agreement", "predicted_comparisons"), NOTHING)
+    about = {"target": None, "settings": {}, "margin": 1.0}
+    runs = pd.DataFrame([{"kind": "virtual", "status": "finished", "top1": 0.9, "test_top1": 0.9}])
+    study = SimpleNamespace(axes=list(axes), about=about, runs=runs, finished=runs, margin=0.01)
     study.tuning = pd.DataFrame(columns=["scheme", "chosen"])  # nothing was searched
+    study.facets = list(axes)[1:]
     tables |= {"decision": pd.DataFrame(list(decision))} | concluded
     of = partial(known, tables["configurations"])
     found = SimpleNamespace(tables=study, concluded=tables, known=of, varying=[], of_size=[])

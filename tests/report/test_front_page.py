@@ -24,12 +24,8 @@ def test_a_study_has_its_question_and_what_to_use(reports):
     (line,) = [line for line in text.splitlines() if line.startswith("| [made](made/README.md)")]
     metrics = json.loads((reports / "made" / METRICS).read_text())
     assert "Which &lt;b>one\\|two&lt;/b>?" in line
-    assert f" {metrics['n_finished']} of {metrics['n']} " in line
     assert metrics["use"]
-    for situation, use in metrics["use"].items():
-        assert f"{situation}: **{use}**" in line
-    for tiers in metrics["tiers"].values():
-        assert all(schemes in text for schemes in tiers.values())
+    assert metrics["answer"] in line
 
 
 def test_what_is_missing_or_damaged_is_named_with_its_command(reports):

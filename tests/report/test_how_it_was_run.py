@@ -56,7 +56,7 @@ def test_the_optimizer_and_the_schedule_are_those_that_ran(findings, run, settin
         (
             "Evaluations",
             {EVALUATIONS: 50, IMAGES: 2000},
-            "50 a run; all but the last on",
+            "50 a run, on 2,000 validation",
         ),
         ("Cluster", {"workload.num_bytes": 10**8}, "local, gradients of 100 MB"),
         ("Cluster", {"workload.name": "resnet50"}, "local, gradients as of resnet50"),

@@ -25,10 +25,25 @@ def test_the_target_is_said_by_its_number_or_its_distance(findings, target, foun
     made = findings([make_run(top1=0.9, validation_loss=0.4)], target=target)
     origin = target_origin(made)
     assert numbers(origin) == found
-    (table,) = (each for each in page_tables(made) if each.name == "Time to target")
+    (table,) = (each for each in page_tables(made) if each.name == "Time to the target")
     side = "below" if target and target["metric"] == "loss" else "above"
-    assert f"at or {side} it" in table.caption
+    assert f"at or {side} the target" in table.caption
     assert origin in table.caption
+
+
+def test_a_target_that_a_run_missed_takes_more_than_the_longest_run(findings):
+    runs = [make_run(seed=seed, top1=top1) for seed, top1 in ((0, 0.9), (1, 0.7))]
+    (table,) = (
+        each
+        for each in page_tables(findings(runs, target={"metric": "top1", "value": 0.8}))
+        if each.name == "Time to the target"
+    )
+    row = dict(zip(table.columns, table.rows[0], strict=True))
+    assert (row["reached by"], row["images"], row["updates"]) == (
+        "1 of 2 runs",
+        "> 96,000",
+        "> 3,000",
+    )
 
 
 @pytest.mark.parametrize(

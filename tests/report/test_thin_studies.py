@@ -1,11 +1,9 @@
 """Studies with little in them get an honest page, or an error that says what to run first."""
 
-import re
-
 import pytest
 
 from paceline.errors import SettingError
-from paceline.report.findings import read_findings, situations
+from paceline.report.findings import read_findings
 from paceline.report.page import charts
 from tests.made_decisions import arm, write_decided
 from tests.made_reports import fail, make_run, write_page, write_points, write_reports
@@ -25,33 +23,23 @@ def test_no_point_finished(reports):
 
 def test_without_one_worker_there_is_no_target_and_no_baseline(reports):
     page = reports([make_run(workers=2, seed=seed) for seed in (0, 1)])
-    assert "none: no finished point with one worker" in page
-    assert 'id="figure-decision"' not in page
+    assert 'id="figure-target"' not in page
+    assert "Time to the target" not in page
 
 
-SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("failed", "at chance")]
+TWO = ("sync_allreduce", "gossip")
+SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("failed", "diverged")]
 
 
-@pytest.mark.parametrize("nothing", ["of one worker", *SLOW])
-def test_a_page_opens_where_every_chart_has_something_to_draw(nothing, tmp_path):
-    """Of one worker, which alone reaches the target, there is nothing to compare, and neither of
-    points that all failed, or that all diverged.
-    """
-    both = ("sync_allreduce", "gossip")
-    first = [run for scheme in both for run in arm(scheme, 801, 0.9, workers=1)]
-    if nothing != "of one worker":
-        status = "failed" if nothing == "failed" else "diverged"
-        two = [run for scheme in both for run in arm(scheme, 801, 0.9, workers=2)]
-        first = [fail(run, status, "it did") for run in two]
-    four = [run for scheme in both for run in arm(scheme, None, 0.7)]
-    folder = write_decided(tmp_path / "made", [*first, *four])
-    findings = read_findings(folder)
-    first, *_ = situations(findings)
-    opened = re.search(r'<option value="(s\d)">', write_page(folder).read_text())[1]
-    assert (opened == first.name) == (first.size == 4)
-    for chart in charts(findings):
-        if chart.by_situation:
-            assert opened in {row["situation"] for row in chart.rows}
+@pytest.mark.parametrize("status", ["finished", *SLOW])
+def test_a_page_is_written_where_only_some_situations_have_something_to_draw(status, tmp_path):
+    runs = [run for scheme in TWO for run in arm(scheme, None, 0.7)]
+    for run in [run for scheme in TWO for run in arm(scheme, 801, 0.9, workers=2)]:
+        runs.append(run if status == "finished" else fail(run, status, "it did"))
+    folder = write_decided(tmp_path / "made", runs)
+    assert write_page(folder).is_file()
+    for chart in charts(read_findings(folder)):
+        assert chart.rows
 
 
 def test_a_study_without_evaluations_compares_throughput(tmp_path):
@@ -61,6 +49,5 @@ def test_a_study_without_evaluations_compares_throughput(tmp_path):
     folder = write_reports(tmp_path / "made", runs)
     write_points(folder, {"curves": []})
     drawn = {chart.name: chart for chart in charts(read_findings(folder))}
-    assert len(drawn["configurations"].rows) == len(kinds)
     assert len(drawn["scale"].spec["concat"]) == 1  # without the panel of accuracies
-    assert "times the first" in write_page(folder).read_text()
+    assert "accuracy was not measured" in write_page(folder).read_text()
