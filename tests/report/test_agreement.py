@@ -5,7 +5,7 @@ import math
 import pandas as pd
 
 from paceline.report.page_tables import page_tables
-from paceline.report.summary import agreement, predictions
+from paceline.report.summary import summary
 from tests.made_findings import made_findings, numbers
 from tests.made_reports import make_run
 
@@ -14,7 +14,8 @@ OTHER = "async_parameter_server"
 
 
 def judged(what, workers, mean, verdict, measure="ratio", low=math.nan, high=math.nan):
-    row = {"scheme": OTHER, "workers": workers, "against": "paced", "what": what, "n": 2}
+    far = math.nan if what == "test_top1" else abs(mean - (measure == "ratio"))
+    row = {"scheme": OTHER, "workers": workers, "against": "paced", "what": what, "distance": far}
     return row | {"measure": measure, "verdict": verdict, "mean": mean, "low": low, "high": high}
 
 
@@ -23,35 +24,23 @@ def top1(workers, low, high, verdict):
 
 
 def said(*rows):
-    """Sentences on these rows of clock_agreement.csv, which are sorted by distance."""
-    return agreement(made_findings(clock_agreement=pd.DataFrame(list(rows))))
+    """The summary of these rows of clock_agreement.csv."""
+    return summary(made_findings(clock_agreement=pd.DataFrame(list(rows)))).rows
 
 
-def test_all_within_ten_percent_names_the_furthest():
-    speed, accuracy = said(
-        judged("images_per_second", 2, 1.10, "within"),
-        judged("images_per_second", 1, 1.02, "within"),
-        judged("staleness_mean", 2, 0.95, "within"),
-        judged("staleness_mean", 1, 0.0, "within", "difference"),
+def test_agreement_is_counted_and_the_worst_is_named():
+    speed, stale, accuracy = said(
+        judged("images_per_second", 2, 1.20, "outside"),
+        judged("images_per_second", 4, 1.02, "within"),
+        judged("images_per_second", 8, math.nan, "unknown"),
+        judged("staleness_mean", 2, 0.03, "within", "difference"),
         top1(2, -0.001, 0.002, "within"),
+        top1(4, -0.05, 0.06, "outside"),
     )
-    assert numbers(speed) == ["10", "2", "2", "2", "1.10", "2", "2", "2", "2", "0.95", "2"]
-    assert numbers(accuracy) == ["-1", "95", "±1.5", "1", "1", "2", "-0.10", "+0.20", "2"]
-
-
-def test_what_is_outside_is_named_worst_first_and_no_more_than_three():
-    rows = [
-        judged("images_per_second", workers, 0.5 + workers / 100, "outside")
-        for workers in (2, 4, 8, 16)
-    ]
-    rows += [judged("images_per_second", 1, math.nan, "unknown")]
-    stale = judged("staleness_mean", 2, 0.5, "outside", "difference")
-    wide = [top1(4, -0.05, 0.06, "outside"), top1(2, math.nan, math.nan, "unknown")]
-    speed, accuracy = said(*rows, stale, *wide)
-    speeds = ["0", "4", "2", "0.52", "2", "4", "0.54", "2", "8", "0.58", "2", "1"]
-    assert numbers(speed) == ["10", *speeds, "0", "1", "2", "+0.50", "2", "1"]
-    expected = ["-1", "95", "±1.5", "0", "1", "4", "-5.00", "+6.00", "2", "1"]
-    assert numbers(accuracy) == expected
+    assert (speed[1], numbers(speed[2])) == ("1 of 2", ["1.20", "2"])
+    assert (stale[1], numbers(stale[2])) == ("1 of 1", ["+0.03", "2"])
+    assert (accuracy[1], numbers(accuracy[2])) == ("1 of 2", ["-5.00", "+6.00", "4"])
+    assert summary(made_findings(clock_agreement=pd.DataFrame(columns=["against"]))) is None
 
 
 def rate(workers, error, half="", kind="paced", scheme=OTHER, verdict=None):
@@ -72,45 +61,39 @@ def exchange(error, verdict, half="", staleness=(math.nan, math.nan, "")):
     return {f"exchange_{name}": value for name, value in zip(columns, values, strict=True)}
 
 
-def predicted(rates, comparisons=(), exchanges=(), varying=()):
+def predicted(rates, comparisons=(), exchanges=()):
     compared = pd.DataFrame(list(comparisons), columns=list(comparison("right")))
     found = made_findings(
-        configurations=pd.DataFrame([*rates, *exchanges]), predicted_comparisons=compared
+        configurations=pd.DataFrame([*rates, *exchanges]),
+        predicted_comparisons=compared,
+        clock_agreement=pd.DataFrame(columns=["against"]),
     )
-    found.varying[:] = varying
-    return predictions(found)
-
-
-def test_settings_have_a_sentence_each_unless_they_are_many():
-    few = [rate(2, 0.01) | {"batch_size": 2**n} for n in range(6)]
-    assert len(predicted(few, varying=["batch_size"])) == 6
-    many = [*few, rate(2, 0.01) | {"batch_size": 999}]
-    assert len(predicted(many, varying=["batch_size"])) == 1
+    return [row[1:] for row in summary(found).rows]
 
 
 def test_comparisons_are_counted_and_those_with_the_reference_have_errors():
     rows = [comparison("right", 0.1), comparison("wrong", -0.3), comparison("too close", 0.02)]
     rows += [comparison("right", 0.9, against="1 worker")]
     _, faster, ratios = predicted([rate(2, 0.0)], rows)
-    assert numbers(faster) == ["4", "2", "1", "1", "10"]
-    assert numbers(ratios) == ["10", "2", "3", "10", "-30"]
+    assert faster[0] == "2 of 3"
+    assert ratios == ["2 of 3", "10 %", "-30 %"]
 
 
 def test_exchange_and_staleness_are_counted():
     rows = [exchange(0.5, "far"), exchange(0.1, "near", staleness=(0.2, 0.04, "apart"))]
     rows += [exchange(-0.1, "near", staleness=(0.1, 0.9, "alike"))]
+    rows = [row | {"scheme": OTHER, "workers": 2} for row in rows]
     _, exchanged, stale = predicted([rate(2, 0.0)], (), rows)
-    assert numbers(exchanged) == ["20", "2", "3", "10", "+50"]
-    assert numbers(stale) == ["1", "2", "5", "15.0", "20"]
+    assert exchanged[:2] == ["2 of 3", "10 %"]
+    assert numbers(exchanged[2]) == ["+50", "2"]
+    assert stale == ["1 of 2", "15 %", "20 % of pushes"]
 
 
 def test_validation_comes_before_development():
     rates = [rate(1, 0.5, "development"), rate(2, 0.01, "validation")]
     rows = [comparison("right", half=half) for half in ("development", "validation", "validation")]
-    texts = predicted(rates, rows)
-    assert [text.split(":")[0] for text in texts] == ["Validation"] * 3 + ["Development"] * 3
-    assert [numbers(text)[1:3] for text in texts[::3]] == [["1", "1"], ["0", "1"]]
-    assert [numbers(text)[0] for text in texts[1::3]] == ["2", "1"]
+    found = predicted(rates, rows)
+    assert [row[0] for row in found] == ["1 of 1", "2 of 2", "2 of 2", "0 of 1", "1 of 1", "1 of 1"]
 
 
 def twins(workers, ratio=1.0, stale=(2.0, 2.0), points=(0.0, 0.0)):

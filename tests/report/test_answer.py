@@ -63,9 +63,9 @@ def test_marks_are_of_large_losses_and_of_speed_ups_above_the_number_of_workers(
     row = row_of(decided("gossip", "use", (4.2, 4.1, 4.3), **lost))
     assert (row["times one worker"], row["minus one worker's, points"]) == ("4.2 !", "-3.00 ✗")
     unsure = spread("one_worker_top1_difference", -0.03, -0.06, 0.0)
-    assert row_of(decided("gossip", "use", FASTER, **unsure))[
-        "minus one worker's, points"
-    ] == ("-3.00")
+    assert row_of(decided("gossip", "use", FASTER, **unsure))["minus one worker's, points"] == (
+        "-3.00"
+    )
     marked, plain = (made_findings([decided("gossip", "use", FASTER, **own)]) for own in (lost, {}))
     texts = [rule(each, answer(each)) for each in (marked, plain)]
     assert ["✗" in text for text in texts] == [True, False]
@@ -87,7 +87,10 @@ def test_situations_have_a_column_for_each_setting_that_differs():
     link, axes = "cluster.link.bandwidth", ("scheme", "workers", "cluster.link.bandwidth")
     rows = [decided("gossip", "use", FASTER, **{link: value}) for value in (None, 1.25e8)]
     found = cells(made_findings(rows, axes=axes))
-    assert [(row["workers"], row["links"]) for row in found] == [("4", "no limit"), ("4", "1 Gbit/s")]
+    assert [(row["workers"], row["links"]) for row in found] == [
+        ("4", "no limit"),
+        ("4", "1 Gbit/s"),
+    ]
 
 
 def test_the_setting_that_a_search_found_is_named(tmp_path):

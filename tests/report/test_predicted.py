@@ -5,7 +5,7 @@ import pytest
 from paceline.analysis.predicted import predicted_comparisons
 from paceline.analysis.tables import read_tables
 from paceline.report.findings import read_findings
-from paceline.report.summary import predictions
+from paceline.report.summary import summary
 from tests.made_findings import numbers
 from tests.made_reports import concluded, fail, make_run, write_page, write_reports, write_rows
 
@@ -75,16 +75,16 @@ def test_what_went_into_a_prediction_is_not_judged(tmp_path):
     assert verdicts == ["near", "near", "calibrated", "far"]
     compared = predicted_comparisons(tables)
     assert (ASYNC, 1) not in set(zip(compared["scheme"], compared["workers"], strict=True))
-    near, _ = predictions(read_findings(folder))
-    assert numbers(near)[1:3] == ["2", "3"]
+    assert summary(read_findings(folder)).rows[0][1] == "2 of 3"
 
 
 def test_the_page_says_how_near(tmp_path):
     folder = write_predicted(tmp_path / "made")
-    near, compared = predictions(read_findings(folder))
-    assert numbers(near) == ["15", "3", "4", "7", "-25", "2"]
-    assert numbers(compared) == ["4", "2", "0", "2", "10"]
-    assert near in write_page(folder).read_text()
+    near, faster = summary(read_findings(folder)).rows
+    assert near[1:3] == ["3 of 4", "7 %"]
+    assert numbers(near[3]) == ["-25", "2"]
+    assert faster[1] == "2 of 2"
+    assert "3 of 4" in write_page(folder).read_text()
     assert (folder / "figures/predicted.svg").is_file()
 
 
