@@ -32,9 +32,9 @@ def tables(folder):
 
 def test_they_share_situations_and_one_worker(folder, tables):
     assert [each.words for each in situations(read_findings(folder))] == [
-        "8 workers",
-        "4 workers",
         "1 worker",
+        "4 workers",
+        "8 workers",
     ]
     rows = decision(tables).query("workers == 4").set_index(["scheme", OPTIMIZER])
     assert len(rows) == 3

@@ -7,6 +7,7 @@ from paceline.report.answer import ONE, answer, choice, rule
 from paceline.report.findings import read_findings
 from paceline.report.number_format import MISSING
 from paceline.report.summary import one_line
+from paceline.report.words import scheme_name
 from tests.made_decisions import AXES, arm, made_family, made_tuning, write_decided
 from tests.made_findings import decided, made_findings, numbers, spread
 from tests.made_reports import make_run, write_rows
@@ -44,14 +45,14 @@ def test_numbers_are_those_of_the_table(tmp_path):
         "times one worker": f"{used['speedup_mean']:.1f}",
         "top-1": f"{100 * used['top1_mean']:.1f} %",
         "minus one worker's, points": f"{100 * used['one_worker_top1_difference_mean']:+.2f}",
-        "as fast": "gossip, local SGD",
+        "as fast": f"{scheme_name('gossip')}, {scheme_name('local_sgd')}",
     }
     assert one_line(found) == "all-reduce (4 workers)"
 
 
 def test_one_worker_is_used_where_no_scheme_is_faster():
     row = row_of(decided("gossip", "not faster than one worker", (0.5, 0.4, 0.6)))
-    assert (row["use"], row["times one worker"]) == (f"= {ONE}", "0.50 (gossip)")
+    assert (row["use"], row["times one worker"]) == (f"= {ONE}", f"0.50 ({scheme_name('gossip')})")
     assert row_of(decided("gossip", "not trained")) == {
         "workers": "4",
         "use": "✗ no scheme trained",
@@ -144,4 +145,4 @@ def test_a_study_without_schemes_to_choose_from_compares_all_configurations(find
 def test_the_choice_has_the_rows_of_those_as_fast():
     rows = [decided("gossip", "as fast"), decided("mixed", "use"), decided("local_sgd", "slower")]
     chosen = choice(pd.DataFrame(rows))
-    assert (chosen.use, list(chosen.as_fast["scheme"])) == ("mixed groups", ["gossip"])
+    assert (chosen.use, list(chosen.as_fast["scheme"])) == (scheme_name("mixed"), ["gossip"])

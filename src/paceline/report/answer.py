@@ -104,13 +104,13 @@ def answer(findings: StudyFindings) -> Table:
     if findings.compares_all:
         return _of_configurations(findings)
     found, implied = choices(findings), implied_by_kind(findings.tables)
-    values = pd.DataFrame([each.values for each, _ in found])
+    values: Frame = pd.DataFrame([each.values for each, _ in found])
     names = [n for n in values if n not in implied and values[n].nunique(dropna=False) > 1]
     sizes = [name for name in values if name in ("workers", PROCESSES)]
     names = [*sizes, *(name for name in names if name not in sizes)]
     rows = [
-        {heading(name): cell(name, each.values[name]) for name in names} | _answer_row(*rest)
-        for each, *rest in ((each, findings, chosen) for each, chosen in found)
+        {heading(n): cell(n, each.values[n]) for n in names} | _answer_row(findings, chosen)
+        for each, chosen in found
     ]
     return filled("Answer", rows)
 
@@ -132,7 +132,7 @@ def _answer_row(findings: StudyFindings, chosen: Choice) -> Row:
     }
 
 
-def _speedup(row: Frame | Row) -> str:
+def _speedup(row: Frame) -> str:
     """Say a speed-up, with a mark if it is above what the number of workers explains."""
     text = _mean(row, "speedup", times)
     return text + _DOUBTED if row["efficiency_mean"] > MOST_EFFICIENT else text
@@ -144,7 +144,7 @@ def _difference(row: Frame, margin: float) -> str:
     return text + _LOST if row["one_worker_top1_difference_high"] < -margin else text
 
 
-def _mean(row: Frame | Row, name: str, form: Form) -> str:
+def _mean(row: Frame, name: str, form: Form) -> str:
     """Say a mean, or that its seeds are too few for it; "" without a mean."""
     text = few_seeds(row, name, form) or shown(row[f"{name}_mean"], form)
     return "" if text == MISSING else text

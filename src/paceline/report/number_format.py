@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 import pandas as pd
 
-from paceline.analysis.frames import Entry, Frame, Row, setting
+from paceline.analysis.frames import Entry, Frame, setting
 from paceline.record.fields import Unit
 
 Form = Callable[[float], str]
@@ -107,7 +107,7 @@ def shown(value: Entry, form: Callable[..., str]) -> str:
     return MISSING if value is None or pd.isna(value) else form(value)
 
 
-def few_seeds(row: Frame | Row, name: str, form: Form) -> str:
+def few_seeds(row: Frame, name: str, form: Form) -> str:
     """Say that seeds are too few for the mean `name`; "" if its interval is narrow enough.
 
     It is too wide if its ends, of a number above 0, differ by more than a factor of _FAR.
@@ -117,7 +117,7 @@ def few_seeds(row: Frame | Row, name: str, form: Form) -> str:
     return f"too few seeds ({n:.0f})" if is_wide else ""
 
 
-def with_interval(row: Frame | Row, name: str, form: Form | str) -> str:
+def with_interval(row: Frame, name: str, form: Form | str) -> str:
     """Format the mean `name` of a row as "mean (low to high), n = 3"; a dash without a mean.
 
     The row has the columns <name>_mean, <name>_low, <name>_high and <name>_n.

@@ -119,7 +119,7 @@ def value_words(name: str, value: Entry) -> str:
     if (own := None if is_missing else value) in (values := known["values"].get(name, {})):
         return values[own]
     if name.endswith(".bandwidth"):
-        return "links without a limit" if is_missing else f"links of {bit_rate(value)}"
+        return "infinitely fast network" if is_missing else f"links of {bit_rate(value)}"
     if is_missing:
         return f"{words}: default"
     if text := counted(name, value):
