@@ -7,10 +7,12 @@ import pytest
 
 from paceline.report.answer import ONE, UNKNOWN, answers, choice
 from paceline.report.findings import read_findings
+from paceline.report.words import scheme_name
 from tests.made_decisions import AXES, arm, made_family, write_decided
 from tests.made_findings import decided, made_findings, numbers, spread
 from tests.made_reports import make_run
 
+GOSSIP, ASYNCHRONOUS = scheme_name("gossip"), scheme_name("async_parameter_server")
 FASTER, SLOWER, UNSURE = (3.0, 2.0, 4.0), (0.5, 0.4, 0.6), (1.2, 0.9, 1.5)
 
 
@@ -37,7 +39,7 @@ def test_numbers_are_those_of_the_table(written):
     (answer,) = answers(found)
     rows = found.concluded["decision"].query("workers == 4").set_index("scheme")
     best = rows.loc["gossip"]
-    assert (answer.situation, answer.use) == ("4 workers", "gossip")
+    assert (answer.situation, answer.use) == ("4 workers", GOSSIP)
     ends = ("mean", "low", "high")
     assert numbers(answer.text)[:3] == [f"{best[f'speedup_{end}']:.1f}" for end in ends]
     assert numbers(answer.text)[3:] == ["4", "4", "80.0"]
@@ -52,13 +54,13 @@ def test_numbers_are_those_of_the_table(written):
     assert numbers(behind) == [
         f"{rows.loc[name, 'speedup_mean']:.1f}" for name in ("sync_allreduce", "mixed")
     ]
-    assert "asynchronous servers" in never
+    assert ASYNCHRONOUS in never
 
 
 @pytest.mark.parametrize(
     ("speedup", "use", "phrase"),
     [
-        (FASTER, "gossip", "3.0 (2.0 to 4.0) times as fast"),
+        (FASTER, GOSSIP, "3.0 (2.0 to 4.0) times as fast"),
         (UNSURE, "", "too few seeds or trials"),
         ((1.01, 0.95, 1.05), ONE, "no significant speed-up"),
         (SLOWER, ONE, "only 0.50 (0.40 to 0.60) times as fast"),
@@ -82,7 +84,7 @@ def test_where_one_worker_misses_the_target_no_speed_up_is_known():
 def test_without_runs_of_one_worker_the_best_is_used():
     row = decided("gossip", "best", baseline="", baseline_n=math.nan, baseline_reached=math.nan)
     answer = answer_of(row, decided("mixed", "behind"))
-    assert (answer.use, numbers(answer.text)) == ("gossip", ["4", "4", "80.0"])
+    assert (answer.use, numbers(answer.text)) == (GOSSIP, ["4", "4", "80.0"])
 
 
 def test_of_tied_schemes_one_that_is_shown_to_be_faster_is_used():
@@ -90,7 +92,7 @@ def test_of_tied_schemes_one_that_is_shown_to_be_faster_is_used():
     first = decided("gossip", "best", reached=3)
     answer = answer_of(first, decided("local_sgd", "tied", FASTER))
     assert answer.use == "local SGD"
-    assert numbers(detail(answer, "gossip")) == ["3", "4"]
+    assert numbers(detail(answer, GOSSIP)) == ["3", "4"]
     assert answer_of(first, decided("local_sgd", "tied", reached=3)).use == ""
 
 
@@ -120,7 +122,7 @@ def test_of_tied_schemes_a_less_accurate_one_is_not_used():
     second = decided("local_sgd", "tied", FASTER)
     answer = answer_of(first, second)
     assert answer.use == "local SGD"
-    assert "less accurate" in detail(answer, "gossip")
+    assert "less accurate" in detail(answer, GOSSIP)
     slow = answer_of(first, second | {"speedup_low": 0.9})  # not shown to be faster than one
     assert slow.use == ""
     assert "local SGD" in slow.text
@@ -134,7 +136,7 @@ def test_nothing_is_said_against_a_scheme_at_the_edge_of_its_search():
         decided("mixed", "behind", UNSURE, **edge),
         decided("async_parameter_server", "never", reached=0, **edge),
     )
-    assert detail(answer, "mixed groups", "asynchronous servers") == answer.details[-1]
+    assert detail(answer, "mixed groups", ASYNCHRONOUS) == answer.details[-1]
     assert "all-reduce" not in answer.details[-1]
     assert not any(text.startswith("Never") for text in answer.details)
 

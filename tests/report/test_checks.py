@@ -9,6 +9,7 @@ from paceline.report.checks import CAUTION, UNFAIR, checks
 from paceline.report.findings import read_findings
 from paceline.report.number_format import MISSING
 from paceline.report.page_tables import page_tables
+from paceline.report.words import scheme_name
 from tests.made_decisions import arm, made_family, made_tuning, write_decided
 from tests.made_findings import numbers
 from tests.made_reports import fail, make_run, write_page, write_reports, write_rows
@@ -97,7 +98,7 @@ def test_only_the_first_at_the_target_must_be_accurate(tmp_path, top1, broken):
     runs = [run for run in made_family() if run["scheme"] != "gossip" or run["workers"] == 1]
     folder = write_decided(tmp_path / "made", [*runs, *arm("gossip", 101, top1)])
     found = [text for text in texts(read_findings(folder), UNFAIR) if "first at the target" in text]
-    assert [text.startswith("gossip") for text in found] == [True] * broken
+    assert [text.startswith(scheme_name("gossip")) for text in found] == [True] * broken
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,10 @@ def test_schemes_whose_rates_were_not_searched_are_named_on_the_page_and_by_the_
     found = findings(runs, settings={"training.rate": rate})
     schemes = ["gossip", "sync_allreduce"] if is_said else []
     assert of_one_rate(runs, found.tables.about["axes"], rate) == schemes
-    assert any("of gossip and all-reduce" in text for text in texts(found, UNFAIR)) == is_said
+    assert (
+        any(f"of {scheme_name('gossip')} and all-reduce" in text for text in texts(found, UNFAIR))
+        == is_said
+    )
 
 
 @pytest.mark.parametrize(
