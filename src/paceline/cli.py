@@ -133,7 +133,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if name[:1] not in ("-", "") and name not in COMMANDS:
         message = f"there is no {name}{did_you_mean(name, COMMANDS)}"
         raise SettingError("command", f"{message}; paceline --help lists all")
-    parser = argparse.ArgumentParser(formatter_class=argparse.RawDescriptionHelpFormatter)
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("paceline", formatter_class=as_written)
     if name not in COMMANDS:
         parser.usage, parser.description = "paceline COMMAND ...", _HELP
         shown = f"paceline {version('paceline')}"
@@ -144,7 +145,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     command(name).add_arguments(parser)
     options, rest = parser.parse_known_args(arguments[1:])
     options.command = name
-    takes_settings = options.command in _WITH_SETTINGS
+    takes_settings = name in _WITH_SETTINGS
     if unknown := [word for word in rest if word.startswith("-") or not takes_settings]:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     options.overrides = [*getattr(options, "overrides", []), *rest]

@@ -162,10 +162,8 @@ def test_schemes_whose_rates_were_not_searched_are_named_on_the_page_and_by_the_
     found = findings(runs, settings={"training.rate": rate})
     schemes = ["gossip", "sync_allreduce"] if is_said else []
     assert of_one_rate(runs, found.tables.about["axes"], rate) == schemes
-    assert (
-        any(f"of {scheme_name('gossip')} and all-reduce" in text for text in texts(found, UNFAIR))
-        == is_said
-    )
+    pair_named = f"of {scheme_name('gossip')} and all-reduce"
+    assert any(pair_named in text for text in texts(found, UNFAIR)) == is_said
 
 
 @pytest.mark.parametrize(
