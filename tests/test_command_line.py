@@ -133,6 +133,8 @@ def test_a_virtual_run_leaves_the_same_record_with_both_times(root):
         ("batch_size", ["workers=2", "batch_size=201"]),
         (URI, [f"{URI}=sqlite:////proc/mlflow.db"]),
         ("batch_size", ["model.shards=3"]),
+        ("unheard", ["+unheard=1"]),
+        ("training.unheard", ["+training.unheard=1"]),
     ],
 )
 def test_bad_input_is_one_line_that_names_the_setting(setting, arguments, root):
@@ -166,6 +168,17 @@ def test_a_full_disk_leaves_no_record(room, root, small_disk):
     runs.symlink_to(small_disk)
     assert_refused(run(root, "train", *UNLOGGED, f"study=full{room}"), "study")
     assert list(small_disk.iterdir()) == [taken]
+
+
+def test_an_unknown_setting_is_told_beside_the_nearest_one(root):
+    code, _, (error,) = run(root, "train", "workrs=2")
+    assert (code, error) == (2, "paceline: workrs: there is no such setting, did you mean workers?")
+
+
+def test_outside_a_repository_predictions_are_made_and_nothing_is_trained(tmp_path):
+    code, lines, errors = run(tmp_path, "predict", "model=resnet18", "cluster=aws_p5", "workers=8")
+    assert (code, errors) == (0, [])
+    assert any(line.split()[:1] == ["8"] for line in lines)
 
 
 def test_outside_a_repository_it_says_where_it_looked(tmp_path):

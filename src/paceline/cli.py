@@ -73,14 +73,17 @@ def _interrupt_again(lost: Any) -> None:
         sys.__unraisablehook__(lost)
 
 
-def find_root(start: Path) -> Path:
+def find_root(start: Path, command: str = "train") -> Path:
     """Return the folder that contains conf/: `start` or its nearest parent.
 
-    Raises SettingError("conf") if there is none.
+    Without one, predictions and plans have Paceline's own settings. Raises SettingError("conf") for
+    other commands.
     """
     for folder in (start, *start.parents):
         if (folder / "conf" / "config.yaml").is_file():
             return folder
+    if command in ("predict", "plan"):
+        return Path(__file__).parent
     message = f"no conf/config.yaml in {start} or a folder above it; paceline init writes a project"
     raise SettingError("conf", message)
 
@@ -94,8 +97,9 @@ def command(name: str) -> Any:
 
 def _run(arguments: list[str]) -> int:
     options = _parse(arguments)
-    root = Path.cwd() if options.command == "init" else find_root(Path.cwd())
-    os.chdir(root)  # paths in settings are relative to it
+    root = Path.cwd() if options.command == "init" else find_root(Path.cwd(), options.command)
+    if root != Path(__file__).parent:
+        os.chdir(root)  # paths in settings are relative to it
     sys.path[:0] = [str(root), str(root / "src")]  # for a `_target_` of the user's
     if options.command in ("train", "sweep") and _is_follower():
         return 0

@@ -1,4 +1,4 @@
-"""Means, intervals and tiers of four committed studies stay: committed_conclusions.csv.
+"""Means, intervals and verdicts of four committed studies stay: committed_conclusions.csv.
 
 The file is renewed by `python -m tests.analysis.test_committed_conclusions`, and every change of it
 is to be explained.
@@ -16,16 +16,18 @@ from tests.tiny import REPOSITORY
 
 FILE = Path(__file__).with_name("committed_conclusions.csv")
 STUDIES = ("scale", "when_asynchronous", "schemes", "twin")
-INTERVALS = ("speedup", "reference_speedup", "top1_difference", "one_worker_top1_difference")
+COMPARED = ("speedup", "one_worker_top1_difference")
+COMPARED += ("reference_speedup", "reference_top1_difference", "loss")
+NUMBERS = ("test_top1", "images_per_second", "target_seconds", "target_samples")
 
 
 def conclusions(study):
-    """Rows of a study: its settings in one text, the tier, and numbers as they ran."""
+    """Rows of a study: its settings in one text, verdicts and numbers."""
     tables = read_tables(REPOSITORY / "reports" / study)
     decided, configurations = decision(tables), configuration_table(tables)
     made = [
-        _numbers(study, decided, ["target", *_ends(*INTERVALS)], ["tier", "less_accurate_than"]),
-        _numbers(study, configurations, _ends("test_top1", "images_per_second"), []),
+        _numbers(study, decided, _ends(*COMPARED), ["verdict", "one_worker_accuracy"]),
+        _numbers(study, configurations, ["target", *_ends(*NUMBERS)], []),
     ]
     return made[0].merge(made[1], on=["study", "settings"], how="outer", sort=True)
 

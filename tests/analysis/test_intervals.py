@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_1samp
 
-from paceline.analysis.intervals import difference, interval, ratio
+from paceline.analysis.intervals import difference, holm, interval, p_above, p_differs, ratio
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,33 @@ def test_ratios_and_differences_are_paired_by_seed():
     assert (found.low, found.high) == pytest.approx(tuple(ends))
     shares = [table.assign(top1=table["speed"] / 100) for table in (one, other)]
     assert difference(*shares, "top1").mean == pytest.approx(0.11)
+
+
+def test_p_values_are_those_of_t_tests():
+    values = np.array([0.3, -0.1, 0.4, 0.2])
+    assert p_differs(values) == pytest.approx(ttest_1samp(values, 0).pvalue)
+    assert p_differs(-values) == pytest.approx(ttest_1samp(values, 0).pvalue)
+    assert p_above(values, 0.1) == pytest.approx(
+        ttest_1samp(values, 0.1, alternative="greater").pvalue
+    )
+    assert math.isnan(p_above(values[:1], 0.1))
+    assert math.isnan(p_differs(values[:1]))
+
+
+def test_equal_values_are_above_what_is_below_them():
+    """As the speeds of simulated runs that do not wait."""
+    same = np.array([0.5, 0.5, 0.5])
+    assert (p_above(same, 0.4), p_above(same, 0.5), p_differs(same), p_differs(0 * same)) == (
+        0,
+        1,
+        0,
+        1,
+    )
+
+
+def test_holm_adjusts_for_the_number_of_tests():
+    """Of three, the smallest counts three times, the next twice; none is below one before it."""
+    assert list(holm([0.03, 0.01, math.nan, 0.02])[[1, 3, 0]]) == pytest.approx([0.03, 0.04, 0.04])
+    assert math.isnan(holm([math.nan, 0.5])[0])
+    assert holm([math.nan, 0.5])[1] == 0.5
+    assert list(holm([0.6, 0.7])) == [1, 1]

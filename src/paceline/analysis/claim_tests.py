@@ -17,11 +17,10 @@ from scipy.stats import ttest_1samp
 from paceline.analysis.claims import Claim, Selection, read_published
 from paceline.analysis.configuration import NOT_TRAINED
 from paceline.analysis.frames import Frame, read_table
-from paceline.analysis.intervals import Interval, interval
+from paceline.analysis.intervals import LEVEL, POSITIVE, Array, Interval, interval
 from paceline.analysis.searches import RATE, edge_of
-from paceline.analysis.statistics.means import LEVEL, POSITIVE, Array
 from paceline.analysis.tables import LATE, Tables, late_share, read_tables
-from paceline.analysis.time_to_target import target_seconds
+from paceline.analysis.time_to_target import crossings
 from paceline.errors import SettingError
 from paceline.model.network_size import Layer, NetworkSize
 from paceline.record.result import NUMBERS
@@ -68,7 +67,9 @@ def read_study(name: str, root: Path) -> Study | None:
     tables = read_tables(folder)
     runs = tables.runs.assign(effective_rate=tables.runs["lr"] / (1 - tables.runs["momentum"]))
     if tables.about["target"]:
-        runs = runs.assign(target_seconds=runs["key"].map(target_seconds(tables)).astype(float))
+        runs = runs.assign(
+            target_seconds=runs["key"].map(crossings(tables, "seconds")).astype(float)
+        )
     return Study(runs, tables)
 
 

@@ -9,8 +9,7 @@ import pandas as pd
 
 from paceline.analysis.configuration import configurations, finished, groups, matching
 from paceline.analysis.frames import Frame, Row, as_written
-from paceline.analysis.intervals import NONE, difference, interval, paired, ratio
-from paceline.analysis.statistics.means import COUNTS
+from paceline.analysis.intervals import COUNTS, NONE, difference, interval, paired, ratio
 from paceline.analysis.tables import Tables, clock_axes, varying
 
 WALL = ("paced", "measured")

@@ -1,41 +1,36 @@
 """Compares each configuration with one worker and with the reference scheme, paired by seed.
 
-    speed-up = images/s of K workers / images/s of one worker
-    efficiency = speed-up / number of processes of the K workers
+    speed-up = time of one worker's whole run / time of this whole run
+    efficiency = images/s of K workers / images/s of one worker / number of processes
 
-The baseline is a run of one worker in one process, with otherwise equal settings. If the scheme has
-no such run, the baseline is taken from the scheme whose one-worker run is fastest; this is fair
-because one worker trains by plain SGD under any scheme. Scaling is weak if each worker has a
-constant number of images per step, and strong if all K workers share a constant number,
-global_batch_size. In weak and in strong scaling, the total number of training images is constant.
+The time of a whole run is its number of images divided by its images/s. Scaling is weak if each
+worker has a constant number of images per step, and strong if all K workers share a constant
+number, global_batch_size.
 """
 
-from typing import Literal
-
-import numpy as np
 import pandas as pd
 
 from paceline.analysis.configuration import (
+    BUDGETS,
     OPTIMIZER,
+    SPLIT,
     Configuration,
     configurations,
-    counts,
     finished,
     groups,
     is_of_scheme,
     matching,
     num_processes,
-    one_process,
 )
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import NONE, Interval, difference, ratio
 from paceline.analysis.tables import Tables
-from paceline.analysis.time_to_target import target_seconds
+from paceline.analysis.time_to_target import crossings
 
 REFERENCE = "sync_allreduce"  # if the study lacks it, its first scheme is the reference
 METRICS = ("top1", "test_top1")
-_SPEED = "images_per_second"
-Verdict = Literal["equal", "different", "not shown"]
+SPEED = "images_per_second"
+_TRAINED = ("data", "model", "workload")  # groups of settings that a baseline must share
 
 
 def reference_scheme(runs: Frame) -> str:
@@ -55,124 +50,91 @@ def is_reference(runs: Frame, row: Row | Frame) -> bool:
     return all(row[name] == value for name, value in reference_arm(runs).items())
 
 
-def scaling(tables: Tables, configuration: Configuration, points: Frame) -> Row:
-    """Return the columns on speed-up, efficiency and accuracy against one worker.
+def one_worker(tables: Tables, configuration: Configuration) -> Frame:
+    """Return the finished runs of one process that a configuration is compared with.
 
-    `baseline` describes the one-worker runs that the configuration is compared with, or says why
-    there are none. `baseline_verdict` is that of `equal_accuracy`, for a configuration of several
-    processes that has a speed-up.
+    They have its kind, data set and network, and its other settings (of the cluster, the batch and
+    the budget), in this order, as far as one worker was run with them. The scheme is the reference,
+    since one worker trains by plain SGD under any scheme; else the fastest.
     """
-    own, base = finished(points), baseline(tables.finished, configuration)
-    processes, speedup = num_processes(configuration), ratio(own, base, _SPEED)
-    row: Row = {"baseline": _baseline_text(configuration, own, base, speedup.n)}
-    row |= speedup.named("speedup")
-    row |= ratio(own, base, _SPEED, processes).named("efficiency")
-    if processes > 1 and speedup.n:
-        row["baseline_verdict"] = equal_accuracy(tables, points, base)
-    return row
+    runs = matching(tables.finished, {"kind": configuration["kind"], "workers": 1})
+    runs = runs[num_processes(runs) == 1]
+    given = [n for n in tables.facets if not is_of_scheme(n) and n not in SPLIT]
+    for name in ["data", *sorted(given, key=_order)]:
+        same = matching(runs, {name: configuration[name]})
+        runs = same if len(same) or name.split(".")[0] in _TRAINED else runs
+    own = matching(runs, reference_arm(tables.runs))
+    arms = [arm for _, arm in configurations(own if len(own) else runs, tables.axes)]
+    return max(arms, key=lambda arm: arm[SPEED].mean(), default=runs[:0])
 
 
-def _baseline_text(configuration: Configuration, points: Frame, base: Frame, num_pairs: int) -> str:
-    if points.empty:
-        return "none: no finished point"
+def _order(name: str) -> int:
+    """Return the place of a setting in the order by which a baseline is sought."""
+    kinds = (*_TRAINED, "cluster", "batch_size", "global_batch_size", "training")
+    group = name if name.endswith("batch_size") else name.split(".")[0]
+    return kinds.index(group) if group in kinds else len(kinds)
+
+
+def compared(tables: Tables, configuration: Configuration, points: Frame) -> Row:
+    """Return the columns that compare a configuration with one worker and with the reference.
+
+    - `baseline`: settings of one worker's runs; "itself"; or "" if there are none;
+    - `speedup`, `efficiency`: see the module;
+    - `one_worker_top1_difference`: top-1 minus that of one worker, as a share; on test images, or
+      on validation images if no pair of runs was scored on the former;
+    - `reference`: the scheme, or "" for itself; `reference_speedup`, `reference_top1_difference`:
+      the same against its runs in this situation; empty if it has several settings there.
+    """
+    own, base = finished(points), one_worker(tables, configuration)
+    is_itself = set(own.index) == set(base.index)
+    processes, longer = num_processes(configuration), _times_as_long(own, base)
+    row: Row = {"baseline": "itself" if len(own) and is_itself else _settings(tables, base)}
+    row |= ratio(own, base, SPEED, longer).named("speedup")
+    row |= ratio(own, base, SPEED, processes).named("efficiency")
+    found = NONE if is_itself else top1_difference(own, base)
+    row |= found.named("one_worker_top1_difference")
+    other = _reference(tables, configuration)
+    is_other = not is_reference(tables.runs, configuration)
+    row |= {"reference": reference_scheme(tables.runs) if is_other else ""}
+    row |= ratio(own, other, SPEED).named("reference_speedup")
+    return row | top1_difference(own, other).named("reference_top1_difference")
+
+
+def _times_as_long(own: Frame, base: Frame) -> float:
+    """Return the number of images of a run, divided by that of one worker's run."""
+    for name in BUDGETS:
+        if name in own and len(own) and len(base) and pd.notna(own[name].iloc[0]):
+            return float(own[name].iloc[0] / base[name].iloc[0])
+    return 1.0
+
+
+def _settings(tables: Tables, base: Frame) -> str:
     if base.empty:
-        return "none: no finished point with one worker"
-    if num_processes(configuration) == 1:
-        return "itself"
-    if not num_pairs:
-        return "none: no seed in common with one worker"
-    one = {n: base[n].iloc[0] for n in ("scheme", OPTIMIZER) if n in configuration}
-    same = all(value == configuration[name] for name, value in one.items())
-    worker = "1 worker" if same else f"1 worker of {', '.join(map(str, one.values()))}"
-    return f"{worker}, same settings otherwise, {num_pairs} seeds in common"
+        return ""
+    names = [name for name in tables.axes if name not in ("scheme", "workers")]
+    own = [f"{name}={base[name].iloc[0]}" for name in names if not pd.isna(base[name].iloc[0])]
+    return " ".join([str(base["scheme"].iloc[0]), *own])
 
 
-def equal_accuracy(tables: Tables, points: Frame, base: Frame) -> Verdict:
-    """Test by two one-sided tests (TOST) whether points are as accurate as their baseline.
-
-    The result is equal if the whole interval of the difference, paired by seed, lies within the
-    margin; different if it lies outside, or if a run did not train; else not shown. By Schuirmann
-    1987 (J. Pharmacokinet. Biopharm. 15), two means are equivalent if the interval of their
-    difference lies within a margin that was stated before the experiment. The interval here is one
-    of 95 %.
-    """
-    found, margin = top1_difference(tables, finished(points), base), tables.margin
-    if counts(points)["n_diverged"] or found.high < -margin or found.low > margin:
-        return "different"
-    return "equal" if -margin <= found.low and found.high <= margin else "not shown"
+def _reference(tables: Tables, configuration: Configuration) -> Frame:
+    """Return the runs of the reference in the situation of a configuration of another scheme."""
+    if is_reference(tables.runs, configuration):
+        return tables.finished[:0]
+    reference = reference_arm(tables.runs)
+    own = matching(tables.finished, configuration | reference)
+    given = {name: value for name, value in configuration.items() if not is_of_scheme(name)}
+    of_scheme = [name for name in configuration if is_of_scheme(name)]
+    arms = groups(matching(tables.finished, given | reference), of_scheme)
+    return own if len(own) or len(arms) != 1 else arms[0][1]
 
 
-def top1_difference(tables: Tables, points: Frame, base: Frame) -> Interval:
+def top1_difference(points: Frame, base: Frame) -> Interval:
     """Return the mean difference of top-1, paired by seed.
 
     It is on test images, or on validation images if no pair of runs has been scored on the former.
     """
-    found = (_difference(tables, points, base, metric) for metric in reversed(METRICS))
+    found = (difference(points, base, metric) for metric in reversed(METRICS))
     return next((each for each in found if each.n), NONE)
-
-
-def _difference(tables: Tables, points: Frame, base: Frame, metric: str) -> Interval:
-    """Return a mean difference of top-1, paired by seed, as it would be with other test images."""
-    draw = variance_of_draw(tables, points, base) if metric == METRICS[1] else 0.0
-    return difference(points, base, metric, draw)
-
-
-def variance_of_draw(tables: Tables, one: Frame, other: Frame) -> float:
-    """Return the variance of the difference of two mean accuracies due to the draw of the images.
-
-    `one` and `other` have rows of finished runs. The result is 0 if records do not say which images
-    were classified correctly. All runs are scored on the same images, so that the variance between
-    seeds does not contain this variance. Images that both sides classify equally often correctly
-    cancel: an image counts by how much more often one side is right about it than the other
-    (McNemar 1947, here for means over seeds).
-    """
-    right = [
-        [tables.right[key] for key in own["key"] if key in tables.right] for own in (one, other)
-    ]
-    if not all(right):
-        return 0.0
-    difference = np.mean(right[0], axis=0) - np.mean(right[1], axis=0)  # by image
-    return float(difference.var() / len(difference))
-
-
-def baseline(finished: Frame, configuration: Configuration) -> Frame:
-    """Return the one-process points that a configuration is compared with; no rows without any."""
-    one = one_process(configuration)
-    same_scheme = matching(finished, one)
-    if len(same_scheme):
-        return same_scheme
-    arms = _arms(finished, one)
-    return max(arms, key=lambda arm: arm[_SPEED].mean(), default=finished[:0])
-
-
-def _arms(points: Frame, configuration: Configuration) -> list[Frame]:
-    """Return the points in the situation of a configuration, divided by scheme and its settings."""
-    own = [name for name in configuration if is_of_scheme(name)]
-    given = {name: value for name, value in configuration.items() if name not in own}
-    return [arm for _, arm in groups(matching(points, given), own)]
-
-
-def comparison(tables: Tables, configuration: Configuration, points: Frame) -> Row:
-    """Return the columns on the comparison with the scheme `reference`.
-
-    `reference_speed_ratio` is images/s divided by images/s of the reference.
-    `reference_<metric>_difference` is top-1 minus top-1 of the reference. Runs are paired by seed.
-    A configuration of the reference itself has none of these columns. They are empty if the
-    reference has several settings, none of which are those of the configuration.
-    """
-    if is_reference(tables.runs, configuration):
-        return {}
-    reference, own = reference_arm(tables.runs), finished(points)
-    other = matching(tables.finished, configuration | reference)
-    if not len(other):
-        arms = _arms(matching(tables.finished, reference), configuration)
-        other = arms[0] if len(arms) == 1 else other
-    row: Row = {"reference": reference["scheme"]}
-    row |= ratio(own, other, _SPEED).named("reference_speed_ratio")
-    for metric in METRICS:
-        found = _difference(tables, own, other, metric)
-        row |= found.named(f"reference_{metric}_difference")
-    return row
 
 
 def compared_by(tables: Tables) -> str:
@@ -184,7 +146,7 @@ def compared_by(tables: Tables) -> str:
     if tables.about["target"]:
         return "target_seconds"
     evaluated = (metric for metric in reversed(METRICS) if tables.finished[metric].notna().any())
-    return next(evaluated, _SPEED)
+    return next(evaluated, SPEED)
 
 
 def against_first(tables: Tables) -> Frame:
@@ -195,7 +157,7 @@ def against_first(tables: Tables) -> Frame:
     the first, and where a run has missed the target.
     """
     by, firsts, rows = compared_by(tables), list[Frame](), list[Row]()
-    seconds = target_seconds(tables)
+    seconds = crossings(tables, "seconds")
     for _, points in configurations(tables.runs, list(dict.fromkeys(["data", *tables.axes]))):
         own = finished(points)
         own = own.assign(target_seconds=own["key"].map(seconds).astype(float))
@@ -204,7 +166,7 @@ def against_first(tables: Tables) -> Frame:
         if first is None:
             firsts.append(own)
         elif by in METRICS:
-            found = top1_difference(tables, own, first)
+            found = top1_difference(own, first)
         elif not (own[by].isna().any() or first[by].isna().any()):
             found = ratio(own, first, by)
         rows.append(found.named("first"))

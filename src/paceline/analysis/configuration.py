@@ -14,6 +14,7 @@ Configuration = Row  # kind and axes, each with its value
 PROCESSES = "processes"
 NOT_TRAINED = ("diverged", "untrained")  # statuses of runs that count as diverged
 OPTIMIZER = "model/optimizer"
+BUDGETS = ("training.samples", "training.epochs")
 _SHARDS = "model.shards"
 SPLIT = (_SHARDS, "model.split")  # axes that say how a worker's network is divided
 

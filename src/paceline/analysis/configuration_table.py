@@ -1,13 +1,14 @@
 """Makes configurations.csv: one row per configuration, with all conclusions about it."""
 
+from functools import lru_cache
+
 import pandas as pd
 
-from paceline.analysis.comparison import comparison, scaling
+from paceline.analysis.comparison import compared
 from paceline.analysis.configuration import Configuration, configurations, counts, finished
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.intervals import Interval, interval, not_negative
+from paceline.analysis.intervals import POINTS, Interval, interval, not_negative
 from paceline.analysis.predicted import predicted, predicted_exchange
-from paceline.analysis.statistics.means import POINTS, logit_of, variance_of_logit
 from paceline.analysis.tables import Tables
 from paceline.analysis.time_to_target import time_to_target
 from paceline.record.result import Number, shown_numbers
@@ -20,6 +21,7 @@ PHASES = {
 }
 
 
+@lru_cache(maxsize=2)
 def configuration_table(tables: Tables) -> Frame:
     """Return one row per configuration, identified by its kind, data set and axes.
 
@@ -27,9 +29,7 @@ def configuration_table(tables: Tables) -> Frame:
     points with each status. Then come the means over finished points of all numbers that
     record.result shows, and then the columns that are described at each function in _PARTS. A mean
     has four columns: <name>_mean, <name>_low and <name>_high (95 % interval, empty for a single
-    observation), and <name>_n. Means of positive numbers are geometric. Means of accuracies are
-    means of logits, and their intervals also contain the error due to the random draw of the test
-    images.
+    observation), and <name>_n. Means of positive numbers are geometric.
     """
     numbers = [number for number in shown_numbers() if number.name in tables.runs]
     names = dict.fromkeys(["data", *tables.axes])
@@ -55,13 +55,7 @@ def known(table: Frame, column: str) -> Frame:
 def mean(number: Number, points: Frame) -> Interval:
     """Return the mean of a number over points; the interval contains only possible values."""
     values = points[number.name].dropna().astype(float)
-    images = points[number.of].dropna() if number.of in points else []
-    if len(values) and len(images):
-        least = int(min(images))
-        return interval(values, logit_of(least), float(variance_of_logit(values.mean(), least)))
-    if number.unit == "share":
-        return interval(values, POINTS)  # of records that do not say how many images were scored
-    return interval(values, not_negative(values))
+    return interval(values, POINTS if number.unit == "share" else not_negative(values))
 
 
 def phase_shares(tables: Tables, _: Configuration, points: Frame) -> Row:
@@ -77,4 +71,4 @@ def phase_shares(tables: Tables, _: Configuration, points: Frame) -> Row:
     return (seconds / seconds.sum()).to_dict() | seconds.add_suffix("_seconds").to_dict()
 
 
-_PARTS = (scaling, comparison, time_to_target, phase_shares, predicted, predicted_exchange)
+_PARTS = (compared, time_to_target, phase_shares, predicted, predicted_exchange)

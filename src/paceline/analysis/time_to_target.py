@@ -1,4 +1,4 @@
-"""Computes mean curves, and when runs first reach a target of top-1, top-5 or validation loss.
+"""Finds when runs first reach a target of top-1, top-5 or validation loss, and mean curves.
 
 The study may set the target. Else it is two percentage points below the best mean top-1 of one
 worker at its last evaluation.
@@ -11,37 +11,25 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from paceline.analysis.configuration import (
-    NOT_TRAINED,
-    OPTIMIZER,
-    SPLIT,
     Configuration,
     configurations,
     groups,
     matching,
-    num_processes,
     situation_columns,
     with_processes,
 )
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import NONE, interval, not_negative
-from paceline.analysis.statistics.times import (
-    NEVER,
-    Crossing,
-    RestrictedMean,
-    crossing,
-    restricted_mean,
-)
 from paceline.analysis.tables import Tables
 
+IN_A_ROW = 3  # evaluations at or above the target, since one alone may be luck
 BELOW_BEST = 0.02  # distance of the target from the best top-1, a share, if the study asks for none
 BY_STUDY = "the study"
-_COLUMNS = ["kind", "data", "target", "error", "set_by"]
-# the user sets these
-_CHOSEN = ("batch_size", "global_batch_size", "training.", "scheme.", OPTIMIZER)
+_COLUMNS = ["kind", "data", "target", "set_by"]
 _OF_CURVES = ("evaluation", "n", "samples", "seconds", "top1", "is_front")
-Crossings = Mapping[str, Crossing]  # by the key of the run
 
 
 class TargetMetric(NamedTuple):
@@ -73,36 +61,27 @@ def targets(tables: Tables) -> Frame:
 
     `set_by` is BY_STUDY if the study sets the value of the target; else it names the one-worker
     configuration with the best mean, from which the target is computed. In this case, a kind and
-    data set without a finished point of one worker has no row. `error` is the standard error of
-    this mean, and 0 if it is not known.
+    data set without a finished point of one worker has no row.
     """
     rows = []
     asked = tables.about["target"] or {"below_baseline": BELOW_BEST}
     metric = target_metric(tables)
     if "value" in asked:
-        own = {"target": asked["value"], "error": 0.0, "set_by": BY_STUDY}
+        own = {"target": asked["value"], "set_by": BY_STUDY}
         rows = [group | own for group, _ in configurations(tables.runs, ["data"])]
         return pd.DataFrame(rows, columns=_COLUMNS)
     for group, points in configurations(matching(tables.finished, {"workers": 1}), ["data"]):
-        gains = {
+        means = {
             settings_of(configuration, ("kind", "scheme"), str(configuration["scheme"])): (
-                metric.gain(last_evaluations(tables, same))
+                interval(metric.gain(last_evaluations(tables, same))).mean
             )
             for configuration, same in configurations(points, tables.axes)
         }
-        means = {name: interval(own).mean for name, own in gains.items()}
         name, best = max(means.items(), key=lambda item: item[1])
         if not math.isnan(best):
             target = metric.sign * (best - asked["below_baseline"])
-            error = float(np.nan_to_num(gains[name].sem()))  # NaN for a single run
-            rows.append(group | {"target": target, "error": error, "set_by": name})
+            rows.append(group | {"target": target, "set_by": name})
     return pd.DataFrame(rows, columns=_COLUMNS)
-
-
-def target_of(tables: Tables, configuration: Configuration) -> Row | None:
-    """Return the row of `targets` for the kind and data set of a configuration, or None."""
-    same = matching(targets(tables), {name: configuration[name] for name in ("kind", "data")})
-    return dict(same.iloc[0]) if len(same) else None
 
 
 def settings_of(configuration: Configuration, without: tuple[str, ...], *first: str) -> str:
@@ -126,113 +105,54 @@ def time_to_target(tables: Tables, configuration: Configuration, points: Frame) 
 
     - `target_n_reached`, `target_n_censored`: number of runs that reached the target, and of those
       that finished or diverged without reaching it;
-    - `target_seconds`, `target_samples`: means of the time and of the number of images until the
-      target is reached, only if every run reached it, because a mean of only the fast runs would be
-      biased;
-    - `target_seconds_median`, `target_samples_median`: medians in which a run that did not reach
-      the target counts as later than all others.
+    - `target_seconds`, `target_samples`, `target_updates`: means of the time, of the number of
+      images and of the number of updates until the target is reached, only if every run reached
+      it: a mean of only the fast runs would be biased. Else the target takes longer than the runs.
     """
-    goal = target_of(tables, configuration)
-    if goal is None:
+    goal = matching(targets(tables), {name: configuration[name] for name in ("kind", "data")})
+    if goal.empty:
         return {}
-    row: Row = {"target": goal["target"], "target_set_by": goal["set_by"]}
-    keys = points.loc[points["status"] != "failed", "key"]
+    row: Row = {"target": goal["target"].iloc[0], "target_set_by": goal["set_by"].iloc[0]}
+    own = points[points["status"] != "failed"]
     for axis in ("seconds", "samples"):
-        found = crossings(tables, axis)
-        values = [found[key].high for key in keys if found[key].reached]
-        censored = len(keys) - len(values)
+        known = crossings(tables, axis)
+        values = [known[key] for key in own["key"] if key in known]
+        censored = len(own) - len(values)
         row |= {"target_n_reached": len(values), "target_n_censored": censored}
         mean = NONE if censored else interval(values, not_negative(values))
         row |= mean.named(f"target_{axis}")
-        median = pd.Series([*values, *[math.inf] * censored], dtype=float).median()
-        row[f"target_{axis}_median"] = median if math.isfinite(median) else math.nan
-    return row
+    images = (own["samples"] / own["updates"]).mean()  # of an update
+    updates = {end: row[f"target_samples_{end}"] / images for end in ("mean", "low", "high")}
+    return row | {f"target_updates_{end}": value for end, value in updates.items()}
 
 
 @lru_cache(maxsize=8)
-def crossings(tables: Tables, axis: str, errors: float = 0.0) -> Crossings:
-    """Return for each run with a target the interval of `axis` in which it reached the target.
+def crossings(tables: Tables, axis: str) -> Mapping[str, float]:
+    """Return where on `axis` each run reached its target, by its key; others are left out.
 
-    `axis` is the column seconds or samples of the curve. The target is made harder by so many of
-    its standard `errors`. A run that did not train would never have reached the target; other runs
-    that did not reach it might have done so later.
+    `axis` is the column seconds or samples of the curve.
     """
-    goals, metric, found = targets(tables), target_metric(tables), dict[str, Crossing]()
-    goals = goals.assign(gain=metric.sign * goals["target"] + errors * goals["error"])
-    runs = tables.runs.merge(goals[["kind", "data", "gain"]], on=["kind", "data"])
-    for key, status, gain in zip(runs["key"], runs["status"], runs["gain"], strict=True):
+    metric, found = target_metric(tables), dict[str, float]()
+    runs = tables.runs.merge(targets(tables), on=["kind", "data"])
+    for key, target in zip(runs["key"], runs["target"], strict=True):
         curve = tables.curve(key)
-        own = crossing(curve[axis], metric.gain(curve), gain)
-        found[key] = NEVER if status in NOT_TRAINED and not own.reached else own
+        where = crossing(curve[axis], metric.gain(curve), metric.sign * target)
+        if where is not None:
+            found[key] = where
     return found
 
 
-def target_seconds(tables: Tables) -> Mapping[str, float]:
-    """Return the time of each run at the first evaluation at which it had reached the target."""
-    found = crossings(tables, "seconds").items()
-    return {key: own.high for key, own in found if own.reached}
+def crossing(axis: ArrayLike, values: ArrayLike, target: float) -> float | None:
+    """Return where on a rising `axis` [evaluations] a run reached the target by its `values`.
 
-
-def target_times(
-    tables: Tables, points: Frame, horizon: float, errors: float = 0.0
-) -> RestrictedMean:
-    """Return the restricted mean (up to `horizon`) of the points' seconds to the target.
-
-    Failed runs are left out, because then the machine failed, not the scheme. The number of runs
-    `n` may be 0. `errors`: as at `crossings`.
+    The target counts as reached at the first of IN_A_ROW consecutive evaluations with a value of at
+    least `target`; at the end of the run, fewer are enough. Larger values are better.
     """
-    found = crossings(tables, "seconds", errors)
-    own = points[points["status"] != "failed"]
-    return restricted_mean([found[key] for key in own["key"]], horizon, own["seed"].tolist())
-
-
-def error_of_target(tables: Tables, points: Frame, horizon: float) -> float:
-    """Return by how much the logarithm of the points' time changes with the target's own error.
-
-    The change is for a target that is one standard error higher; the time is the restricted mean.
-    """
-    low, high = (target_times(tables, points, horizon, errors=side).mean for side in (-1.0, 1.0))
-    return math.log(high / low) / 2 if low > 0 else 0.0
-
-
-class OneWorker(NamedTuple):
-    """Runs of a configuration of one worker, and their time to the target."""
-
-    configuration: Configuration
-    points: Frame
-    time: RestrictedMean
-
-    @property
-    def name(self) -> str:
-        """Settings of the configuration."""
-        return settings_of(self.configuration, ("kind", "workers"))
-
-
-def best_one_worker(tables: Tables, situation: Configuration, horizon: float) -> OneWorker | None:
-    """Return the one-worker configuration that reaches the target first; None if none does.
-
-    It may have any scheme, learning rate and batch size. It has the situation's data set, network
-    and cluster, as far as one worker was run with these.
-    """
-    runs = matching(tables.runs, {"kind": situation["kind"], "workers": 1})
-    runs = runs[num_processes(runs) == 1]
-    given = [n for n in tables.facets if not n.startswith(_CHOSEN) and n not in SPLIT]
-    for name in ["data", *given]:
-        same = matching(runs, {name: situation[name]})
-        runs = same if len(same) else runs
-    runs = runs[runs["status"] != "failed"]
-    sides = [
-        OneWorker(configuration, points, target_times(tables, points, horizon))
-        for configuration, points in configurations(runs, tables.axes)
-    ]
-    sides = [side for side in sides if side.time.reached]
-    return min(sides, key=lambda side: side.time.mean, default=None)
-
-
-def horizon_of(tables: Tables, situation: Configuration) -> float:
-    """Return the seconds of the longest run of the same kind and data set."""
-    same = {name: situation[name] for name in ("kind", "data")}
-    return float(matching(tables.runs, same)["seconds"].max())
+    above = np.asarray(values, float) >= target
+    for first in np.flatnonzero(above):
+        if above[first : first + IN_A_ROW].all():
+            return float(np.asarray(axis, float)[first])
+    return None
 
 
 def mean_curves(tables: Tables) -> Frame:

@@ -242,6 +242,7 @@ class Composer:
         values = [each for each in overrides if self._is_value(each)]
         if any(each.type != OverrideType.CHANGE for each in overrides):  # in the order as given
             values = []
+            self._check_added(overrides)
         files = tuple(word for word, each in zip(job, overrides, strict=True) if each not in values)
         if files not in self._bases:
             self._bases[files] = _without_hydra(self.with_hydra(files))
@@ -250,6 +251,17 @@ class Composer:
         for each in values:
             OmegaConf.update(cfg, each.key_or_group, each.value())
         return Composed(cfg, base.choices)
+
+    def _check_added(self, overrides: Sequence[Override]) -> None:
+        """Raise SettingError for +NAME=VALUE if nothing reads a setting with the first part of this
+        name.
+        """
+        known = {str(name) for name in self.with_hydra(())}
+        for each in overrides:
+            name = each.key_or_group.partition(".")[0].partition("/")[0].partition("@")[0]
+            if each.is_add() and name not in known:
+                close = did_you_mean(name, known)
+                raise SettingError(each.key_or_group, f"there is no such setting{close}")
 
     def _is_value(self, override: Override) -> bool:
         """Return True if `override` sets a value, and chooses no file."""
@@ -306,7 +318,9 @@ def as_setting_error(error: Exception, setting: str) -> SettingError:
         error = error.__cause__
     setting = getattr(error, "full_key", None) or setting
     if isinstance(error, ConfigKeyError | ConfigAttributeError):
-        return SettingError(setting, "there is no such setting")
+        known = [*map(str, getattr(error, "parent_node", None) or ())]
+        close = did_you_mean(setting.rpartition(".")[2], known)
+        return SettingError(setting, f"there is no such setting{close}")
     if isinstance(error, MissingMandatoryValue):
         return SettingError(setting, "a value is needed")
     message = str(error).partition("\n    full_key: ")[0]  # after it, words on OmegaConf's classes
