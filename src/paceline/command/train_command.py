@@ -11,7 +11,7 @@ import re
 from importlib.resources import files
 from pathlib import Path
 
-from paceline.study.compose import CONFIG, hydra_errors
+from paceline.study.compose import CONFIG, hydra_errors, jobs_of, parsed
 from paceline.study.hydra_entry import hydra_of, multirun
 from paceline.study.hydra_entry import run as run_one
 
@@ -41,11 +41,11 @@ def _settings() -> str:
 
 def run(options: argparse.Namespace, root: Path) -> int:
     with hydra_errors("train"):
+        if options.cfg:
+            first = jobs_of(parsed(options.overrides))[0]  # of several with --multirun
+            with hydra_of(root) as hydra:
+                hydra.show_cfg(CONFIG, first, options.cfg, options.package, options.resolve)
+            return 0
         if options.multirun:
             return 0 if multirun(options.overrides, root) else 1
-        if not options.cfg:
-            return run_one(options.overrides, root)
-        with hydra_of(root) as hydra:
-            shown = options.cfg, options.package, options.resolve
-            hydra.show_cfg(CONFIG, options.overrides, *shown)
-    return 0
+        return run_one(options.overrides, root)
