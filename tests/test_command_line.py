@@ -170,6 +170,12 @@ def test_a_full_disk_leaves_no_record(room, root, small_disk):
     assert list(small_disk.iterdir()) == [taken]
 
 
+def test_settings_are_shown_and_nothing_is_run_beside_multirun(root):
+    swept = ("study=shown", "training.lr=0.25,0.5", "--multirun")
+    assert run(root, "train", *swept, "--cfg", "job", "-p", "training.lr") == (0, ["0.25"], [])
+    assert not (root / "runs/shown").exists()
+
+
 def test_an_unknown_setting_is_told_beside_the_nearest_one(root):
     code, _, (error,) = run(root, "train", "workrs=2")
     assert (code, error) == (2, "paceline: workrs: there is no such setting, did you mean workers?")

@@ -41,9 +41,7 @@ CHEAPER = {  # the same, on less
 }
 STANDS_FOR = {
     "COMMAND": "train",
-    "cluster=NAME": "cluster=local",
     "cluster=mine": "cluster=dgx_a100",
-    "collective=NAME": "collective=native",
     "model=mine": "model=small_cnn",
     "KEY": "$(ls -t runs/adhoc | sed -n 2p)",  # the run before the last is on a modelled cluster
     "STUDY": "kumar2017_placement",

@@ -15,16 +15,27 @@ from paceline.errors import SettingError, did_you_mean, said_of_environment
 
 # The file of each is command/<name>_command.py, which is imported only if it runs.
 COMMANDS = {
-    "init": "write a project: conf/, a study, a module of your own, dvc.yaml",
-    "train": "one run, or many by --multirun: paceline train scheme=local_sgd workers=2",
-    "agent": "run this machine's part of runs of several machines",
-    "calibrate": "measure this machine, or count a network",
-    "predict": "images/s of a modelled cluster, without training",
-    "plan": "scheme, workers and batch size for a cluster, or a step for this machine",
+    "init": "write a project with a study and a model of your own",
+    "train": "run one configuration, or several with --multirun",
     "sweep": "run the points of a study that have no record yet",
-    "report": "conclusions, figures and page of a study; without STUDY: the front page",
-    "show": "all studies, one of them, or a record",
+    "report": "write the conclusions, figures and page of a study, or the page of all studies",
+    "show": "show all studies, one of them, or a record",
+    "predict": "predict the images/s of a modelled cluster, without training",
+    "plan": "recommend a scheme for a cluster, or a batch size for this machine",
+    "calibrate": "measure this machine, or count a network, for predictions",
+    "agent": "let this machine compute for a run on several machines",
 }
+_HELP = f"""
+Train vision models on several workers, and compare ways of sharing updates.
+
+Start here, or outside of a project first with paceline init my_project && cd my_project:
+  paceline train workers=4 cluster=virtual data=fashion_mnist_subset   # simulated workers
+  paceline train workers=8 cluster.accelerator=gpu                     # on 8 GPUs
+  paceline sweep STUDY cluster=slurm cluster.accelerator=gpu           # each run is a Slurm job
+
+commands (paceline COMMAND --help says more):
+{chr(10).join(f"  {name:10} {text}" for name, text in COMMANDS.items())}
+"""
 _WITH_SETTINGS = ("train", "calibrate", "predict", "plan", "sweep")
 
 
@@ -126,21 +137,19 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if name[:1] not in ("-", "") and name not in COMMANDS:
         message = f"there is no {name}{did_you_mean(name, COMMANDS)}"
         raise SettingError("command", f"{message}; paceline --help lists all")
-    parser = argparse.ArgumentParser(
-        prog="paceline",
-        description="What happens to accuracy and throughput as SGD is spread over workers.",
-        epilog="paceline COMMAND --help tells more.",
-    )
-    parser.add_argument("--version", action="version", version=f"paceline {version('paceline')}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for each, text in COMMANDS.items():
-        # train has a --help of its own
-        own = commands.add_parser(each, help=text, conflict_handler="resolve")
-        if each == name:
-            own.description = command(each).__doc__
-            command(each).add_arguments(own)
-    options, rest = parser.parse_known_args(arguments)
-    takes_settings = options.command in _WITH_SETTINGS
+    as_written = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser("paceline", formatter_class=as_written)
+    if name not in COMMANDS:
+        parser.usage, parser.description = "paceline COMMAND ...", _HELP
+        shown = f"paceline {version('paceline')}"
+        parser.add_argument("--version", action="version", version=shown)
+        parser.parse_args(arguments)
+        parser.error("a command is missing")
+    parser.prog, parser.description = f"paceline {name}", command(name).__doc__
+    command(name).add_arguments(parser)
+    options, rest = parser.parse_known_args(arguments[1:])
+    options.command = name
+    takes_settings = name in _WITH_SETTINGS
     if unknown := [word for word in rest if word.startswith("-") or not takes_settings]:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     options.overrides = [*getattr(options, "overrides", []), *rest]

@@ -3,7 +3,7 @@
 import pytest
 
 from paceline.report.how_it_was_run import how_it_was_run
-from paceline.report.words import scheme_words
+from paceline.report.words import scheme_name, scheme_words
 from tests.made_reports import make_run
 
 EVALUATIONS, IMAGES = "measurement.evaluations", "measurement.curve_images"
@@ -86,10 +86,10 @@ def test_settings_that_follow_from_the_number_of_workers_are_said_once(findings)
         runs += [make_run("mixed", workers, seed=s, **{"scheme.servers": 1}) for s in (0, 1)]
     found = findings(runs, axes=["scheme", "workers", "batch_size", "seed", "scheme.servers"])
     assert dict(how_it_was_run(found))["Servers"] == (
-        "asynchronous servers: 1 for 2, 4 for 8 workers; mixed groups: 1"
+        f"{scheme_name('async_parameter_server')}: 1 for 2, 4 for 8 workers; mixed groups: 1"
     )
     names = {scheme_words(row) for _, row in found.concluded["decision"].iterrows()}
-    assert names == {"all-reduce", "asynchronous servers", "mixed groups"}
+    assert names == set(map(scheme_name, ("sync_allreduce", "async_parameter_server", "mixed")))
     assert "scheme.servers" not in found.varying
 
 

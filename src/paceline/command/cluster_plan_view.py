@@ -54,7 +54,7 @@ def assumed(plan: ClusterPlan) -> str:
     nodes, of_node = profile.num_nodes(processes), profile.largest_node(processes)
     inside = f" ({profile.topology})" if profile.topology not in (None, "unshared") else ""
     name, link = question.link
-    rate = "links without a limit"
+    rate = "infinitely fast network"
     if math.isfinite(link.bandwidth):
         per = "per node between them" if name == "link" else "per worker"
         rate = f"{bit_rate(link.bandwidth)} {per}"

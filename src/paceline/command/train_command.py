@@ -1,42 +1,51 @@
-"""One run, or many by Hydra's multirun.
+"""Train one configuration, or several.
 
-`paceline train scheme=async_parameter_server workers=2 seed=1`; --multirun runs each of
-workers=1,2,4; --cfg job shows all settings.
+examples:
+  paceline train workers=4 cluster=virtual data=fashion_mnist_subset   # simulated workers
+  paceline train workers=8 cluster.accelerator=gpu model=resnet18      # on 8 GPUs
+  paceline train --multirun scheme=sync_allreduce,local_sgd workers=1,2,4 seed=0,1,2
 """
 
 import argparse
+import re
+from importlib.resources import files
 from pathlib import Path
 
-from paceline.study.compose import CONFIG, hydra_errors
+from paceline.study.compose import CONFIG, hydra_errors, jobs_of, parsed
 from paceline.study.hydra_entry import hydra_of, multirun
 from paceline.study.hydra_entry import run as run_one
 
+_SHOWN = "model data workers batch_size scheme cluster training.lr training.epochs seed study"
+_COMMENTED = re.compile(r"^(?:  - )?(\w+): ([^#\n]*) # (.+)", re.MULTILINE)
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.set_defaults(parser=parser)
-    parser.add_argument("-h", "--help", action="store_true", help="the groups of settings")
-    parser.add_argument("overrides", nargs="*", metavar="SETTING", help="workers=2")
+    parser.epilog = f"settings, with defaults (--cfg job shows all):\n{_settings()}"
+    parser.add_argument("overrides", nargs="*", metavar="SETTING", help="as workers=2")
     parser.add_argument("-m", "--multirun", action="store_true", help="each of workers=1,2,4")
-    shown = ("job", "hydra", "all")
-    parser.add_argument("-c", "--cfg", choices=shown, help="show settings, and run nothing")
+    parser.add_argument("-c", "--cfg", choices=("job", "hydra"), help="only show the settings")
     parser.add_argument("-p", "--package", help="a part of these settings: scheme")
     parser.add_argument("--resolve", action="store_true", help="resolve them first")
-    kinds = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
-    parser.add_argument("-i", "--info", nargs="?", const="all", choices=kinds, help="about Hydra")
+
+
+def _settings() -> str:
+    """Return a line for each setting that most users set: its default, and its comment in conf/."""
+    conf = files("paceline") / "conf"
+    said = dict[str, str]()
+    for prefix, file in (("", "paceline.yaml"), ("training.", "training/sgd.yaml")):
+        for name, value, comment in _COMMENTED.findall((conf / file).read_text()):
+            default = "" if value.startswith("$") else f"={value}"
+            said.setdefault(prefix + name, f"  {prefix + name + default:22} {comment}")
+    return "\n".join(said[name] for name in _SHOWN.split())
 
 
 def run(options: argparse.Namespace, root: Path) -> int:
     with hydra_errors("train"):
+        if options.cfg:
+            first = jobs_of(parsed(options.overrides))[0]  # of several with --multirun
+            with hydra_of(root) as hydra:
+                hydra.show_cfg(CONFIG, first, options.cfg, options.package, options.resolve)
+            return 0
         if options.multirun:
             return 0 if multirun(options.overrides, root) else 1
-        if not (options.help or options.cfg or options.info):
-            return run_one(options.overrides, root)
-        with hydra_of(root) as hydra:
-            if options.help:
-                hydra.app_help(CONFIG, options.parser, options)
-            elif options.cfg:
-                shown = options.cfg, options.package, options.resolve
-                hydra.show_cfg(CONFIG, options.overrides, *shown)
-            else:
-                hydra.show_info(options.info, CONFIG, options.overrides)
-    return 0
+        return run_one(options.overrides, root)

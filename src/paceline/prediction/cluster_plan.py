@@ -170,7 +170,7 @@ class Question:
         """Return True if a scheme is to be timed: one that is quick to time, or whose accuracy is
         expected to be kept.
 
-        Asynchronous servers are timed, too, as an example of what staleness costs, if that is known
+        Asynchronous SGD is timed, too, as an example of what staleness costs, if that is known
         and if it takes no longer than seconds.
         """
         if self.evidence is None or self.is_quick(scheme):

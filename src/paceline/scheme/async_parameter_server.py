@@ -1,4 +1,4 @@
-"""Asynchronous servers: SGD on parameter servers (Dean et al. 2012, Downpour SGD, period of 1).
+"""Asynchronous SGD: with parameter servers (Dean et al. 2012, Downpour SGD, period of 1).
 
     worker k:   w_k <- latest w;   push g_k(w_k)
     server:     on every push   w <- sgd(w, g, rate);   answer that worker alone

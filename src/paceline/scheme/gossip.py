@@ -1,4 +1,4 @@
-"""Gossip: asynchronous decentralised SGD, AD-PSGD (Lian et al. 2018, arXiv:1710.06952).
+"""Asynchronous decentralized SGD: AD-PSGD (Lian et al. 2018, arXiv:1710.06952).
 
     active worker k, beside every step:   w_k, w_j <- (w_k + w_j) / 2    j a random neighbour
     worker k, every step:                 w_k <- sgd(w_k, g_k)           g_k at the step's start

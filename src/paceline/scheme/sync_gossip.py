@@ -1,4 +1,4 @@
-"""Synchronous gossip: D-PSGD (Lian et al. 2017, arXiv:1705.09056) and SGP (Assran et al. 2019,
+"""Decentralized SGD: D-PSGD (Lian et al. 2017, arXiv:1705.09056) and SGP (Assran et al. 2019,
 arXiv:1811.10792).
 
     every step:   w_k <- sgd(w_k, g_k);   w_k <- mean of w_k and of those that worker k receives

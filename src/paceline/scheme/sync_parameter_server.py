@@ -1,5 +1,5 @@
-"""Synchronous servers: SGD on parameter servers, with backup workers (Chen et al. 2016,
-arXiv:1604.00981; without them Campos et al. 2017, Procedia Computer Science 108).
+"""Synchronous parameter servers: SGD with backup workers (Chen et al. 2016, arXiv:1604.00981;
+without them Campos et al. 2017, Procedia Computer Science 108).
 
     worker k:   push g_k(w)
     server:     of K workers, the first K - b pushes of a version:   w <- sgd(w, mean g)
