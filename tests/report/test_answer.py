@@ -7,7 +7,7 @@ from paceline.report.answer import ONE, answer, choice, rule
 from paceline.report.findings import read_findings
 from paceline.report.number_format import MISSING
 from paceline.report.summary import one_line
-from paceline.report.words import scheme_name
+from paceline.report.words import cell, scheme_name
 from tests.made_decisions import AXES, arm, made_family, made_tuning, write_decided
 from tests.made_findings import decided, made_findings, numbers, spread
 from tests.made_reports import make_run, write_rows
@@ -89,7 +89,7 @@ def test_situations_have_a_column_for_each_setting_that_differs():
     rows = [decided("gossip", "use", FASTER, **{link: value}) for value in (None, 1.25e8)]
     found = cells(made_findings(rows, axes=axes))
     assert [(row["workers"], row["links"]) for row in found] == [
-        ("4", "no limit"),
+        ("4", cell(link, None)),
         ("4", "1 Gbit/s"),
     ]
 

@@ -34,13 +34,13 @@ is judged if it is verified, no rate and no link was fitted to it, its source st
 nothing of it is from memory, the model lacks nothing that it needs, and no other number of the same
 runs is judged. An interval is the prediction divided and multiplied by {factor}: within this factor
 are the judged numbers here and those of [own_pace](../own_pace/README.md), by split conformal
-prediction with equal weight for each experiment. Settings and inputs of each line are in
-[predictions.csv](predictions.csv), sources in [published.csv](../../papers/published.csv).
+prediction with equal weight for each experiment. Each number is in
+[predictions.csv](predictions.csv), its source in [published.csv](../../papers/published.csv).
 
 {summary}
 
-| published | value | predicted | interval | error | naive error | |
-|---|---:|---:|---:|---:|---:|---|
+| source | judged | median error | worst | naive, median |
+|---|---:|---:|---:|---:|
 {lines}
 
 ## Errors beyond {far}
@@ -117,7 +117,7 @@ def write_published(root: Path, own: Errors) -> Path:
     found = [judge(entry, known, root) for entry in entries(root)]
     text = _TEXT.format(
         summary=f"{summary(found)} {coverage(found, own)}",
-        lines="\n".join(map(_line, found)),
+        lines="\n".join(_lines(found)),
         factor=FACTOR,
         far=_percent(FAR),
         explanations="\n".join(_explanations(found)),
@@ -276,33 +276,31 @@ def _row(judged: Judged) -> dict[str, object]:
     }
 
 
-def _line(judged: Judged) -> str:
-    row = judged.published
-    where = f"{row['model']}, {row['scheme']}, {row['gpus']} GPUs"
-    size = f", batch {row['batch_size']}" if row["batch_size"] else ""
-    cells = (
-        f"{row['paper'].split('_', 1)[1]}: {where}{size}: {row['metric'].replace('_', ' ')}",
-        f"{judged.target:g} {row['unit']}",
-        _number(judged.predicted),
-        " to ".join(map(_number, judged.interval or ())),
-        _signed(judged.error),
-        _signed(judged.naive_error),
-        judged.verdict,
-    )
-    return f"| {' | '.join(cells)} |"
+def _lines(found: Sequence[Judged]) -> list[str]:
+    """Return a line of the page's table for each source of judged numbers."""
+    judged = [each for each in found if each.verdict == "judged"]
+    lines = list[str]()
+    for paper, own in grouped(judged, lambda each: each.published["paper"]).items():
+        worst = max((each.error for each in own), key=abs)
+        naive = [abs(each.naive_error) for each in own if each.naive_error is not None]
+        cells = (
+            paper.split("_", 1)[1],
+            str(len(own)),
+            _percent(median(abs(each.error) for each in own)),
+            _signed(worst),
+            _percent(median(naive)) if naive else "-",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def _cell(value: float | None, form: str = ".6g") -> str:
     return "" if value is None else f"{value:{form}}"
 
 
-def _number(value: float) -> str:
-    return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
-
-
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def _signed(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:+.0f} %"
+def _signed(share: float) -> str:
+    return f"{100 * share:+.0f} %"

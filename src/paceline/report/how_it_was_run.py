@@ -10,7 +10,7 @@ import pandas as pd
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.tables import CURVE_IMAGES
 from paceline.report.findings import StudyFindings
-from paceline.report.number_format import count, plural, setting
+from paceline.report.number_format import count, listed, plural, setting
 from paceline.report.words import configuration_words, counted, say, scheme_name, value_words
 
 BANDWIDTH, JITTER = "cluster.link.bandwidth", "cluster.step_jitter"
@@ -21,18 +21,17 @@ _OPTIMIZER = ("momentum", "weight_decay", "schedule", "lr_rule", "ema_decay")
 
 
 def subtitle(findings: StudyFindings) -> str:
-    """Return data set, network, images per worker and number of seeds as a line of text.
+    """Return data set, network, images of a step and number of seeds as a line of text.
 
     A property that is not the same in all points is left out.
     """
     runs = findings.tables.runs
     seeds = runs.groupby(["kind", *findings.tables.axes], dropna=False)["seed"].nunique()
     low, high = int(seeds.min()), int(seeds.max())
-    batch_size, parameters = _only(runs, "batch_size"), _networks(runs)["num_parameters"].unique()
+    batch_size = _only(runs, "batch_size")
     return _joined(
         _only(runs, "data").replace("_", " "),
         _only(runs, "model"),
-        f"{count(parameters[0])} parameters" if len(parameters) == 1 else "",
         f"{batch_size} images per worker and step" if batch_size else "",
         plural(high, "seed") if low == high else f"{low} to {high} seeds",
     )
@@ -119,7 +118,8 @@ def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[
         yield "Optimizer", _optimizer(runs, known)
     yield "Search", _search(findings)
     yield "Cluster", _cluster(runs, known)
-    yield "Seeds", f"{len(seeds)}: {', '.join(map(setting, seeds))}"
+    is_range = seeds == [*range(seeds[0], seeds[-1] + 1)]
+    yield "Seeds", f"{seeds[0]} to {seeds[-1]}" if is_range else listed(map(setting, seeds))
     yield "Machine", _machines(runs)
     names = (f"{n.removeprefix('versions.')} {_listed(runs, n)}" for n in versions if n in runs)
     yield "Software", _joined(*names)
@@ -213,6 +213,8 @@ def _search(findings: StudyFindings) -> str:
 def _cluster(runs: Frame, known: Mapping[str, Any]) -> str:
     """Name the clusters with their times, and the size of gradients if it is emulated."""
     numbers = [name for name in _CLUSTER if isinstance(known.get(name), int | float)]
+    if not ("cluster.slow_workers" in runs and runs["cluster.slow_workers"].any()):
+        numbers = [name for name in numbers if name != SLOW_FACTOR]
     free = "links cost nothing" if known and known.get(BANDWIDTH, 0) is None else ""
     workload, num_bytes = known.get("workload.name", "own"), known.get("workload.num_bytes")
     gradients = say("gradients", workload=workload, num_bytes=num_bytes)

@@ -103,7 +103,7 @@ def _content(findings: StudyFindings) -> Row:
     first = agreement or answer(findings)
     shown = replace(first, rows=first.rows[:_MOST_ROWS])
     if len(first.rows) > _MOST_ROWS:
-        name = f"{len(first.rows) - _MOST_ROWS} more rows of the answer"
+        name = f"{len(first.rows) - _MOST_ROWS} more rows"
         tables = [replace(first, name=name, rows=first.rows[_MOST_ROWS:]), *tables]
     told = [say("incomplete", about)] if about["missing"] else []
     return {

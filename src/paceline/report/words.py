@@ -101,27 +101,25 @@ def heading(name: str) -> str:
 
 def cell(name: str, value: Entry) -> str:
     """Say the value of a setting in the column with its `heading`."""
+    named, is_missing = read("settings")["values"].get(name, {}), pd.isna(value)
+    if is_missing or isinstance(value, str):
+        words = "default" if is_missing else value.replace("_", " ")
+        return named.get(None if is_missing else value) or words
     if name.endswith(".bandwidth"):
-        return "no limit" if pd.isna(value) else bit_rate(value)
-    if pd.isna(value):
-        return "default"
-    if name.endswith("num_bytes"):
-        return size(value)
-    if isinstance(value, str):
-        return read("settings")["values"].get(name, {}).get(value) or value.replace("_", " ")
-    return f"{value:,g}"
+        return bit_rate(value)
+    return size(value) if name.endswith("num_bytes") else f"{value:,g}"
 
 
 def value_words(name: str, value: Entry) -> str:
-    """Say a setting with its value, as in "one slow worker"; "" for a value that is not named."""
+    """Say a setting with its value, as in "one straggler"; "" for a value that is not named."""
     known, is_missing = read("settings"), pd.isna(value)
     words = known["words"].get(name, name.rpartition(".")[2].replace("_", " "))
     if (own := None if is_missing else value) in (values := known["values"].get(name, {})):
         return values[own]
-    if name.endswith(".bandwidth"):
-        return "infinitely fast network" if is_missing else f"links of {bit_rate(value)}"
     if is_missing:
         return f"{words}: default"
+    if name.endswith(".bandwidth"):
+        return f"links of {bit_rate(value)}"
     if text := counted(name, value):
         return text
     if name.endswith("num_bytes"):

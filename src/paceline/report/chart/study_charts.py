@@ -261,7 +261,8 @@ def map_chart(findings: StudyFindings) -> Chart | None:
         "across": list(dict.fromkeys(words(across, each) for each in _ascending(several, across))),
     }
     drawn = [name for name in dict.fromkeys(names) if any(row["scheme"] == name for row in rows)]
-    return chart("map", rows, names, drawn=drawn, **orders)
+    rest = any(row["scheme"] not in drawn for row in rows)
+    return chart("map", rows, names, drawn=drawn, rest=rest, **orders)
 
 
 def _axes(several: Sequence[Situation]) -> dict[str, int]:
