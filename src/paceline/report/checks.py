@@ -180,7 +180,7 @@ def _ended_badly(findings: StudyFindings) -> Iterator[str]:
         yield (
             f"{plural(len(points), group['kind'] + ' point')} "
             f"{group['status'].replace('untrained', 'did not train')}, and count in "
-            f"{'all means' if group['status'] == 'finished' else 'no mean'}. The first: "
+            f"{'all means' if group['status'] == 'finished' else 'no mean'}: "
             f"{_named(findings, first)}, seed {first['seed']}: {first['reason'].partition(';')[0]}."
         )
 
@@ -229,8 +229,8 @@ def _untuned_budget(findings: StudyFindings) -> Iterator[str]:
         if alone and others - alone:
             budgets = listed(map(setting, sorted(alone)))
             yield (
-                f"One worker's budget was not tuned: it ran with {name} {budgets} only, which is "
-                "the baseline of runs with other budgets as well."
+                f"One worker's budget was not tuned: it ran with {name} {budgets} only, the "
+                "baseline of other budgets as well."
             )
 
 

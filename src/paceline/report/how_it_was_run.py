@@ -213,7 +213,7 @@ def _search(findings: StudyFindings) -> str:
 def _cluster(runs: Frame, known: Mapping[str, Any]) -> str:
     """Name the clusters with their times, and the size of gradients if it is emulated."""
     numbers = [name for name in _CLUSTER if isinstance(known.get(name), int | float)]
-    if not ("cluster.slow_workers" in runs and runs["cluster.slow_workers"].any()):
+    if known.get("cluster.slow_workers") == 0:
         numbers = [name for name in numbers if name != SLOW_FACTOR]
     free = "links cost nothing" if known and known.get(BANDWIDTH, 0) is None else ""
     workload, num_bytes = known.get("workload.name", "own"), known.get("workload.num_bytes")
