@@ -120,8 +120,7 @@ def _answer_row(findings: StudyFindings, chosen: Choice) -> Row:
     if row is None:
         return {"use": f"{_WRONG}no scheme trained"}
     if chosen.use == ONE:
-        speed = f"{_speedup(row)} ({scheme_words(row)})"
-        return {"use": _SAME + ONE, "images/s": "", "times one worker": speed}
+        return {"use": _SAME + ONE, "images/s": "", "times one worker": _speedup(row)}
     return {
         "use": RIGHT + found_words(findings, row),
         "images/s": _mean(row, SPEED, count),
@@ -150,14 +149,14 @@ def _mean(row: Frame, name: str, form: Form) -> str:
     return "" if text == MISSING else text
 
 
-def compared_configurations(findings: StudyFindings) -> list[Row]:
+def compared_configurations(findings: StudyFindings, by: str) -> list[Row]:
     """Return the rows of configurations with a finished run, each with its name in `words`, and
     with the values of its settings in `cells`, by their headings.
 
-    `value_mean` and so on: what the study compares. Words are those of what varies; the budget is
-    not named beside images/s, which do not depend on it.
+    `value_mean` and so on: the column `by`, of what is compared. Words are those of what varies;
+    the budget is not named beside images/s, which do not depend on it.
     """
-    by, table = compared_by(findings.tables), with_processes(findings.configurations)
+    table = with_processes(findings.configurations)
     table = table[table["n_finished"] > 0]
     table = table.assign(scheme_words=[scheme_words(row) for _, row in table.iterrows()])
     left_out = (*SPLIT, *(BUDGETS if by == SPEED else ()))
@@ -179,7 +178,8 @@ def compared_configurations(findings: StudyFindings) -> list[Row]:
 
 def _of_configurations(findings: StudyFindings) -> Table:
     """Return the table of the compared configurations, in which the best mean has a mark."""
-    rows, by = compared_configurations(findings), compared_by(findings.tables)
+    by = compared_by(findings.tables)
+    rows = compared_configurations(findings, by)
     best, sign = _best(findings, rows), percent_points if by in METRICS else times
     cells = list[Row]()
     for row in rows:
@@ -205,7 +205,8 @@ def _best(findings: StudyFindings, rows: Sequence[Row]) -> Row | None:
 
 def best_words(findings: StudyFindings) -> str:
     """Name the best of the compared configurations, with its number; "" if none has one."""
-    by, best = compared_by(findings.tables), _best(findings, compared_configurations(findings))
+    by = compared_by(findings.tables)
+    best = _best(findings, compared_configurations(findings, by))
     if best is None:
         return ""
     units = {SPEED: (count, "images/s"), "target_seconds": (seconds, "s to the target")}

@@ -98,8 +98,8 @@ def _unsearched(findings: StudyFindings) -> Iterator[str]:
     rows = runs[runs["top1"].notna()].to_dict("records")
     if schemes := of_one_rate(rows, about["axes"], about["settings"].get(RATE)):
         yield (
-            f"Do not compare accuracies of schemes: {len(schemes)} had one learning rate and "
-            "momentum, which were searched for none of them."
+            f"Do not compare accuracies of the {len(schemes)} schemes: they had one learning rate "
+            "and momentum, which were searched for none of them."
         )
 
 

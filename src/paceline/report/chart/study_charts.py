@@ -5,7 +5,7 @@ from functools import partial
 
 import pandas as pd
 
-from paceline.analysis.comparison import compared_by, reference_scheme
+from paceline.analysis.comparison import SPEED, compared_by, reference_scheme
 from paceline.analysis.configuration import (
     BUDGETS,
     PROCESSES,
@@ -25,7 +25,8 @@ from paceline.report.summary import summary
 from paceline.report.words import scheme_words, value_words, values_words
 
 _FEWEST = 6  # situations of a map, below which a table says the same
-_MOST_CONFIGURATIONS = 40  # of a chart; the table has them all
+_MOST_CONFIGURATIONS = 48  # of a chart; the table has them all
+_MANY = 20  # from which on they are drawn closer to each other
 _PHASES = ("compute", "exchange and waiting", "waiting for data")
 _ENDS = ("mean", "low", "high")
 
@@ -217,8 +218,15 @@ def prediction_chart(findings: StudyFindings) -> Chart | None:
 
 
 def configuration_chart(findings: StudyFindings) -> Chart | None:
-    """Return the chart of a study that compares all configurations, with a row for each."""
-    rows = compared_configurations(findings) if findings.compares_all else []
+    """Return the chart with a row for each configuration of a study that compares all of them.
+
+    Where workers are divided over processes, which no chart over workers shows, it is of images/s.
+    """
+    divides = PROCESSES in situation_columns(findings.tables.axes)
+    by = SPEED if divides else compared_by(findings.tables)
+    if not (divides or findings.compares_all):
+        return None
+    rows = compared_configurations(findings, by)
     if not 1 < len(rows) <= _MOST_CONFIGURATIONS:
         return None
     drawn = [
@@ -226,17 +234,17 @@ def configuration_chart(findings: StudyFindings) -> Chart | None:
         | {f"value_{end}": short(row[f"value_{end}"]) for end in _ENDS}
         for place, row in enumerate(rows)
     ]
-    by = compared_by(findings.tables)
-    return chart("configurations", drawn, by=by, images=scored_images(findings))
+    step = 24 if len(rows) < _MANY else 15
+    return chart("configurations", drawn, by=by, images=scored_images(findings), step=step)
 
 
 def map_chart(findings: StudyFindings) -> Chart | None:
     """Return the map of what to use, in which each axis is a setting of the situations.
 
-    None for fewer than _FEWEST situations, if they differ in fewer than two settings, or if the
-    study is about time.
+    None for fewer than _FEWEST situations, if they differ in fewer than two settings, if the study
+    is about time, or if it divides workers over processes.
     """
-    if summary(findings):
+    if summary(findings) or PROCESSES in situation_columns(findings.tables.axes):
         return None
     several = [e for e in of_several_schemes(findings) if e.values.get(RATE) != "by_rule"]
     decision = findings.concluded["decision"]

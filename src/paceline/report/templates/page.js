@@ -24,7 +24,7 @@ async function draw(chart) {
   const spec = structuredClone(chart.spec);
   spec.datasets = { rows: chart.rows };
   spec.config.legend.columns = Math.max(1, Math.floor(room / OF_LEGEND));
-  spec.config.axis.labelLimit = Math.min(360, 0.4 * room);
+  spec.config.axis.labelLimit = Math.min(620, (room < NARROW ? 0.4 : 0.55) * room);
   const panels = spec.concat || [spec.spec || spec];
   const number = spec.concat ? panels.length : new Set(chart.rows.map((row) => row.panel)).size;
   const columns = room < NARROW ? 1 : Math.min(spec.columns || 1, number);
