@@ -179,8 +179,8 @@ def _ended_badly(findings: StudyFindings) -> Iterator[str]:
         first = points.iloc[0]
         yield (
             f"{plural(len(points), group['kind'] + ' point')} "
-            f"{group['status'].replace('untrained', 'did not train')}, and count in "
-            f"{'all means' if group['status'] == 'finished' else 'no mean'}: "
+            f"{group['status'].replace('untrained', 'did not train')} and count in "
+            f"{'all means' if group['status'] == 'finished' else 'no mean'}, such as "
             f"{_named(findings, first)}, seed {first['seed']}: {first['reason'].partition(';')[0]}."
         )
 
