@@ -133,7 +133,7 @@ def _scheme(names: Sequence[str], shown_as: Callable[..., list[Any]], **legend: 
     Without a value there is no legend: it would make the chart infinitely large.
     """
     known = {"field": "scheme", "type": "nominal", "title": None}
-    known["legend"] = None if legend.get("values") == [] else {"labelLimit": 300} | legend
+    known["legend"] = None if legend.get("values") == [] else {"labelLimit": 400} | legend
     return json.dumps(known | {"scale": {"domain": names, "range": shown_as(names)}})
 
 

@@ -1,7 +1,7 @@
 "use strict";
 const charts = JSON.parse(document.getElementById("charts").textContent);
 const NARROW = 700; // pixels, below which panels stand one below the other
-const OF_LEGEND = 260; // pixels of a column of a legend
+const LETTER = 6.5; // pixels of a legend
 
 async function embed(place, spec, label) {
   const theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
@@ -23,7 +23,8 @@ async function draw(chart) {
   if (!room) return; // it is folded
   const spec = structuredClone(chart.spec);
   spec.datasets = { rows: chart.rows };
-  spec.config.legend.columns = Math.max(1, Math.floor(room / OF_LEGEND));
+  const letters = Math.max(...chart.rows.map((row) => (row.scheme || "").length));
+  spec.config.legend.columns = Math.max(1, Math.floor(room / (LETTER * letters + 60)));
   spec.config.axis.labelLimit = Math.min(620, (room < NARROW ? 0.4 : 0.55) * room);
   const panels = spec.concat || [spec.spec || spec];
   const number = spec.concat ? panels.length : new Set(chart.rows.map((row) => row.panel)).size;
