@@ -44,7 +44,7 @@ def test_numbers_are_those_of_the_table(tmp_path):
         "images/s": f"{used['images_per_second_mean']:.0f}",
         "times one worker": f"{used['speedup_mean']:.1f}",
         "top-1": f"{100 * used['top1_mean']:.1f} %",
-        "minus one worker's, points": f"{100 * used['one_worker_top1_difference_mean']:+.2f}",
+        "minus one worker's, points": "+0.00 ± 0.00",
         "as fast": f"{scheme_name('gossip')}, {scheme_name('local_sgd')}",
     }
     assert one_line(found) == "all-reduce (4 workers)"
@@ -60,12 +60,15 @@ def test_one_worker_is_used_where_no_scheme_is_faster():
 
 
 def test_marks_are_of_large_losses_and_of_speed_ups_above_the_number_of_workers():
-    lost = spread("one_worker_top1_difference", -0.03, -0.04, -0.011)
+    lost = spread("one_worker_top1_difference", -0.03, -0.0475, -0.0125)
     row = row_of(decided("gossip", "use", (4.2, 4.1, 4.3), **lost))
-    assert (row["times one worker"], row["minus one worker's, points"]) == ("4.2 !", "-3.00 ✗")
+    assert (row["times one worker"], row["minus one worker's, points"]) == (
+        "4.2 !",
+        "-3.00 ± 1.75 ✗",
+    )
     unsure = spread("one_worker_top1_difference", -0.03, -0.06, 0.0)
     assert row_of(decided("gossip", "use", FASTER, **unsure))["minus one worker's, points"] == (
-        "-3.00"
+        "-3.00 ± 3.00"
     )
     marked, plain = (made_findings([decided("gossip", "use", FASTER, **own)]) for own in (lost, {}))
     texts = [rule(each, answer(each)) for each in (marked, plain)]

@@ -17,6 +17,7 @@ from paceline.report.number_format import (
     MISSING,
     Form,
     count,
+    decimals,
     few_seeds,
     percent,
     percent_points,
@@ -138,9 +139,12 @@ def _speedup(row: Frame) -> str:
 
 
 def _difference(row: Frame, margin: float) -> str:
-    """Say top-1 minus one worker's, with a mark if it is shown to lose more than the margin."""
-    text = _mean(row, "one_worker_top1_difference", percent_points)
-    return text + _LOST if row["one_worker_top1_difference_high"] < -margin else text
+    """Say top-1 minus one worker's with half of its interval, and mark a loss above the margin."""
+    mean, low, high = (row[f"one_worker_top1_difference_{end}"] for end in ("mean", "low", "high"))
+    if pd.isna(low):
+        return "" if pd.isna(mean) else percent_points(mean)
+    text = f"{percent_points(mean)} ± {decimals(50 * (high - low))}"
+    return text + _LOST if high < -margin else text
 
 
 def _mean(row: Frame, name: str, form: Form) -> str:
