@@ -115,7 +115,7 @@ def _assumed_times(findings: StudyFindings) -> Iterator[str]:
     yield (
         f"That steps vary by jitter {setting(jitter)}{slow} is an assumption; measured were 0.055 "
         "and 0.13 on two CPU cores, and 0.004 to 0.14 in public traces (ByteDance's "
-        "StragglerAnalysis). The more workers differ, the more schemes gain that do not wait."
+        "StragglerAnalysis)."
     )
 
 

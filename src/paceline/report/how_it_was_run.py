@@ -215,7 +215,7 @@ def _cluster(runs: Frame, known: Mapping[str, Any]) -> str:
     numbers = [name for name in _CLUSTER if isinstance(known.get(name), int | float)]
     if known.get("cluster.slow_workers") == 0:
         numbers = [name for name in numbers if name != SLOW_FACTOR]
-    free = "links cost nothing" if known and known.get(BANDWIDTH, 0) is None else ""
+    free = value_words(BANDWIDTH, None) if known and known.get(BANDWIDTH, 0) is None else ""
     workload, num_bytes = known.get("workload.name", "own"), known.get("workload.num_bytes")
     gradients = say("gradients", workload=workload, num_bytes=num_bytes)
     return _joined(_listed(runs, "cluster"), *_told(known, numbers), free, gradients)
