@@ -29,7 +29,6 @@ MODULES = (
     "gpu_workers",
     "planted_worlds",
     "step_times",
-    "plans",
     "page",
     "large_study",
 )

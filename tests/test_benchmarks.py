@@ -46,7 +46,6 @@ SMALLEST = {  # rows at least, and constants of the module
         7,
         {"WARMUP": 0.1, "MEASURED": 0.1, "WINDOWS": 1, "WORKERS": {"small CNN": (16,)}},
     ),
-    "plans": (2, {"ROUNDS": 2, "SECONDS": 1, "CASES": {"small CNN": (SETTINGS, (32,), 2e9)}}),
     "page": (2, {}),
     "large_study": (2, {"AXES": (("sync_allreduce",), (1, 4), (32,), range(3)), "EVALUATIONS": 2}),
 }

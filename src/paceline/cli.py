@@ -20,7 +20,7 @@ COMMANDS = {
     "agent": "run this machine's part of runs of several machines",
     "calibrate": "measure this machine, or count a network",
     "predict": "images/s of a modelled cluster, without training",
-    "plan": "scheme, workers and batch size for a cluster, or a step for this machine",
+    "plan": "scheme, workers and batch size for a cluster",
     "sweep": "run the points of a study that have no record yet",
     "report": "conclusions, figures and page of a study; without STUDY: the front page",
     "show": "all studies, one of them, or a record",
