@@ -13,7 +13,6 @@ MODULES = (
     "synchronous",
     "parameter_server",
     "many_to_one",
-    "overlap",
     "links",
     "collectives",
     "buses",

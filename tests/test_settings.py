@@ -30,7 +30,7 @@ ANY_TEXT = {
 MAY_BE_0 = """
 16-mixed 32-true allreduce_seconds backup_workers bf16-mixed bound compensation ddp_seconds
 elasticity ema_decay evaluations fixed latency message_seconds momentum num_validation
-outer_momentum overlap push_seconds rank seed server_seconds server_tensor_seconds slow_workers
+outer_momentum push_seconds rank seed server_seconds server_tensor_seconds slow_workers
 split_seed step_jitter straggler_probability switch_at unevenness
 warmup_epochs warmup_fraction weight_decay
 """

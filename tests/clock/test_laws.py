@@ -124,13 +124,11 @@ LAWS = {
         replay(2, scheme__damping="delay_compensation", scheme__servers=2),
         replay(4, training__lr_rule="inverse_staleness"),
         replay(4, training__momentum_correction="asynchrony"),
-        replay(3, scheme__servers=2, scheme__overlap=True),
     ],
     "sync_parameter_server": [
         alone(),
         together(4, scheme__servers=2),
         replay(3, scheme__backup_workers=1),
-        together(2, scheme__servers=2, scheme__overlap=True),
         together(4, scheme__group_size=2, scheme__servers=2),
     ],
     "stale_synchronous": [
@@ -145,7 +143,6 @@ LAWS = {
         replay(4, scheme__bound=0, scheme__group_size=2, scheme__servers=2),
         replay(6, scheme__bound=0, training__lr_rule="inverse_staleness"),
         replay(3, scheme__bound=3, **LAGGING),
-        replay(3, scheme__bound=1, scheme__overlap=True),
         limit(3, scheme__bound=10**6, **LAGGING),
     ],
     "mixed": [
@@ -163,7 +160,6 @@ LAWS = {
         replay(2, scheme__switch_at=0.45),  # of 18 batches, after 10: 8/18 = 0.44
         replay(4, scheme__switch_at=0.5, training__lr_rule="inverse_staleness"),
         replay(4, scheme__switch_at=0.5, scheme__group_size=2),
-        replay(2, scheme__switch_at=0.45, scheme__overlap=True),
     ],
     "independent": [alone(), Law("loops apart, averaged", apart, 3, {})],
     "local_sgd": [

@@ -47,10 +47,6 @@ REFUSED = {
     f"{SERVED} scheme.servers=100000": "scheme.servers",
     # what does not go together
     f"{SERVED} workers=2 data.shuffle_every=1": "data.shuffle_every",
-    f"{SERVED} workers=2 scheme.overlap=true scheme.group_size=2": "scheme.overlap",
-    f"{SERVED} workers=2 scheme.overlap=true training.gradient_clip_val=1": (
-        "training.gradient_clip_val"
-    ),
     "cluster=virtual workers=2 training.gradient_clip_val=1": "training.gradient_clip_val",
     "workers=3 scheme.compression=power_sgd training.checkpoint_seconds=60": (
         "training.checkpoint_seconds"
@@ -69,7 +65,6 @@ ALLOWED = [
     "workers=2 training.gradient_clip_val=1 training.gradient_clip_algorithm=value",  # by DDP
     "workers=2 scheme.compression=power_sgd",
     "cluster=virtual cluster.step_seconds=1 training.checkpoint_seconds=60",
-    f"{SERVED} workers=2 scheme.overlap=true",
     "seed=4294967295 training.momentum=0 cluster.slow_workers=1",
     "measurement.mlflow.tracking_uri=null question=null",
     f"{SWITCHED} {CORRECTED} scheme.switch_at=0",

@@ -66,7 +66,7 @@ LATER = {
         "step_rates": {},
         "link": {"latency": 0, "unevenness": 0},
     },
-    "scheme": {**EARLIER["scheme"], "group_size": 1, "overlap": False, "sharding": "bytes"},
+    "scheme": {**EARLIER["scheme"], "group_size": 1, "sharding": "bytes"},
     "training": {
         **EARLIER["training"],
         "poly_power": 0.5,
@@ -130,7 +130,6 @@ DECISIVE = [
     ("cluster.link.unevenness", 0.5),
     ("cluster.step_rates", {"nin": {"fixed": 0}}),
     ("scheme.group_size", 2),
-    ("scheme.overlap", True),
     ("scheme.sharding", "round_robin"),
     ("measurement.evaluations", 5),
     ("measurement.curve_images", 2000),

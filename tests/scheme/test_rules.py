@@ -28,7 +28,6 @@ from paceline.scheme.mixed import Mixed
 from paceline.scheme.post_local_sgd import PostLocalSGD
 from paceline.scheme.rule import (
     AbstractScheme,
-    AbstractServedScheme,
     Adopt,
     Apply,
     Keep,
@@ -60,18 +59,6 @@ SERVED = [
     Mixed(servers=1, group_size=2),
     SyncThenAsync(servers=1, switch_at=0.5),
 ]
-
-
-class PushesWeights(AbstractServedScheme):
-    """A served scheme whose pushes can leave only after the update of the worker's own weights."""
-
-    servers, overlap = 1, True
-
-    def step(self, worker):
-        yield Push((yield Apply(worker.gradient)))
-
-    def serving(self, num_workers):
-        return AtOnce()
 
 
 def view(step=0, progress=0.0, worker=1):
@@ -406,11 +393,6 @@ def test_a_scheme_without_servers_serves_nobody():
         (lambda: SyncParameterServer(1, 4).serving(4), "backup_workers: 4 leave none"),
         (lambda: SyncParameterServer(1, 1, 2), "backup_workers: .* group_size=1 is needed"),
         (lambda: Accounting(Mixed(1, 3), 4), "group_size: 3 does not divide workers=4"),
-        (
-            lambda: Accounting(AsyncParameterServer(1, group_size=2, overlap=True), 4),
-            "overlap: a group's mean .*: group_size=1 is needed",
-        ),
-        (lambda: Accounting(PushesWeights(), 4), "overlap: PushesWeights does not push the grad"),
         (lambda: Accounting(SyncParameterServer(1, 4), 4), "backup_workers: 4 leave none"),
         (lambda: ElasticAveraging(1, 1, 1), "elasticity: it must be below 1"),
     ],

@@ -307,7 +307,7 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
         times = self.paced_times(run)
         if times is not None and split is not None:
             times = replace(times, step_seconds=times.step_seconds / split.shards)
-        pace = Pace(times, worker_index(), run.workload) if times else None
+        pace = Pace(times, worker_index()) if times else None
         if scheme.carried_out_by_ddp:
             if split is not None:
                 strategy = ddp.SplitAllReduceStrategy(device)

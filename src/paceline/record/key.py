@@ -53,6 +53,7 @@ RETIRED: Mapping[str, Any] = {
     "repeat": 0,
     "data.feed": "own",
     "data.copies": 1,
+    "scheme.overlap": False,
 }
 
 # Studies wrote these bandwidths [bytes/s] as whole numbers, and all others with a decimal point.

@@ -173,7 +173,6 @@ class Point:
             ("data.shuffle_every", self.placement.shuffle_every is not None, "it", "null"),
             ("scheme.collective", scheme.collective != "native", scheme.collective, "native"),
             ("scheme.compression", scheme.compression != "none", scheme.compression, "none"),
-            ("scheme.overlap", scheme.overlap, "it", "false"),
             ("cluster.workers_per_accelerator", shares, "a shared GPU", "1"),
             ("training.gradient_clip_val", training.gradient_clip_val is not None, part, "null"),
             ("training.precision", precision not in SERVED_PRECISIONS, precision, "32-true"),

@@ -21,7 +21,7 @@ from typing import Literal
 from pydantic import Field
 
 from paceline.scheme.audit import ServedLog, not_at_once
-from paceline.scheme.rule import AbstractServedScheme, Claim, GroupSize, Overlap, Sharding, Vector
+from paceline.scheme.rule import AbstractServedScheme, Claim, GroupSize, Sharding, Vector
 from paceline.scheme.serving import AbstractServing, AtOnce
 from paceline.settings import NotNegative, Whole, settings
 
@@ -39,7 +39,6 @@ class AsyncParameterServer(AbstractServedScheme):
     damping: Literal["none", "inverse_staleness", "delay_compensation"] = "none"
     compensation: NotNegative = 0.04
     group_size: GroupSize = 1
-    overlap: Overlap = False
     sharding: Sharding = "bytes"
 
     def serving(self, num_workers: int) -> AbstractServing:

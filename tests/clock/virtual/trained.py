@@ -73,7 +73,7 @@ def structure(scheme):
     """What decides who holds which vector when."""
     read = Accounting(scheme, workers_for(scheme, 5)).needs_read
     kind = (type(scheme), scheme.compression)
-    return (*kind, scheme.servers, scheme.group_size, scheme.overlap, read)
+    return (*kind, scheme.servers, scheme.group_size, read)
 
 
 STRUCTURES = first_by(structure)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from torch import Size, Tensor
 
@@ -11,7 +12,7 @@ from paceline.clock.virtual.kernel import Buses, Cores, Kernel
 from paceline.clock.virtual.virtual_network import VirtualNetwork
 from paceline.clock.virtual.virtual_split import VirtualSplit
 from paceline.clock.virtual.virtual_worker import BufferPool, VirtualWorker
-from paceline.exchange.shard import backwards, round_robin, shard_bounds
+from paceline.exchange.shard import round_robin, shard_bounds
 from paceline.scheme.rule import AbstractScheme, Sharding
 from paceline.timing.machine import messages_at_once
 from paceline.timing.profile import ClusterProfile
@@ -52,7 +53,8 @@ class MessageSizes:
         sizes = self.workload.sizes_of_tensors or self.own_tensors
         if sharding == "round_robin":
             return [len(part) for part in round_robin(len(sizes), servers)]
-        return [len(backwards(sizes, *each)) for each in shard_bounds(sum(sizes), servers)]
+        ends, bounds = [*accumulate(sizes)], shard_bounds(sum(sizes), servers)
+        return [1 + sum(first < end < last for end in ends) for first, last in bounds]
 
     def statistics(self, worker: VirtualWorker) -> int:
         """Return the bytes of a worker's BatchNorm statistics."""
