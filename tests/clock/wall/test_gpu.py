@@ -18,8 +18,8 @@ on_several = pytest.mark.skipif(NUM_GPUS < 2, reason="needs several GPUs")
 ADAM = {"model__optimizer": {"_target_": "torch.optim.AdamW", "_partial_": True, "lr": 0.01}}
 # Numbers of laws in LAWS that together use every link.
 PICKED = {
-    "async_parameter_server": [0, 1, 2, 5, 7, 10],
-    "sync_parameter_server": [0, 2, 3, 4],
+    "async_parameter_server": [0, 1, 2, 5, 7],
+    "sync_parameter_server": [0, 2, 3],
     "stale_synchronous": [2],
     "mixed": [2],
     "sync_then_async": [3],
