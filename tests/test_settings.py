@@ -24,7 +24,7 @@ PLAIN = ("workers", "batch_size", "seed", "save_weights", "margin")
 ANY_TEXT = {
     *("training.initial_weights", "measurement.mlflow.experiment", "data.root", "workload.name"),
     *("measurement.mlflow.tracking_uri", "cluster.account", "cluster.partition"),
-    *("cluster.chip.name", "scheme.collective", "scheme.compression"),  # some checked by the point
+    *("cluster.chip.name", "scheme.collective"),  # some checked by the point
 }
 # by the last words of their names
 MAY_BE_0 = """

@@ -50,17 +50,6 @@ def _after_steps(collective, compression):
     return kept, lengths, mean.bytes_exchanged[0]
 
 
-def beside_a_gpu():
-    """As `gradients` by PowerSGD, on a machine of which torch says that it has a GPU."""
-    join(30, "cpu")
-    torch.set_num_threads(1)
-    before = _after_steps("native", "power_sgd")
-    torch.cuda.is_available = has_one = lambda: True
-    after = _after_steps("native", "power_sgd")
-    assert torch.cuda.is_available is has_one
-    return before == after
-
-
 def failing():
     """Worker 1 fails between two buckets, of which worker 0 waits for the second."""
     join(30, "cpu")

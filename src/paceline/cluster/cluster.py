@@ -269,9 +269,6 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
     def check(self, scheme: AbstractScheme, num_workers: int) -> None:
         super().check(scheme, num_workers)
         self.device_of_servers(scheme, num_workers)
-        if scheme.compression == "one_bit":
-            message = "one_bit exists on the virtual clock only; power_sgd exists on both"
-            raise SettingError("scheme.compression", message)
 
     def num_processes(self, scheme: AbstractScheme, num_workers: int) -> tuple[int, int]:
         return num_workers, scheme.servers

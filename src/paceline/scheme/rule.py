@@ -137,6 +137,7 @@ class Kept(Message):
 
 Claim = Literal["synchronous", "asynchronous", "partly asynchronous", "equal at the end", "apart"]
 Sharding = Annotated[Literal["bytes", "round_robin"], Neutral("bytes")]
+Compression = Literal["none", "fp16", "bf16"]
 GroupSize = Annotated[Whole, Neutral(1)]
 Step = Generator[Message, Any, None]
 
@@ -171,7 +172,7 @@ class AbstractScheme(ABC):
     sharding: Sharding = "bytes"
     group_size: int = 1
     collective: str = "native"
-    compression: str = "none"
+    compression: Compression = "none"
     carried_out_by_ddp: bool = False
     needs_end: bool = False
 

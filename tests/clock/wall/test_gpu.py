@@ -120,15 +120,6 @@ def test_the_law_holds_across_a_resume(scheme, settings, tmp_path):
 
 @pytest.mark.gpu
 @on_one
-def test_power_sgd_in_host_memory_works_beside_a_gpu(tmp_path):
-    seen, _ = run_tiny(
-        tiny_point("sync_allreduce", 2, 8, scheme__compression="power_sgd"), tmp_path
-    )
-    assert seen.workers[0].bytes_sent > 0
-
-
-@pytest.mark.gpu
-@on_one
 def test_workers_that_do_not_fit_are_refused_before_they_train(tmp_path):
     config = tiny_point("independent", 2, 8, **on_one_gpu(2), training__precision="32-true")
     config["model"]["network"] = {"_target_": "tests.clock.wall.test_gpu.TooLarge"}

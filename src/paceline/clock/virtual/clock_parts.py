@@ -7,7 +7,6 @@ from itertools import accumulate
 from torch import Size, Tensor
 
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.virtual.compression import compression
 from paceline.clock.virtual.kernel import Buses, Cores, Kernel
 from paceline.clock.virtual.virtual_network import VirtualNetwork
 from paceline.clock.virtual.virtual_split import VirtualSplit
@@ -99,9 +98,6 @@ class ClockParts:
         tensors = [shape.numel() for shape in shapes]
         workload = run.workload or OwnNetwork()
         self.sizes = MessageSizes(workload, weights.nbytes, overlap, tensors)
-        self.compression = None
-        if workers > 1:
-            self.compression = compression(scheme.compression, shapes, weights, run.seed)
         self.profile, self.split = profile, None
         if step is not None:
             self.split = VirtualSplit(step, scheme, profile, workers, self.cores, self.kernel)
