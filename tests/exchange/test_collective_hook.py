@@ -11,7 +11,7 @@ from paceline.errors import SettingError
 from paceline.exchange.ddp_hook import BucketMean
 from paceline.exchange.find_collective import collective, collective_names
 from paceline.scheme.rule import Compression
-from tests.exchange.collective_ddp import PER_NODE, SHAPES, STEPS
+from tests.exchange.collective_ddp import SHAPES, STEPS
 from tests.launching import launch
 
 WORKERS = 3
@@ -58,7 +58,7 @@ def test_every_bucket_of_every_step_went_over_the_wire(name, seen):
     _, buckets, _ = seen[name, "none"][0]
     assert len(buckets) >= 2 * STEPS  # so that their order matters
     assert 8 * sum(buckets) == STEPS * num_bytes
-    declared = [collective(name).volumes(WORKERS, length, PER_NODE) for length in buckets]
+    declared = [collective(name).volumes(WORKERS, length) for length in buckets]
     sent = [bytes_sent for _, _, bytes_sent in seen[name, "none"]]
     assert sent == [8 * sum(each[w].sent for each in declared) for w in range(WORKERS)]
     assert sum(sent) >= STEPS * 2 * (WORKERS - 1) * num_bytes
@@ -77,26 +77,6 @@ def test_halves_are_rounded_and_send_a_quarter_of_float64(name, half, seen, nati
         assert 0 < off <= 2 * WORKERS * precision.eps * largest
         as_half = rounded.to(torch.float16 if half == "fp16" else torch.bfloat16)
         assert torch.equal(as_half.double(), rounded)
-
-
-@pytest.mark.parametrize("half", ["none", "fp16"])
-def test_hierarchical_learns_from_the_workers_where_they_are(half, seen):
-    """Workers 0 and 1 share a node; inside it a vector of n bytes goes up and down once, and
-    between two nodes half of it twice each way.
-    """
-    num_bytes = 8 * sum(torch.Size(shape).numel() for shape in SHAPES)
-    share = 1 if half == "none" else 4
-    sent = [share * sent / (STEPS * num_bytes) for _, _, sent in seen["hierarchical", half]]
-    assert sent == pytest.approx([2, 1, 1], rel=0.01)  # odd lengths have no half
-
-
-def test_workers_of_a_node(tmp_path):
-    layouts = ["aaa", "aab", "abc", "aba", "abb"]
-    target = "tests.exchange.collective_ddp:nodes"
-    first, *others = launch(target, (layouts,), workers=3, servers=0, log_folder=tmp_path)
-    assert first[:3] == [3, 2, 1]
-    assert all("scheme.collective: it needs workers that fill" in error for error in first[3:])
-    assert others == [first, first]
 
 
 def test_a_worker_that_fails_in_backward_ends_the_others(tmp_path):

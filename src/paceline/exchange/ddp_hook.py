@@ -24,7 +24,6 @@ from paceline.exchange.abstract_collective import AbstractCollective
 from paceline.exchange.collective.native import Native
 from paceline.exchange.find_collective import collective
 from paceline.exchange.group_wire import GroupWire
-from paceline.exchange.node import workers_of_a_node
 from paceline.exchange.process_group import has_nccl
 
 Bucket = dist.GradBucket  # type: ignore[reportPrivateImportUsage]
@@ -46,7 +45,7 @@ class BucketMean:
 
     def __init__(self, collective_name: str, compression: str) -> None:
         chosen = collective(collective_name)
-        self.wire = GroupWire(workers_per_node=workers_of_a_node() if chosen.needs_nodes else None)
+        self.wire = GroupWire()
         self.num_buckets = 0
         self._native = isinstance(chosen, Native)
         self._compression = compression

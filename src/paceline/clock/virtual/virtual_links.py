@@ -66,8 +66,7 @@ class VirtualMeanLink:
             self._seconds, self._volumes = split.mean_seconds, split.mean_volumes
         else:
             self._seconds = partial(chosen.seconds, workers=workers, profile=profile)
-            room = profile.workers_per_node
-            self._volumes = lambda length: chosen.volumes(workers, length, room)
+            self._volumes = partial(chosen.volumes, workers)
         self._half = _HALVES.get(parts.scheme.compression) if workers > 1 else None
         self.busy_seconds = 0.0
         self._begin_round()
