@@ -36,7 +36,7 @@ warmup_epochs warmup_fraction weight_decay
 """
 MAY_BE_NULL = """
 account augmentation bandwidth checkpoint_seconds curve_images ema_decay gradient_clip_val
-initial_weights memory_gb node_cores partition samples server_bandwidth server_copy_bandwidth
+initial_weights memory_gb node_cores partition rank samples server_bandwidth server_copy_bandwidth
 shuffle_every step_seconds store workers_per_node
 """
 TOO_MUCH = {
