@@ -3,9 +3,9 @@
 import math
 
 import pytest
-from hydra.utils import instantiate
 from torch.testing import assert_close
 
+from paceline.record.target import Target
 from paceline.scheme.accounting import Accounting
 from tests.clock.references import averaged, plain_weights
 from tests.clock.replay import replayed
@@ -26,7 +26,7 @@ OWN = (
 
 
 def scheme_of(name, **settings):
-    return instantiate(tiny_point(name, 4, 4)["scheme"] | settings)
+    return Target("scheme", tiny_point(name, 4, 4)["scheme"] | settings).build()
 
 
 @pytest.mark.parametrize("name", SHARED + OWN)

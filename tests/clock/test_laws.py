@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from hydra.utils import instantiate
 from torch.testing import assert_close
 
 from paceline.cluster.supervisor import ProcessFailure
@@ -31,6 +30,7 @@ from tests.tiny import (
     NUM_TRAIN,
     PlainSGD,
     batches_of,
+    point_of,
     run_tiny,
     run_together,
     tiny_point,
@@ -304,7 +304,7 @@ def assert_nothing_is_lost(config, seen):
     """Steps add up to the budget, and staleness is what the order of pushes implies."""
     workers = config["workers"]
     budget = config["training"]["epochs"] * NUM_TRAIN // config["batch_size"]
-    accounting = Accounting(instantiate(config["scheme"]), workers)
+    accounting = Accounting(point_of(config).scheme, workers)
     if accounting.own_weights and not accounting.equal_steps:
         taken = [number for worker in seen.workers for number in worker.step_numbers]
         assert sorted(number for number in taken if number < budget) == list(range(budget))

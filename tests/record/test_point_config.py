@@ -109,12 +109,6 @@ def test_all_settings_of_a_point_but_those_of_its_study_are_part_of_the_key():
     assert own - {"sharding", "placement"} == declared_settings(PointSettings).keys()
 
 
-def test_groups_of_one_were_a_setting_of_mixed_before():
-    mixed = {"_target_": "paceline.scheme.mixed.Mixed"}
-    without = PointConfig({**CONFIG, "scheme": mixed}).key
-    assert PointConfig({**CONFIG, "scheme": {**mixed, "group_size": 1}}).key != without
-
-
 COUNTED = "paceline.timing.workload.CountedNetwork"
 DECISIVE = [
     ("workers", 4),
