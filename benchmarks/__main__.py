@@ -13,7 +13,6 @@ MODULES = (
     "synchronous",
     "parameter_server",
     "many_to_one",
-    "overlap",
     "links",
     "collectives",
     "buses",
@@ -29,7 +28,6 @@ MODULES = (
     "gpu_workers",
     "planted_worlds",
     "step_times",
-    "plans",
     "page",
     "large_study",
 )

@@ -15,7 +15,6 @@ from paceline.cluster.cluster import AbstractCluster
 from paceline.cluster.supervisor import Task
 from paceline.exchange.find_collective import collective
 from paceline.exchange.group_wire import GroupWire, socket_bytes
-from paceline.exchange.node import workers_of_a_node
 from paceline.exchange.process_group import join, leave
 from paceline.prediction.messages import PAUSE, since_the_last, sleep
 
@@ -91,11 +90,9 @@ def exchange_by_turns(
     """
     torch.set_num_threads(1)
     join(timeout_seconds, "cpu")
-    by_nodes = any(collective(each.collective).needs_nodes for each in asked)
-    per_node = workers_of_a_node() if by_nodes else None
     for each in asked:
-        _check_sum(each, per_node)
-    found = [[_turn(each, per_node) for each in asked] for _ in range(turns)]
+        _check_sum(each)
+    found = [[_turn(each) for each in asked] for _ in range(turns)]
     leave()
     return [
         replace(by_turn[0], seconds=[turn.seconds[0] for turn in by_turn])
@@ -103,13 +100,12 @@ def exchange_by_turns(
     ]
 
 
-def carry_out(name: str, vector: torch.Tensor, per_node: int | None, pause: float = 0) -> Carried:
+def carry_out(name: str, vector: torch.Tensor, pause: float = 0) -> Carried:
     """Sum `vector` over all processes by the collective `name`; return times and bytes.
 
-    All processes must call this. `per_node`: workers on each node, or None if the collective does
-    not depend on nodes. `pause`: longest pause before the exchange [seconds].
+    All processes must call this. `pause`: longest pause before the exchange [seconds].
     """
-    wire = GroupWire(workers_per_node=per_node)
+    wire = GroupWire()
     dist.barrier()
     before = socket_bytes()
     if pause:
@@ -123,22 +119,22 @@ def carry_out(name: str, vector: torch.Tensor, per_node: int | None, pause: floa
     return Carried(began, ended, *by_wire, (sent, received))
 
 
-def _turn(asked: Asked, per_node: int | None) -> Exchanged:
+def _turn(asked: Asked) -> Exchanged:
     vector = torch.zeros(asked.length)
     rounds = max(1, min(_MOST_ROUNDS, _WARM // asked.length))
-    seen = [carry_out(asked.collective, vector, per_node, PAUSE) for _ in range(rounds)]
+    seen = [carry_out(asked.collective, vector, PAUSE) for _ in range(rounds)]
     seconds = since_the_last([each.began for each in seen], [each.ended for each in seen])
     last = seen[-1]
     counted = last.by_kernel if asked.collective == "native" else (last.sent, last.received)
     chosen, rank = collective(asked.collective), dist.get_rank()
-    volume = chosen.volumes(dist.get_world_size(), asked.length, per_node)[rank]
+    volume = chosen.volumes(dist.get_world_size(), asked.length)[rank]
     formula, _ = volume.in_bytes(vector.element_size())
     return Exchanged([fmean(seconds)], *counted, formula)
 
 
-def _check_sum(asked: Asked, per_node: int | None) -> None:
+def _check_sum(asked: Asked) -> None:
     """Warm the collective up by summing ones. Raises RuntimeError for a wrong sum."""
     ones = torch.ones(min(asked.length, _WARM))
-    carry_out(asked.collective, ones, per_node)
+    carry_out(asked.collective, ones)
     if not bool((ones == dist.get_world_size()).all()):
         raise RuntimeError(f"{asked.collective}: the sum of ones is not the number of workers")

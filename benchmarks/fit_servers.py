@@ -15,10 +15,10 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from paceline.prediction.predict import timed_run
-from paceline.prediction.published import entries, published_rows
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.study.compose import composed
+from papers.published import entries, published_rows
 
 STEPS = 200  # as for the predictions of published numbers
 FITTED: Sequence[str] = ("server_tensor_seconds", "server_copy_bandwidth")

@@ -95,14 +95,10 @@ def _alone_and_served(until: float) -> Generator[dict[str, Any], None, float | N
         if alone[size] and served[size]:
             about = f"{SCHEME}, server on the GPU / {ALONE}: batch {size}"
             yield ratio_row(about, served[size], alone[size], "images/s", LEAST)
-    for name, settings in (
-        ("pinned memory", []),
-        ("pinned memory, overlap", ["scheme.overlap=true"]),
-        (PAGEABLE, []),
-    ):
+    for name in ("pinned memory", PAGEABLE):
         for size in alone:
             before = name == PAGEABLE
-            rate = _images_per_second(until, SCHEME, 1, size, on_cpu, *settings, as_before=before)
+            rate = _images_per_second(until, SCHEME, 1, size, on_cpu, as_before=before)
             if rate is not None and alone[size]:
                 about = f"{SCHEME}, server on the CPU, {name} / {ALONE}: batch {size}"
                 one = median(alone[size])

@@ -25,7 +25,6 @@ SMALLEST = {  # rows at least, and constants of the module
         8,
         {"SLOW": ((2.5e7, 30_000, (1, 2)),), "FAST": ((1.25e8, 3_000_000, (1,)),), "SECONDS": 0.1},
     ),
-    "overlap": (3, {"CASES": (("nin", 1, 1, 0.1),), "STEPS": 5}),
     "links": (
         17,
         {"LINKS": {"1": 1.25e8}, "RUNS": {"1": 1}, "WORKERS": (2,), "SERVERS": (1,)},
@@ -46,7 +45,6 @@ SMALLEST = {  # rows at least, and constants of the module
         7,
         {"WARMUP": 0.1, "MEASURED": 0.1, "WINDOWS": 1, "WORKERS": {"small CNN": (16,)}},
     ),
-    "plans": (2, {"ROUNDS": 2, "SECONDS": 1, "CASES": {"small CNN": (SETTINGS, (32,), 2e9)}}),
     "page": (2, {}),
     "large_study": (2, {"AXES": (("sync_allreduce",), (1, 4), (32,), range(3)), "EVALUATIONS": 2}),
 }
@@ -56,7 +54,7 @@ LEFT_OUT = {
     "planted_worlds": "draws for many minutes; analysis/statistics/test_planted_worlds.py has few",
     "step_times": "counts 259 networks for minutes; prediction/test_network_by_size.py has few",
 }
-OF_ROOT = ("many_to_one", "overlap", "links", "collectives")
+OF_ROOT = ("many_to_one", "links", "collectives")
 
 
 def test_that_no_benchmark_is_left_out_without_a_reason():

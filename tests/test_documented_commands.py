@@ -20,8 +20,6 @@ NOT_HERE = {
     "make test-slow": ".ci/run does",
     "pip install git+URL_OF_THIS_REPOSITORY": "downloads 5 GB; test_new_project.py has the wheel",
     "paceline calibrate && paceline predict cluster=this_machine workers=2,4,8": "measures alone",
-    "paceline plan model=resnet18 data=cifar10 batch_size=16,32,64 --memory 200MB": "times many "
-    "steps for minutes; prediction/test_plan.py does so with a small network",
     "dvc repro report@meetings": "the reader writes its stage",
     "paceline agent &": "several machines",
     'ssh 10.0.0.2 "cd $PWD && .venv/bin/paceline agent $PACELINE_HEAD" &': "several machines",

@@ -24,19 +24,19 @@ PLAIN = ("workers", "batch_size", "seed", "save_weights", "margin")
 ANY_TEXT = {
     *("training.initial_weights", "measurement.mlflow.experiment", "data.root", "workload.name"),
     *("measurement.mlflow.tracking_uri", "cluster.account", "cluster.partition"),
-    *("cluster.chip.name", "scheme.collective", "scheme.compression"),  # some checked by the point
+    *("cluster.chip.name", "scheme.collective"),  # some checked by the point
 }
 # by the last words of their names
 MAY_BE_0 = """
 16-mixed 32-true allreduce_seconds backup_workers bf16-mixed bound compensation ddp_seconds
 elasticity ema_decay evaluations fixed latency message_seconds momentum num_validation
-outer_momentum overlap push_seconds rank seed server_seconds server_tensor_seconds slow_workers
+outer_momentum push_seconds rank seed server_seconds server_tensor_seconds slow_workers
 split_seed step_jitter straggler_probability switch_at unevenness
 warmup_epochs warmup_fraction weight_decay
 """
 MAY_BE_NULL = """
 account augmentation bandwidth checkpoint_seconds curve_images ema_decay gradient_clip_val
-initial_weights memory_gb node_cores partition samples server_bandwidth server_copy_bandwidth
+initial_weights memory_gb node_cores partition rank samples server_bandwidth server_copy_bandwidth
 shuffle_every step_seconds store workers_per_node
 """
 TOO_MUCH = {

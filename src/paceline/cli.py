@@ -21,7 +21,7 @@ COMMANDS = {
     "report": "write the conclusions, figures and page of a study, or the page of all studies",
     "show": "show all studies, one of them, or a record",
     "predict": "predict the images/s of a modelled cluster, without training",
-    "plan": "recommend a scheme for a cluster, or a batch size for this machine",
+    "plan": "recommend a scheme and a batch size for a cluster",
     "calibrate": "measure this machine, or count a network, for predictions",
     "agent": "let this machine compute for a run on several machines",
 }

@@ -3,10 +3,9 @@
 import math
 
 import pytest
-from hydra.utils import instantiate
 from torch.testing import assert_close
 
-from paceline.errors import SettingError
+from paceline.record.target import Target
 from paceline.scheme.accounting import Accounting
 from tests.clock.references import averaged, plain_weights
 from tests.clock.replay import replayed
@@ -27,7 +26,7 @@ OWN = (
 
 
 def scheme_of(name, **settings):
-    return instantiate(tiny_point(name, 4, 4)["scheme"] | settings)
+    return Target("scheme", tiny_point(name, 4, 4)["scheme"] | settings).build()
 
 
 @pytest.mark.parametrize("name", SHARED + OWN)
@@ -58,15 +57,6 @@ def test_settings_decide_too(name, settings, own):
 def test_one_worker_has_only_its_own_gradient(name):
     settings = {"group_size": 1} if name == "mixed" else {}
     assert Accounting(scheme_of(name, **settings), 1).applies_own_gradients
-
-
-@pytest.mark.parametrize("workers", [1, 4])
-def test_gradients_that_leave_during_backward_cannot_be_clipped(workers):
-    scheme = scheme_of("async_parameter_server", overlap=True)
-    with pytest.raises(SettingError, match=r"^training\.gradient_clip_val: .* scheme\.overlap"):
-        Accounting(scheme, workers).check_clipping(CLIP)
-    Accounting(scheme, workers).check_clipping(None)
-    Accounting(scheme_of("async_parameter_server"), workers).check_clipping(CLIP)
 
 
 def clipped(gradient):

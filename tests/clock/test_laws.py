@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from hydra.utils import instantiate
 from torch.testing import assert_close
 
 from paceline.cluster.supervisor import ProcessFailure
@@ -31,6 +30,7 @@ from tests.tiny import (
     NUM_TRAIN,
     PlainSGD,
     batches_of,
+    point_of,
     run_tiny,
     run_together,
     tiny_point,
@@ -124,13 +124,11 @@ LAWS = {
         replay(2, scheme__damping="delay_compensation", scheme__servers=2),
         replay(4, training__lr_rule="inverse_staleness"),
         replay(4, training__momentum_correction="asynchrony"),
-        replay(3, scheme__servers=2, scheme__overlap=True),
     ],
     "sync_parameter_server": [
         alone(),
         together(4, scheme__servers=2),
         replay(3, scheme__backup_workers=1),
-        together(2, scheme__servers=2, scheme__overlap=True),
         together(4, scheme__group_size=2, scheme__servers=2),
     ],
     "stale_synchronous": [
@@ -145,7 +143,6 @@ LAWS = {
         replay(4, scheme__bound=0, scheme__group_size=2, scheme__servers=2),
         replay(6, scheme__bound=0, training__lr_rule="inverse_staleness"),
         replay(3, scheme__bound=3, **LAGGING),
-        replay(3, scheme__bound=1, scheme__overlap=True),
         limit(3, scheme__bound=10**6, **LAGGING),
     ],
     "mixed": [
@@ -163,7 +160,6 @@ LAWS = {
         replay(2, scheme__switch_at=0.45),  # of 18 batches, after 10: 8/18 = 0.44
         replay(4, scheme__switch_at=0.5, training__lr_rule="inverse_staleness"),
         replay(4, scheme__switch_at=0.5, scheme__group_size=2),
-        replay(2, scheme__switch_at=0.45, scheme__overlap=True),
     ],
     "independent": [alone(), Law("loops apart, averaged", apart, 3, {})],
     "local_sgd": [
@@ -308,7 +304,7 @@ def assert_nothing_is_lost(config, seen):
     """Steps add up to the budget, and staleness is what the order of pushes implies."""
     workers = config["workers"]
     budget = config["training"]["epochs"] * NUM_TRAIN // config["batch_size"]
-    accounting = Accounting(instantiate(config["scheme"]), workers)
+    accounting = Accounting(point_of(config).scheme, workers)
     if accounting.own_weights and not accounting.equal_steps:
         taken = [number for worker in seen.workers for number in worker.step_numbers]
         assert sorted(number for number in taken if number < budget) == list(range(budget))

@@ -1,14 +1,13 @@
 """A server's weights by hand: what its optimizer does with pushes."""
 
 import math
-from itertools import accumulate
 
 import pytest
 import torch
 from pytorch_lightning.utilities.types import LRSchedulerConfig
 from torch.testing import assert_close
 
-from paceline.clock.flat_optimizer import group_segments, plain_segment
+from paceline.clock.flat_optimizer import group_segments
 from paceline.clock.run_spec import RunSpec, ServerSpec, VectorSpec
 from paceline.clock.schedules import LiveOptions, Schedules
 from paceline.clock.served_weights import ServedWeights
@@ -110,18 +109,6 @@ def test_the_rate_follows_the_images_of_an_update_and_the_samples_before_it():
     assert_close(served.weights, FIRST - RATE * (2 + 8 / 16) * PUSHED)
     assert served.arrive(0, 2) == (0,)
     assert_close(served.weights, FIRST - RATE * (2 + 8 / 16 + 4 / 16) * PUSHED)
-
-
-@pytest.mark.parametrize("num_servers", [1, 2, 3, 5])
-def test_the_parts_of_all_servers_are_those_of_the_vector(num_servers):
-    """Cut where a server's share ends as well; each server has the parts of its own weights."""
-    sizes = [4, 9, 1, 6]
-    vectors = VectorSpec([plain_segment(20)], parts=sizes)
-    specs = [vectors.of_server(server, num_servers, plain=True) for server in range(num_servers)]
-    assert [sum(spec.parts) for spec in specs] == [spec.num_weights for spec in specs]
-    parts = [size for spec in specs for size in spec.parts]
-    borders = {*accumulate(sizes), *(last for _, last in vectors.bounds(num_servers))}
-    assert list(accumulate(parts)) == sorted(borders)
 
 
 @pytest.mark.parametrize(("images", "frequency"), [(40, 1), (48, 1), (25, 2), (7, 3)])

@@ -107,7 +107,6 @@ def test_a_network_that_is_trained_without_training_has_its_own_shares():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (("scheme.overlap=true",), r"^scheme\.overlap: .*sharding=bytes is needed"),
         (("scheme.servers=200",), r"^scheme\.servers: 200 servers for the 161 tensors"),
         (("workload.tensors=[]",), r"^workload\.tensors: .*paceline calibrate --count --write"),
         (

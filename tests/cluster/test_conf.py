@@ -53,7 +53,7 @@ VIRTUAL = [
     "node_link",
 ]
 LATER = {
-    *("workers_per_accelerator", "server_device", "engine", "chip", "topology"),
+    *("workers_per_accelerator", "server_device", "engine", "chip", "topology", "rank"),
     *("server_tensor_seconds", "server_copy_bandwidth"),
 }
 MODELLED = re.compile(

@@ -24,10 +24,10 @@ def brought(worker, length, dtype):
     return vector.to(dtype)
 
 
-def sums(cases, workers_per_node):
+def sums(cases):
     """Of each case and collective: is the sum right, and a digest of its bits."""
     join(60, "cpu")
-    wire = GroupWire(workers_per_node=workers_per_node)
+    wire = GroupWire()
     everybody = range(wire.workers)
     return [_case(wire, everybody, length, getattr(torch, dtype)) for length, dtype in cases]
 
@@ -63,12 +63,12 @@ def _digest(vector):
     return hashlib.sha256(vector.view(torch.uint8).numpy().tobytes()).hexdigest()
 
 
-def traffic(length, workers_per_node):
+def traffic(length):
     """Of each collective: bytes by the wire, of each round, and by the kernel."""
     join(60, "cpu")
     found = {}
     for name in collective_names():
-        wire = GroupWire(workers_per_node=workers_per_node)
+        wire = GroupWire()
         vector = torch.zeros(length)
         dist.barrier()
         before = socket_bytes()

@@ -5,35 +5,17 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from paceline.errors import SettingError
-from paceline.exchange import node
 from paceline.exchange.ddp_hook import BucketMean
 from paceline.exchange.process_group import join
 
 STEPS = 3
-PER_NODE = 2
 SHAPES = [(9, 7), (9,), (8, 9), (8,), (5, 8), (5,)]  # of gradients, in the order of parameters
-
-
-def nodes(layouts):
-    """Workers of a node where worker k is on layout[k], or the error."""
-    join(30, "cpu")
-    return [_workers_of_a_node(layout[dist.get_rank()]) for layout in layouts]
-
-
-def _workers_of_a_node(name):
-    node.this_node = lambda: name
-    try:
-        return node.workers_of_a_node()
-    except SettingError as error:
-        return str(error)
 
 
 def gradients(ways):
     """Of each (collective, compression): mean gradients of the last step; lengths of buckets;
     bytes sent."""
     join(30, "cpu")
-    node.this_node = lambda: f"node {dist.get_rank() // PER_NODE}"
     torch.set_num_threads(1)
     return [_after_steps(*way) for way in ways]
 
@@ -48,17 +30,6 @@ def _after_steps(collective, compression):
     kept = [parameter.grad.tolist() for parameter in model.parameters()]
     assert mean.num_buckets == len(lengths)
     return kept, lengths, mean.bytes_exchanged[0]
-
-
-def beside_a_gpu():
-    """As `gradients` by PowerSGD, on a machine of which torch says that it has a GPU."""
-    join(30, "cpu")
-    torch.set_num_threads(1)
-    before = _after_steps("native", "power_sgd")
-    torch.cuda.is_available = has_one = lambda: True
-    after = _after_steps("native", "power_sgd")
-    assert torch.cuda.is_available is has_one
-    return before == after
 
 
 def failing():

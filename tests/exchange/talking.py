@@ -1,8 +1,6 @@
 """Processes that push and pull a little, and tell what they saw."""
 
 import contextlib
-import itertools
-import operator
 import os
 import signal
 import time
@@ -13,7 +11,7 @@ import torch.distributed as dist
 from paceline.cluster.child import tolerate
 from paceline.exchange.liveness import Lost
 from paceline.exchange.process_group import join, joined, leave, receive_json, send_json
-from paceline.exchange.shard import segments, shard_bounds
+from paceline.exchange.shard import shard_bounds
 from paceline.exchange.wire.connection import Address
 from paceline.exchange.wire.frame import HEADER_BYTES, Header, Pieces, bytes_of, pack
 from paceline.exchange.wire.server_wire import ServerWire
@@ -25,29 +23,23 @@ FIRST, SECOND = 2**24 + 1, 2**53 + 1  # versions that float32 and float64 cannot
 
 
 WIRES = {"shared memory": None, "TCP": "another node"}  # where a worker says that it is
-PARTS = {"whole": (), "early": (1, 4, 2)}  # of pushes; the second is cut by the bounds of servers
 
 
-def one_worker(servers, node, parts=()):
+def one_worker(servers, node):
     """Process 0 works, the others serve: server s answers with weights third * position + s."""
     join(20, "cpu")
     bounds = shard_bounds(NUM_WEIGHTS, servers)
     server = dist.get_rank() - 1
-    own = [size for _, size in segments(parts, *bounds[server])] if server >= 0 else []
-    seen = _work(bounds, node, parts) if server < 0 else _serve(server, *bounds[server], own)
+    seen = _work(bounds, node) if server < 0 else _serve(server, *bounds[server])
     leave()
     return seen
 
 
-def _work(bounds, node, parts):
-    wire = WorkerWire(bounds, NUM_STATISTICS, torch.float64, first_server=1, node=node, parts=parts)
+def _work(bounds, node):
+    wire = WorkerWire(bounds, NUM_STATISTICS, torch.float64, first_server=1, node=node)
     told = [wire.pull()]
     pulled, versions = [wire.weights.tolist()], [list(wire.versions)]
-    gradient = torch.arange(NUM_WEIGHTS, dtype=torch.float64) / 7
-    for first in itertools.accumulate(parts[:0:-1], operator.sub, initial=NUM_WEIGHTS):
-        wire.gradient[first:] = gradient[first:]
-        wire.send_early(first)
-    wire.gradient.copy_(gradient)
+    wire.gradient.copy_(torch.arange(NUM_WEIGHTS, dtype=torch.float64) / 7)
     wire.statistics.copy_(torch.tensor([0.1, 0.2], dtype=torch.float64))
     told.append(wire.push_pull())
     pulled.append(wire.weights.tolist())
@@ -58,9 +50,9 @@ def _work(bounds, node, parts):
     return {"proceed": told, "pulled": pulled, "versions": versions, "bytes": sent}
 
 
-def _serve(server, first, last, parts):
+def _serve(server, first, last):
     weights = torch.arange(first, last, dtype=torch.float64) / 3
-    wire = ServerWire(weights, NUM_STATISTICS if server == 0 else 0, workers=[0], parts=parts)
+    wire = ServerWire(weights, NUM_STATISTICS if server == 0 else 0, workers=[0])
     wire.answer(0, Header(FIRST + server, True))
     received = [wire.receive()]
     wire.weights.neg_()
@@ -112,7 +104,6 @@ def _serve_two():
 
 
 LARGE = 1_000_000  # weights: no socket holds a push of as many
-HALVES = (LARGE // 2, LARGE - LARGE // 2)
 HUGE = 10_000_000  # nor both ends of a connection together
 
 
@@ -200,7 +191,7 @@ def one_is_lost(node, how):
 
 
 def _work_or_die(worker, node, how):
-    wire = WorkerWire([(0, LARGE)], 1, torch.float32, 2, node, parts=HALVES)
+    wire = WorkerWire([(0, LARGE)], 1, torch.float32, 2, node)
     wire.pull()
     if worker == 0:
         receive_json(2)  # the other is lost
@@ -232,17 +223,18 @@ def _die_in_a_push(wire):
     """Over TCP half the gradient, in shared memory all of it, and half the header."""
     push = pack(Header(wire.versions[0], True))
     if wire._node == WIRES["TCP"]:
-        end = _end(wire)
+        end = wire._ends[0]
         end._send(end._pieces(memoryview(push), bytes_of(wire.gradient)[: 2 * LARGE]))
     else:
-        _end(wire)._connection.sendall(push[: HEADER_BYTES // 2])
+        wire._ends[0]._connection.sendall(push[: HEADER_BYTES // 2])
     _die(wire)
 
 
 def _change_a_push(wire):
     """As somebody on its way would; in shared memory nobody is, and a byte is too many."""
-    end = _end(wire)
-    pieces = Pieces(memoryview(pack(Header(wire.versions[0], True))), *end._pushed, seal=end._sent)
+    end = wire._ends[0]
+    body = [] if end.shared else [bytes_of(wire.gradient), bytes_of(wire.statistics)]
+    pieces = Pieces(memoryview(pack(Header(wire.versions[0], True))), *body, seal=end._sent)
     pieces._tagged()
     if wire._node == WIRES["TCP"]:
         pieces._buffers[2] = memoryview(bytes(len(pieces._buffers[2])))
@@ -252,36 +244,20 @@ def _change_a_push(wire):
         pieces.send(end._connection)
 
 
-def _die_in_an_early_push(wire):
-    """When the half that is there has left; in shared memory nothing has."""
-    if not wire.sends_early:
-        _die(wire)
-    end = wire._ends[0]._end
-    send = end.push_parts
-    end.push_parts = lambda *parts: (send(*parts), _die(wire))
-    wire.send_early(LARGE // 2)
-    time.sleep(60)
-
-
 def _send(content):
-    return lambda wire: _end(wire)._send(_end(wire)._pieces(memoryview(content)))
+    return lambda wire: wire._ends[0]._send(wire._ends[0]._pieces(memoryview(content)))
 
 
 def _add(wire):
     """A push that somebody adds who does not know the key of the connection."""
-    _end(wire)._connection.sendall(pack(Header(wire.versions[0], True, keep=True)) + bytes(16))
-
-
-def _end(wire):
-    end = wire._ends[0]
-    return end._end if wire.sends_early else end
+    connection = wire._ends[0]._connection
+    connection.sendall(pack(Header(wire.versions[0], True, keep=True)) + bytes(16))
 
 
 FAULTS = {
     "killed": _die,
     "killed with a child": _die_with_a_child,
     "killed in a push": _die_in_a_push,
-    "killed in an early push": _die_in_an_early_push,
     "changed": _change_a_push,
     "added": _add,
     "noise": _send(b"\xff" * HEADER_BYTES),
@@ -292,7 +268,7 @@ FAULTS = {
 
 
 def _serve_the_rest():
-    wire = ServerWire(torch.zeros(LARGE), 1, workers=range(2), parts=HALVES)
+    wire = ServerWire(torch.zeros(LARGE), 1, workers=range(2))
     tolerate([1])
     for worker in range(2):
         wire.answer(worker, Header(0, True))

@@ -18,7 +18,6 @@ from tests.launching import launch
 CASES = 10
 LENGTH = 1_048_583  # a prime
 BYTES = 4 * LENGTH
-PER_NODE = 2
 ALL_RIGHT = dict.fromkeys(collective_names(), True)
 SCHEDULED = [
     name for name in collective_names() if isinstance(collective(name), AbstractScheduledCollective)
@@ -46,7 +45,7 @@ def test_every_collective_sums_any_length_and_dtype_as_native_does(workers, tmp_
     cases = drawn_cases(workers)
     assert len(cases) >= CASES
     target = "tests.exchange.collective_cases:sums"
-    seen = launch(target, (cases, 3), workers=workers, servers=0, log_folder=tmp_path)
+    seen = launch(target, (cases,), workers=workers, servers=0, log_folder=tmp_path)
     for number, case in enumerate(cases):
         first, *others = [worker[number] for worker in seen]
         assert {name: right for name, (right, _) in first.items()} == ALL_RIGHT, case
@@ -62,22 +61,17 @@ def test_some_of_the_processes_can_meet_alone(tmp_path):
 
 @pytest.fixture(scope="module", params=[2, 4, 8])
 def counted(request, tmp_path_factory):
-    """Bytes of each collective over so many workers, PER_NODE on a node."""
+    """Bytes of each collective over so many workers."""
     folder = tmp_path_factory.mktemp("traffic")
     target = "tests.exchange.collective_cases:traffic"
-    return launch(target, (LENGTH, PER_NODE), workers=request.param, servers=0, log_folder=folder)
+    return launch(target, (LENGTH,), workers=request.param, servers=0, log_folder=folder)
 
 
 def formula(name, workers):
     """Bytes that pass the busiest links one after the other: seconds at one byte a second."""
-    nodes = PER_NODE if collective(name).needs_nodes else None
     return collective(name).seconds(
-        BYTES, workers, ClusterProfile(Link(0, 1), Link(0, 1), nodes, 0, 1)
+        BYTES, workers, ClusterProfile(Link(0, 1), Link(0, 1), None, 0, 1)
     )
-
-
-def test_two_nodes_of_two_take_a_tree_and_a_ring():
-    assert formula("hierarchical", 4) == formula("tree", 2) + formula("ring", 2)
 
 
 def busiest_bytes(rounds):
@@ -96,7 +90,7 @@ def test_the_busiest_links_carry_what_the_formula_says(name, counted):
 
 @pytest.mark.parametrize("name", SCHEDULED)
 def test_the_wire_counts_what_is_declared_and_what_the_kernel_counts(name, counted):
-    declared = collective(name).volumes(len(counted), LENGTH, PER_NODE)
+    declared = collective(name).volumes(len(counted), LENGTH)
     for worker, volume in zip(counted, declared, strict=True):
         assert worker[name]["wire"] == volume.in_bytes(4)
         assert worker[name]["kernel"] == pytest.approx(worker[name]["wire"], rel=0.01)
@@ -106,7 +100,7 @@ def test_the_wire_counts_what_is_declared_and_what_the_kernel_counts(name, count
 
 @pytest.mark.parametrize("name", sorted(set(collective_names()) - set(SCHEDULED)))
 def test_the_kernel_counts_what_a_collective_without_schedule_declares(name, counted):
-    declared = collective(name).volumes(len(counted), LENGTH, PER_NODE)
+    declared = collective(name).volumes(len(counted), LENGTH)
     for worker, volume in zip(counted, declared, strict=True):
         assert worker[name]["kernel"] == pytest.approx(volume.in_bytes(4), rel=0.01)
 
@@ -124,7 +118,7 @@ def test_no_worker_sends_more_than_twice_the_vector_by_multicolor(counted):
 def test_every_file_is_a_collective():
     files = {path.stem for path in Path(folder.__file__).parent.glob("*.py")} - {"__init__"}
     assert set(collective_names()) == files
-    assert files >= {"native", "ring", "tree", "multicolor", "parameter_server", "hierarchical"}
+    assert files >= {"native", "ring", "tree", "multicolor", "parameter_server"}
 
 
 def test_a_collective_is_called_like_its_file():

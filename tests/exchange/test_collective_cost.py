@@ -37,7 +37,6 @@ def nodes_of(workers: int, link: Link, node_link: Link) -> ClusterProfile:
         ("multicolor", 16, 2 * 8 + 4),
         ("multicolor", 64, 2 * 8 + 6),
         ("parameter_server", 3, 2 * (2 * 8 + 1)),
-        ("hierarchical", 8, 6 * 8 + 6),
     ],
 )
 def test_on_one_machine(name, workers, seconds):
@@ -53,7 +52,6 @@ def test_on_one_machine(name, workers, seconds):
         ("tree", 2 * (2 * (0.25 + 1) + 0.5 + 8)),  # two levels inside, one between the nodes
         ("multicolor", 2 * 0.25 + 2 * 0.5 + 8),  # between: once n; inside, 1.5 n at 8 times that
         ("parameter_server", 2 * (4 * 8 + 0.5)),  # those of the other node, there and back
-        ("hierarchical", 4 * (0.25 + 1) + 2 * (0.5 + 4)),  # trees of 4 inside, a ring of two nodes
     ],
 )
 def test_two_nodes_of_four(name, seconds):
@@ -70,7 +68,6 @@ def test_two_nodes_of_four(name, seconds):
         ("tree", 14, 14),
         ("multicolor", 4 * 14, 14),
         ("parameter_server", 14, 14),
-        ("hierarchical", 14, 14),
     ],
 )
 def test_two_cores_pass_all_messages_of_a_machine(name, messages, sent):
@@ -113,9 +110,7 @@ def test_a_slow_link_inside_the_nodes_decides_too():
     assert collective("multicolor").seconds(800, 4, profile) == pytest.approx(8)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in collective_names() if not collective(name).needs_nodes]
-)
+@every_collective
 def test_nodes_of_one_worker_have_no_inside(name):
     """The same as one machine whose workers are linked like the nodes."""
     between = nodes_of(1, Link(0.5, 100), Link(9, 1))
@@ -150,18 +145,12 @@ def test_a_node_costs_what_its_workers_cost_whether_it_is_full_or_not(name, work
         ("ring", 10 * (0.5 + 800 / 6 / 100)),
         ("tree", 2 * (2 * (0.25 + 1) + 0.5 + 8)),
         ("parameter_server", 2 * (2 * 8 + 0.5)),
-        ("hierarchical", 4 * (0.25 + 1) + 2 * (0.5 + 4)),
     ],
 )
 def test_four_workers_on_a_node_and_two_on_the_next(name, seconds):
     """As on two full nodes, but for what depends on the number of all workers."""
     profile = nodes_of(4, Link(0.5, 100), Link(0.25, 800))
     assert collective(name).seconds(800, 6, profile) == pytest.approx(seconds, rel=1e-12)
-
-
-def test_two_workers_of_a_hierarchy_on_a_node_of_four_take_one_round_each_way():
-    profile = nodes_of(4, Link(0.5, 100), Link(0.25, 800))
-    assert collective("hierarchical").seconds(800, 2, profile) == pytest.approx(2 * (0.25 + 1))
 
 
 @every_collective

@@ -1,6 +1,7 @@
 """DDP's buckets really pass through the chosen collective or compression, on a CPU."""
 
 import itertools
+from typing import get_args
 
 import pytest
 import torch
@@ -8,16 +9,14 @@ import torch
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
 from paceline.exchange.ddp_hook import BucketMean
-from paceline.exchange.find_collective import COMPRESSIONS, collective, collective_names
-from tests.exchange.collective_ddp import PER_NODE, SHAPES, STEPS
+from paceline.exchange.find_collective import collective, collective_names
+from paceline.scheme.rule import Compression
+from tests.exchange.collective_ddp import SHAPES, STEPS
 from tests.launching import launch
 
 WORKERS = 3
 OURS = [name for name in collective_names() if name != "native"]
-WAYS = [
-    *itertools.product(collective_names(), ["none", "fp16", "bf16"]),
-    ("native", "power_sgd"),
-]
+WAYS = [*itertools.product(collective_names(), get_args(Compression))]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +58,7 @@ def test_every_bucket_of_every_step_went_over_the_wire(name, seen):
     _, buckets, _ = seen[name, "none"][0]
     assert len(buckets) >= 2 * STEPS  # so that their order matters
     assert 8 * sum(buckets) == STEPS * num_bytes
-    declared = [collective(name).volumes(WORKERS, length, PER_NODE) for length in buckets]
+    declared = [collective(name).volumes(WORKERS, length) for length in buckets]
     sent = [bytes_sent for _, _, bytes_sent in seen[name, "none"]]
     assert sent == [8 * sum(each[w].sent for each in declared) for w in range(WORKERS)]
     assert sum(sent) >= STEPS * 2 * (WORKERS - 1) * num_bytes
@@ -80,64 +79,12 @@ def test_halves_are_rounded_and_send_a_quarter_of_float64(name, half, seen, nati
         assert torch.equal(as_half.double(), rounded)
 
 
-def test_power_sgd_leaves_matrices_of_rank_1_after_two_full_steps(seen, native):
-    kept, buckets, _ = seen["native", "power_sgd"][0]
-    assert len(buckets) >= 2 * STEPS
-    factors = sum(sum(shape) if len(shape) > 1 else shape[0] for shape in SHAPES)
-    full = sum(torch.Size(shape).numel() for shape in SHAPES)
-    sent = sum(sent for _, _, sent in seen["native", "power_sgd"])
-    assert sent == 8 * 2 * (WORKERS - 1) * (2 * full + (STEPS - 2) * factors)
-    for rough, exact in zip(tensors(kept), native, strict=True):
-        if rough.dim() == 1:
-            torch.testing.assert_close(rough, exact, rtol=1e-13, atol=1e-13)
-        else:
-            assert torch.linalg.matrix_rank(exact) > 1
-            assert torch.linalg.matrix_rank(rough, rtol=1e-9) == 1
-
-
-@pytest.mark.parametrize("half", ["none", "fp16"])
-def test_hierarchical_learns_from_the_workers_where_they_are(half, seen):
-    """Workers 0 and 1 share a node; inside it a vector of n bytes goes up and down once, and
-    between two nodes half of it twice each way.
-    """
-    num_bytes = 8 * sum(torch.Size(shape).numel() for shape in SHAPES)
-    share = 1 if half == "none" else 4
-    sent = [share * sent / (STEPS * num_bytes) for _, _, sent in seen["hierarchical", half]]
-    assert sent == pytest.approx([2, 1, 1], rel=0.01)  # odd lengths have no half
-
-
-def test_workers_of_a_node(tmp_path):
-    layouts = ["aaa", "aab", "abc", "aba", "abb"]
-    target = "tests.exchange.collective_ddp:nodes"
-    first, *others = launch(target, (layouts,), workers=3, servers=0, log_folder=tmp_path)
-    assert first[:3] == [3, 2, 1]
-    assert all("scheme.collective: it needs workers that fill" in error for error in first[3:])
-    assert others == [first, first]
-
-
 def test_a_worker_that_fails_in_backward_ends_the_others(tmp_path):
     target = "tests.exchange.collective_ddp:failing"
     with pytest.raises(ProcessFailure, match="worker 1: ValueError: a bad gradient"):
         launch(target, (), workers=2, servers=0, log_folder=tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("name", "compression", "message"),
-    [
-        ("star", "none", r"scheme.collective: there is no star; .* ring"),
-        ("ring", "zip", r"scheme.compression: there is no zip; .* fp16, bf16, power_sgd"),
-        ("ring", "power_sgd", r"scheme.compression: power_sgd .* not ring"),
-    ],
-)
-def test_what_cannot_be_had_is_named(name, compression, message):
-    with pytest.raises(SettingError, match=message):
-        BucketMean(name, compression)
-
-
-def test_every_compression_is_tested():
-    assert {compression for _, compression in WAYS} == set(COMPRESSIONS) - {"one_bit"}  # virtual
-
-
-def test_power_sgd_of_cpus_works_beside_a_gpu(tmp_path):
-    target = "tests.exchange.collective_ddp:beside_a_gpu"
-    assert launch(target, (), workers=2, servers=0, log_folder=tmp_path) == [True, True]
+def test_an_unknown_collective_is_named():
+    with pytest.raises(SettingError, match=r"scheme.collective: there is no star; .* ring"):
+        BucketMean("star", "none")

@@ -12,14 +12,11 @@ from paceline.exchange.collective.multicolor import num_colors, trees
 from paceline.exchange.find_collective import collective, collective_names
 from paceline.exchange.schedule import Volume, pieces
 
-LAYOUTS = [  # a collective, and workers of a node
-    (name, workers_per_node)
-    for name in collective_names()
-    if isinstance(collective(name), AbstractScheduledCollective)
-    for workers_per_node in ([None, 1, 3] if collective(name).needs_nodes else [None])
+SCHEDULED = [
+    name for name in collective_names() if isinstance(collective(name), AbstractScheduledCollective)
 ]
-OURS = {"ring", "tree", "multicolor", "parameter_server", "hierarchical"}
-every_schedule = pytest.mark.parametrize(("name", "workers_per_node"), LAYOUTS)
+OURS = {"ring", "tree", "multicolor", "parameter_server"}
+every_schedule = pytest.mark.parametrize("name", SCHEDULED)
 exactly = settings(max_examples=40, derandomize=True, database=None, deadline=None)
 SHORT, LONG = st.integers(0, 30), st.integers(30_000, 60_000)
 
@@ -27,10 +24,10 @@ SHORT, LONG = st.integers(0, 30), st.integers(30_000, 60_000)
 @every_schedule
 @exactly
 @given(workers=st.integers(1, 20), length=SHORT)
-def test_every_worker_ends_with_the_sum(name, workers_per_node, workers, length):
+def test_every_worker_ends_with_the_sum(name, workers, length):
     vectors = [[10**worker + i for i in range(length)] for worker in range(workers)]
     total = [sum(column) for column in zip(*vectors, strict=True)]
-    for moves in collective(name).schedule(workers, length, workers_per_node):
+    for moves in collective(name).schedule(workers, length):
         held = [list(vector) for vector in vectors]
         for move in moves:
             for i in range(move.first, move.last):
@@ -42,22 +39,22 @@ def test_every_worker_ends_with_the_sum(name, workers_per_node, workers, length)
 @every_schedule
 @exactly
 @given(workers=st.integers(1, 20), length=SHORT | LONG)
-def test_volumes_are_the_sums_of_a_schedule(name, workers_per_node, workers, length):
+def test_volumes_are_the_sums_of_a_schedule(name, workers, length):
     moved = [[0, 0] for _ in range(workers)]
-    schedule = collective(name).schedule(workers, length, workers_per_node)
+    schedule = collective(name).schedule(workers, length)
     for move in itertools.chain.from_iterable(schedule):
         moved[move.sender][0] += move.last - move.first
         moved[move.receiver][1] += move.last - move.first
-    declared = collective(name).volumes(workers, length, workers_per_node)
+    declared = collective(name).volumes(workers, length)
     assert [list(volume) for volume in declared] == moved
 
 
 @every_schedule
 @exactly
 @given(workers=st.integers(1, 20), length=SHORT)
-def test_a_vector_passes_each_worker_but_one_twice(name, workers_per_node, workers, length):
+def test_a_vector_passes_each_worker_but_one_twice(name, workers, length):
     """No all-reduce by messages between two workers moves less; ours move no more."""
-    declared = collective(name).volumes(workers, length, workers_per_node)
+    declared = collective(name).volumes(workers, length)
     assert sum(volume.sent for volume in declared) >= 2 * (workers - 1) * length
     if name in OURS:
         assert sum(volume.sent for volume in declared) == 2 * (workers - 1) * length
@@ -76,11 +73,9 @@ def test_volumes_in_bytes():
 @every_schedule
 @exactly
 @given(workers=st.integers(1, 9), length=SHORT | LONG)
-def test_no_message_is_empty_and_none_overwrites_what_another_carries(
-    name, workers_per_node, workers, length
-):
+def test_no_message_is_empty_and_none_overwrites_what_another_carries(name, workers, length):
     """What lands in place is neither sent nor added to in that round, nor is a sum sent."""
-    for moves in collective(name).schedule(workers, length, workers_per_node):
+    for moves in collective(name).schedule(workers, length):
         assert all(0 <= m.first < m.last <= length and m.sender != m.receiver for m in moves)
         for worker in range(workers):
             sent = [m for m in moves if m.sender == worker]
@@ -123,15 +118,6 @@ def test_the_example_of_kumar():
 )
 def test_as_many_colors_as_have_room(workers, colors):
     assert num_colors(workers) == colors
-
-
-@exactly
-@given(workers=st.integers(1, 20), length=st.integers(0, 20_000))
-def test_limits_of_hierarchical(workers, length):
-    """One node: the tree. A node for each worker: the ring."""
-    hierarchical, tree, ring = map(collective, ("hierarchical", "tree", "ring"))
-    assert hierarchical.schedule(workers, length, workers) == tree.schedule(workers, length)
-    assert hierarchical.schedule(workers, length, 1) == ring.schedule(workers, length)
 
 
 @exactly

@@ -1,28 +1,24 @@
 """The wire between real processes: nothing is lost, rounded or put in another place."""
 
-import itertools
-
 import pytest
 import torch.distributed as dist
 
 from paceline.exchange import process_group
 from paceline.exchange.process_group import Division, local_rank, shard_index, worker_index
 from paceline.exchange.shard import round_robin, segments, shard_bounds, turns
-from tests.exchange.talking import FIRST, NUM_WEIGHTS, PARTS, SECOND, TEXT, WIRES
+from tests.exchange.talking import FIRST, NUM_WEIGHTS, SECOND, TEXT, WIRES
 from tests.launching import launch
 
 THIRDS = [turn / 3 for turn in range(NUM_WEIGHTS)]
 
 
-@pytest.fixture(scope="module", params=itertools.product(WIRES, PARTS), ids=", ".join)
+@pytest.fixture(scope="module", params=WIRES)
 def talk(request, tmp_path_factory):
     """One worker and three servers, of which server 0 has 2 weights, 1 has 2 and 2 has 3."""
-    wire, parts = request.param
     folder = tmp_path_factory.mktemp("talk")
     target = "tests.exchange.talking:one_worker"
-    worker, *servers = launch(
-        target, (3, WIRES[wire], PARTS[parts]), workers=1, servers=3, log_folder=folder
-    )
+    arguments = (3, WIRES[request.param])
+    worker, *servers = launch(target, arguments, workers=1, servers=3, log_folder=folder)
     return worker, servers
 
 

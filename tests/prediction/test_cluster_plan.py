@@ -286,7 +286,7 @@ BAD = {
     ("cluster=titan", "workload=googlenet", "workers=8", "cluster.overlap=true,false"): (
         "cluster.overlap: a plan does not choose it"
     ),
-    ("cluster=titan", "workload=googlenet", "workers=8", "--memory", "1GB"): "memory: it is of a ",
+    ("cluster=local", "workload=googlenet", "workers=8"): "cluster: a plan needs a modelled one",
     ("cluster=titan", "workload=resnet50_1200", "cluster.step_seconds=1", "workers=8"): (
         "data: how many training images"
     ),

@@ -11,7 +11,8 @@ from paceline.errors import SettingError
 from paceline.prediction.cluster_plan import IMAGENET
 from paceline.prediction.predict import predict
 from paceline.prediction.prediction_interval import FACTOR, factor, inside
-from paceline.prediction.published import (
+from paceline.study.compose import composed
+from papers.published import (
     FAR,
     Entry,
     Judged,
@@ -20,7 +21,6 @@ from paceline.prediction.published import (
     published_rows,
     summary,
 )
-from paceline.study.compose import composed
 from tests.made_records import rows_of
 from tests.tiny import CONF
 

@@ -30,11 +30,9 @@ PROFILES = {
 }
 
 
-COMPRESSED = ("power_sgd", "one_bit")  # messages depend on the shapes of weights
 CASES = [  # by turns one of the four of a scheme is not slow
     pytest.param(name, profile, marks=pytest.mark.slow if (number + place) % 4 else [])
     for number, name in enumerate(SCHEMES)
-    if not any(each in name for each in COMPRESSED)
     for place, profile in enumerate(PROFILES)
 ]
 

@@ -23,7 +23,7 @@ REFUSED = {
     "question={a:1}": "question",
     "scheme=null": "scheme",
     "scheme=5": "scheme",
-    "scheme._target_=paceline.scheme.mixed.Nothing": "scheme",
+    "scheme._target_=paceline.scheme.gossip.Nothing": "scheme",
     "scheme._target_=builtins.dict": "scheme._target_",
     "data=null": "data",
     "cluster=": "cluster",
@@ -36,7 +36,6 @@ REFUSED = {
     "training.milestones=[0.5,1.5]": "training.milestones",
     "training.milestones=[half]": "training.milestones",
     "scheme.collective=rumour": "scheme.collective",
-    "scheme.compression=zip": "scheme.compression",
     "measurement.mlflow.tracking_uri=''": "measurement.mlflow.tracking_uri",
     # too many for the scheme, the cluster or this machine
     "scheme=sync_parameter_server workers=4 scheme.backup_workers=4": "scheme.backup_workers",
@@ -47,14 +46,7 @@ REFUSED = {
     f"{SERVED} scheme.servers=100000": "scheme.servers",
     # what does not go together
     f"{SERVED} workers=2 data.shuffle_every=1": "data.shuffle_every",
-    f"{SERVED} workers=2 scheme.overlap=true scheme.group_size=2": "scheme.overlap",
-    f"{SERVED} workers=2 scheme.overlap=true training.gradient_clip_val=1": (
-        "training.gradient_clip_val"
-    ),
     "cluster=virtual workers=2 training.gradient_clip_val=1": "training.gradient_clip_val",
-    "workers=3 scheme.compression=power_sgd training.checkpoint_seconds=60": (
-        "training.checkpoint_seconds"
-    ),
     "cluster=virtual cluster.step_seconds=null": "cluster.step_seconds",
     "cluster=virtual training.precision=bf16-true": "training.precision",
     f"{CORRECTED} model.optimizer.momentum=1": "model.optimizer.momentum",
@@ -67,9 +59,7 @@ ALLOWED = [
     "cluster=virtual workers=100000",  # of one process
     "cluster=virtual training.gradient_clip_val=1",
     "workers=2 training.gradient_clip_val=1 training.gradient_clip_algorithm=value",  # by DDP
-    "workers=2 scheme.compression=power_sgd",
     "cluster=virtual cluster.step_seconds=1 training.checkpoint_seconds=60",
-    f"{SERVED} workers=2 scheme.overlap=true",
     "seed=4294967295 training.momentum=0 cluster.slow_workers=1",
     "measurement.mlflow.tracking_uri=null question=null",
     f"{SWITCHED} {CORRECTED} scheme.switch_at=0",

@@ -66,7 +66,7 @@ LATER = {
         "step_rates": {},
         "link": {"latency": 0, "unevenness": 0},
     },
-    "scheme": {**EARLIER["scheme"], "group_size": 1, "overlap": False, "sharding": "bytes"},
+    "scheme": {**EARLIER["scheme"], "group_size": 1, "sharding": "bytes"},
     "training": {
         **EARLIER["training"],
         "poly_power": 0.5,
@@ -109,12 +109,6 @@ def test_all_settings_of_a_point_but_those_of_its_study_are_part_of_the_key():
     assert own - {"sharding", "placement"} == declared_settings(PointSettings).keys()
 
 
-def test_groups_of_one_were_a_setting_of_mixed_before():
-    mixed = {"_target_": "paceline.scheme.mixed.Mixed"}
-    without = PointConfig({**CONFIG, "scheme": mixed}).key
-    assert PointConfig({**CONFIG, "scheme": {**mixed, "group_size": 1}}).key != without
-
-
 COUNTED = "paceline.timing.workload.CountedNetwork"
 DECISIVE = [
     ("workers", 4),
@@ -130,7 +124,6 @@ DECISIVE = [
     ("cluster.link.unevenness", 0.5),
     ("cluster.step_rates", {"nin": {"fixed": 0}}),
     ("scheme.group_size", 2),
-    ("scheme.overlap", True),
     ("scheme.sharding", "round_robin"),
     ("measurement.evaluations", 5),
     ("measurement.curve_images", 2000),

@@ -14,19 +14,24 @@ from paceline.record.result import NUMBERS
 from paceline.record.rows import POINT_TABLES, text_of
 from tests.made_records import made_config, make_record
 
+SERVED = {"_target_": "paceline.scheme.async_parameter_server.AsyncParameterServer", "servers": 1}
 
-@pytest.mark.parametrize(("name", "other"), [("copies", 2), ("feed", "first_of_node")])
-def test_a_setting_that_is_gone_is_left_out_at_the_value_of_todays_code(name, other, tmp_path):
-    today = made_config()
+
+@pytest.mark.parametrize(
+    ("setting", "other"),
+    [("data.copies", 2), ("data.feed", "first_of_node"), ("scheme.overlap", True)],
+)
+def test_a_setting_that_is_gone_is_left_out_at_the_value_of_todays_code(setting, other, tmp_path):
+    today, (group, name) = made_config(scheme=SERVED), setting.split(".")
     same, gone = (
-        made_config(data={**today.values["data"], name: value})
-        for value in (RETIRED[f"data.{name}"], other)
+        today.replaced(**{group: {**today.values[group], name: value}})
+        for value in (RETIRED[setting], other)
     )
     for config in (same, gone):
         make_record(tmp_path / config.folder, config)
     assert same.key == today.key
     assert read_config(tmp_path / same.folder) == today
-    refused(tmp_path / gone.folder, f"of an earlier version, whose setting data.{name} is gone")
+    refused(tmp_path / gone.folder, f"of an earlier version, whose setting {setting} is gone")
 
 
 @pytest.fixture

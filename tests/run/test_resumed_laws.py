@@ -18,7 +18,6 @@ SETTINGS = [
     ("diloco", {"scheme__period": 2}),
     ("sync_gossip", {"scheme__graph": "ring"}),
     ("async_parameter_server", {"scheme__servers": 2}),
-    ("async_parameter_server", {"scheme__overlap": True}),
     ("sync_parameter_server", {"scheme__group_size": 2, "scheme__servers": 2}),
     ("sync_parameter_server", {"scheme__backup_workers": 1}),
     ("stale_synchronous", {"scheme__bound": 1, "scheme__servers": 2}),

@@ -13,7 +13,6 @@ from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.gossip import Gossip
 from paceline.scheme.independent import Independent
 from paceline.scheme.local_sgd import LocalSGD
-from paceline.scheme.mixed import Mixed
 from paceline.scheme.post_local_sgd import PostLocalSGD
 from paceline.scheme.rule import AbstractScheme, AbstractServedScheme, Adopt, Apply, Mean, Push
 from paceline.scheme.serving import AbstractServing, Release
@@ -84,7 +83,10 @@ CASES = [
     (StaleSynchronous(1, 3), served(one, others)),
     (StaleSynchronous(1, 10**6), served(one, others)),
     *(
-        (Mixed(1, g), served(lambda k, g=g: g, lambda k, g=g: k / g - 1, group_size=g))
+        (
+            AsyncParameterServer(1, group_size=g),
+            served(lambda k, g=g: g, lambda k, g=g: k / g - 1, group_size=g),
+        )
         for g in (1, 2, 3, 4, 16)
     ),
     *((SyncThenAsync(1, s), served(lambda k: k, others)) for s in (0, 0.25, 0.5, 0.99)),
@@ -158,7 +160,7 @@ def test_batches_behind_updates_by_hand():
 
 
 def test_a_group_speaks_by_its_first_worker():
-    accounting = Accounting(Mixed(servers=1, group_size=2), 4)
+    accounting = Accounting(AsyncParameterServer(servers=1, group_size=2), 4)
     assert [accounting.group_of(worker) for worker in range(4)] == [range(2)] * 2 + [
         range(2, 4)
     ] * 2

@@ -5,7 +5,6 @@ import pytest
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.audit import Averaged, RunLog, ServedLog
 from paceline.scheme.gossip import Gossip
-from paceline.scheme.mixed import Mixed
 from paceline.scheme.stale_synchronous import StaleSynchronous
 from paceline.scheme.sync_parameter_server import SyncParameterServer
 from paceline.scheme.sync_then_async import SyncThenAsync
@@ -37,7 +36,10 @@ KEPT = [
     (SyncThenAsync(1, 0.5), log_of(SWITCHED)),
     (SyncThenAsync(1, 0), log_of(AT_ONCE)),
     (SyncThenAsync(1, 1), log_of(TOGETHER)),
-    (Mixed(1, 2), log_of([(0, 0), (2, 1), (0, 1)], (0, 2), steps={0: 2, 1: 2, 2: 1, 3: 1})),
+    (
+        AsyncParameterServer(1, group_size=2),
+        log_of([(0, 0), (2, 1), (0, 1)], (0, 2), steps={0: 2, 1: 2, 2: 1, 3: 1}),
+    ),
 ]
 
 
@@ -68,8 +70,16 @@ BROKEN = [
     (SyncThenAsync(1, 0.9), log_of(SWITCHED), "push 5 of worker 0 met an update of 1 of 2"),
     (SyncThenAsync(1, 0.2), log_of(SWITCHED), "push 3 of worker 0 was 0 late, 1 if at once"),
     (SyncThenAsync(1, 0.5), log_of(AT_ONCE), "push 1 of worker 1 was 1 late, and applied"),
-    (Mixed(1, 2), log_of([(0, 0), (1, 1)], (0,)), "worker 1 pushed without its group"),
-    (Mixed(1, 2), log_of([(0, 0)], (0,), steps={0: 1, 1: 2}), "worker 1 took 2 steps, and its"),
+    (
+        AsyncParameterServer(1, group_size=2),
+        log_of([(0, 0), (1, 1)], (0,)),
+        "worker 1 pushed without its group",
+    ),
+    (
+        AsyncParameterServer(1, group_size=2),
+        log_of([(0, 0)], (0,), steps={0: 1, 1: 2}),
+        "worker 1 took 2 steps, and its",
+    ),
 ]
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from hydra.utils import instantiate
 from torch.testing import assert_close
 
 import paceline.scheme
 from paceline.errors import SettingError
+from paceline.record.target import MOVED, Target
 from paceline.scheme.accounting import END, Accounting, messages_of
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.diloco import DiLoCo
@@ -24,11 +24,9 @@ from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.gossip import Gossip
 from paceline.scheme.independent import Independent
 from paceline.scheme.local_sgd import LocalSGD
-from paceline.scheme.mixed import Mixed
 from paceline.scheme.post_local_sgd import PostLocalSGD
 from paceline.scheme.rule import (
     AbstractScheme,
-    AbstractServedScheme,
     Adopt,
     Apply,
     Keep,
@@ -57,21 +55,9 @@ SERVED = [
     AsyncParameterServer(servers=1),
     SyncParameterServer(servers=1),
     StaleSynchronous(servers=1, bound=1),
-    Mixed(servers=1, group_size=2),
+    AsyncParameterServer(servers=1, group_size=2),
     SyncThenAsync(servers=1, switch_at=0.5),
 ]
-
-
-class PushesWeights(AbstractServedScheme):
-    """A served scheme whose pushes can leave only after the update of the worker's own weights."""
-
-    servers, overlap = 1, True
-
-    def step(self, worker):
-        yield Push((yield Apply(worker.gradient)))
-
-    def serving(self, num_workers):
-        return AtOnce()
 
 
 def view(step=0, progress=0.0, worker=1):
@@ -377,7 +363,7 @@ def test_the_fastest_worker_is_held_when_it_leads_by_more_than_the_bound():
 
 
 def test_a_group_pushes_as_one_and_waits_for_no_other():
-    serving = Mixed(servers=1, group_size=2).serving(num_workers=4)
+    serving = AsyncParameterServer(servers=1, group_size=2).serving(num_workers=4)
     assert released(serving, (2, 0), (0, 1)) == [((2,), (2,), ()), ((0,), (0,), ())]
 
 
@@ -405,12 +391,10 @@ def test_a_scheme_without_servers_serves_nobody():
         (lambda: SyncParameterServer(2, 1), "backup_workers: .* servers=1 is needed"),
         (lambda: SyncParameterServer(1, 4).serving(4), "backup_workers: 4 leave none"),
         (lambda: SyncParameterServer(1, 1, 2), "backup_workers: .* group_size=1 is needed"),
-        (lambda: Accounting(Mixed(1, 3), 4), "group_size: 3 does not divide workers=4"),
         (
-            lambda: Accounting(AsyncParameterServer(1, group_size=2, overlap=True), 4),
-            "overlap: a group's mean .*: group_size=1 is needed",
+            lambda: Accounting(AsyncParameterServer(1, group_size=3), 4),
+            "group_size: 3 does not divide workers=4",
         ),
-        (lambda: Accounting(PushesWeights(), 4), "overlap: PushesWeights does not push the grad"),
         (lambda: Accounting(SyncParameterServer(1, 4), 4), "backup_workers: 4 leave none"),
         (lambda: ElasticAveraging(1, 1, 1), "elasticity: it must be below 1"),
     ],
@@ -428,16 +412,22 @@ def rules_in(module):
             yield f"{module.__name__}.{value.__name__}"
 
 
+def built(path):
+    return Target("scheme", yaml.safe_load(path.read_text())).build()
+
+
 def test_every_scheme_has_its_settings_and_every_setting_its_scheme():
     names = [each.name for each in pkgutil.iter_modules(paceline.scheme.__path__)]
     rules = {name: list(rules_in(import_module(f"paceline.scheme.{name}"))) for name in names}
     targets = {path.stem: [yaml.safe_load(path.read_text())["_target_"]] for path in CONF}
+    (mixed,) = targets.pop("mixed")
+    assert MOVED[mixed] in rules["async_parameter_server"]
     assert targets == {name: found for name, found in rules.items() if found and name != "rule"}
 
 
 @pytest.mark.parametrize("path", CONF, ids=lambda path: path.stem)
 def test_every_scheme_has_a_source_and_laws(path):
-    docstring = (ROOT / f"src/paceline/scheme/{path.stem}.py").read_text().split('"""')[1]
+    docstring = import_module(type(built(path)).__module__).__doc__
     assert re.search(r"\([A-Z][a-z]+ .*\b(19|20)\d\d\b", docstring), "no citation"
     assert re.search(r"^Law: \w", docstring, re.MULTILINE)
     assert LAWS[path.stem]
@@ -446,7 +436,7 @@ def test_every_scheme_has_a_source_and_laws(path):
 @pytest.mark.parametrize("path", CONF, ids=lambda path: path.stem)
 def test_all_that_a_rule_communicates_shows_in_its_first_step_or_at_the_end_of_one(path):
     """What is counted by is asked of those alone; pushes are looked for in later steps too."""
-    scheme = instantiate(yaml.safe_load(path.read_text()))
+    scheme = built(path)
     steps = [
         Accounting(scheme, 6).messages(num_steps, progress, worker=worker)
         for progress in (0.0, 0.3, 0.6, END)

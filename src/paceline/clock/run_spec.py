@@ -106,8 +106,6 @@ class VectorSpec:
     number of BatchNorm values. `dtype`: type of weights and gradients, "float32" or "float64".
     `shares`: number of weights of each server in order; none if they are equal. `num_numbers`: how
     many options of the optimizer come with each gradient, see LiveOptions; 0 if none changes.
-    `parts`: sizes of the parts, in the order of the vector, in which pushes leave during backward
-    on the wall clock; none if they leave as a whole.
     """
 
     segments: Sequence[Segment]
@@ -115,7 +113,6 @@ class VectorSpec:
     dtype: str = "float32"
     shares: Sequence[int] = ()
     num_numbers: int = 0
-    parts: Sequence[int] = ()
 
     @property
     def num_weights(self) -> int:
@@ -142,7 +139,6 @@ class VectorSpec:
             num_statistics=self.num_statistics if server == 0 else 0,
             dtype=self.dtype,
             num_numbers=0 if plain else self.num_numbers,
-            parts=[size for _, size in segments(self.parts, first, last)],
         )
 
 

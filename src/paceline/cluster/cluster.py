@@ -269,9 +269,6 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
     def check(self, scheme: AbstractScheme, num_workers: int) -> None:
         super().check(scheme, num_workers)
         self.device_of_servers(scheme, num_workers)
-        if scheme.compression == "one_bit":
-            message = "one_bit exists on the virtual clock only; power_sgd exists on both"
-            raise SettingError("scheme.compression", message)
 
     def num_processes(self, scheme: AbstractScheme, num_workers: int) -> tuple[int, int]:
         return num_workers, scheme.servers
@@ -307,7 +304,7 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
         times = self.paced_times(run)
         if times is not None and split is not None:
             times = replace(times, step_seconds=times.step_seconds / split.shards)
-        pace = Pace(times, worker_index(), run.workload) if times else None
+        pace = Pace(times, worker_index()) if times else None
         if scheme.carried_out_by_ddp:
             if split is not None:
                 strategy = ddp.SplitAllReduceStrategy(device)

@@ -1,18 +1,16 @@
 """Scheme, workers and batch size for a modelled cluster, by time and accuracy.
 
 `paceline plan cluster=titan workload=googlenet workers=32 margin=2`: two points of top-1 may be
-lost. Without a modelled cluster: batch size, and layout, recomputation and precision of each block
-on this machine: `paceline plan model=resnet18 batch_size=32,64 --memory 200MB`.
+lost.
 """
 
 import argparse
 import gc
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from paceline.errors import SettingError, tell
+from paceline.errors import SettingError
 
 if TYPE_CHECKING:  # torch takes seconds
     from paceline.prediction.cluster_plan import Question
@@ -20,53 +18,27 @@ if TYPE_CHECKING:  # torch takes seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    memory = "limit of a step on this machine, such as 40MB or 2GB; default: what is free"
-    parser.add_argument("--memory", metavar="SIZE", help=memory)
-    rounds = "of each measurement on this machine; the least for whole steps"
-    parser.add_argument("--rounds", type=int, default=7, help=f"{rounds}; default: 7")
-    seconds = "time for whole steps by the fastest plans"
-    parser.add_argument("--seconds", type=float, default=60.0, help=f"{seconds}; default: 60")
+    """A plan has no options, only settings."""
 
 
 def run(options: argparse.Namespace, root: Path) -> int:
     gc.collect()
     gc.freeze()  # before torch: a library of it complains at the end of what is frozen
-    from paceline.cluster.supervisor import ProcessFailure
     from paceline.command.cluster_plan_view import cluster_plan_view
-    from paceline.command.plan_view import plan_view
     from paceline.command.terminal import show
     from paceline.prediction.cluster_plan import plan_cluster
     from paceline.prediction.network_by_size import in_precision, own_images
-    from paceline.prediction.plan import bytes_of, plan_batches
-    from paceline.prediction.race import compare
-    from paceline.record.point import Point
     from paceline.record.point_config import is_virtual
     from paceline.study.compose import composed_each
 
-    rounds, seconds = options.rounds, options.seconds
-    if rounds < 1:
-        raise SettingError("rounds", f"1 or more are needed, not {rounds}")
-    if not 0 <= seconds < math.inf:
-        raise SettingError("seconds", f"0 or more are needed, not {seconds}")
     each_composed = composed_each(options.overrides, root, [own_images, in_precision])
     configs = [each.config for each in each_composed]
+    if not is_virtual(configs[0].values["cluster"]):
+        raise SettingError("cluster", "a plan needs a modelled one, such as cluster=titan")
     swept = {name for each in each_composed for name in each.swept}
-    modelled = is_virtual(configs[0].values["cluster"])
-    if others := swept - ({"workers", "batch_size", "scheme"} if modelled else {"batch_size"}):
+    if others := swept - {"workers", "batch_size", "scheme"}:
         raise SettingError(min(others), "a plan does not choose it; give one value")
-    if modelled:
-        if options.memory is not None:
-            raise SettingError("memory", "it is of a plan for this machine; leave it out")
-        show(cluster_plan_view(plan_cluster(_question(options.overrides, configs, root))))
-        return 0
-    points = [Point.of(config) for config in configs]
-    try:
-        memory = bytes_of(options.memory, points[0].device)
-        planned = plan_batches(points, memory, rounds)
-        show(plan_view(planned, compare(points, planned, memory, rounds, seconds), memory))
-    except ProcessFailure as failure:
-        tell(str(failure))
-        return 1
+    show(cluster_plan_view(plan_cluster(_question(options.overrides, configs, root))))
     return 0
 
 

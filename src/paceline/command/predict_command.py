@@ -59,13 +59,11 @@ def _write(options: argparse.Namespace, root: Path) -> Path:
         from paceline.prediction.predict_points import predict_points
 
         return predict_points(options.study, root)
-    from paceline.analysis.predicted import validation_errors
-    from paceline.analysis.tables import read_tables
-    from paceline.prediction.published import write_published
+    if not (root / "papers/published.py").is_file():
+        raise SettingError("published", "the published numbers are in Paceline's repository alone")
+    from papers.published import write_published
 
-    own_pace = root / "reports/own_pace"
-    own = validation_errors(read_tables(own_pace)) if own_pace.is_dir() else {}
-    return write_published(root, own)
+    return write_published(root)
 
 
 def _print_retimed(options: argparse.Namespace, root: Path) -> None:

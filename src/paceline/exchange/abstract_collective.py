@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from paceline.exchange.schedule import Schedule, Volumes, summed
 from paceline.timing.profile import ClusterProfile
@@ -28,18 +28,15 @@ class AbstractCollective(ABC):
     """A way to sum a vector over workers, so that all of them end with the same bits.
 
     Each file in exchange/collective/ declares one, named like the file; its docstring cites the
-    source. `needs_nodes`: True if the messages depend on which workers share a node; workers must
-    then fill one node after the other.
+    source.
     """
-
-    needs_nodes: ClassVar[bool] = False
 
     @abstractmethod
     def all_reduce(self, vector: Tensor, wire: GroupWire) -> None:
         """Replace a contiguous `vector` [length] by its sum; all workers of the wire call this."""
 
     @abstractmethod
-    def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
+    def count_volumes(self, workers: int, length: int) -> Volumes:
         """Count what each worker sends and receives for a vector [length]."""
 
     @abstractmethod
@@ -54,11 +51,9 @@ class AbstractCollective(ABC):
         """Count what a node with `workers_of_node` of all the workers sends."""
 
     @lru_cache(maxsize=128)  # noqa: B019 - a collective lives as long as its module
-    def volumes(self, workers: int, length: int, workers_per_node: int | None = None) -> Volumes:
-        """Return what each worker sends and receives for a vector [length]. `workers_per_node` None
-        puts all workers on one node.
-        """
-        return self.count_volumes(workers, length, workers_per_node or workers)
+    def volumes(self, workers: int, length: int) -> Volumes:
+        """Return what each worker sends and receives for a vector [length]."""
+        return self.count_volumes(workers, length)
 
     def seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
         """Model the seconds until every worker has the sum of `num_bytes`; 0 for one worker. It
@@ -77,18 +72,17 @@ class AbstractScheduledCollective(AbstractCollective):
     """A collective that consists of point-to-point messages in a fixed schedule."""
 
     @abstractmethod
-    def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
+    def make_schedule(self, workers: int, length: int) -> Schedule:
         """Return all moves of a vector [length]; no move is empty."""
 
-    def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
-        return summed(self.make_schedule(workers, length, workers_per_node), workers)
+    def count_volumes(self, workers: int, length: int) -> Volumes:
+        return summed(self.make_schedule(workers, length), workers)
 
     @lru_cache(maxsize=128)  # noqa: B019 - a collective lives as long as its module
-    def schedule(self, workers: int, length: int, workers_per_node: int | None = None) -> Schedule:
-        """Return all moves of a vector [length]; see `volumes` for `workers_per_node`."""
-        return self.make_schedule(workers, length, workers_per_node or workers)
+    def schedule(self, workers: int, length: int) -> Schedule:
+        """Return all moves of a vector [length]."""
+        return self.make_schedule(workers, length)
 
     def all_reduce(self, vector: Tensor, wire: GroupWire) -> None:
         """Carry out this worker's moves of the schedule."""
-        schedule = self.schedule(wire.workers, vector.numel(), wire.workers_per_node)
-        wire.carry_out(schedule, vector)
+        wire.carry_out(self.schedule(wire.workers, vector.numel()), vector)

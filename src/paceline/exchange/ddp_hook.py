@@ -4,13 +4,11 @@ DDP hands over a bucket as soon as backward has filled it, in the same order on 
 are averaged in that order while backward continues: on a CPU in a thread, on CUDA on other streams.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
@@ -20,14 +18,12 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
     fp16_compress_hook,
     fp16_compress_wrapper,
 )
-from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.futures import Future
 
 from paceline.exchange.abstract_collective import AbstractCollective
 from paceline.exchange.collective.native import Native
-from paceline.exchange.find_collective import check_compression, collective
+from paceline.exchange.find_collective import collective
 from paceline.exchange.group_wire import GroupWire
-from paceline.exchange.node import workers_of_a_node
 from paceline.exchange.process_group import has_nccl
 
 Bucket = dist.GradBucket  # type: ignore[reportPrivateImportUsage]
@@ -37,28 +33,21 @@ _HALVES: dict[str, tuple[Hook, Callable[[Hook], Hook]]] = {
     "fp16": (fp16_compress_hook, fp16_compress_wrapper),
     "bf16": (bf16_compress_hook, bf16_compress_wrapper),
 }
-_FULL_STEPS = 2  # before PowerSGD begins; with error feedback torch allows no fewer
-# PowerSGD's callbacks hold the group, and a gloo thread may release the last of them. A group that
-# one of its own threads destroys aborts the process (observed), so groups are kept until its end.
-_kept_groups: list[dist.ProcessGroup | None] = []
 
 
 class BucketMean:
     """Callable that returns the mean of a bucket over all workers as a future; all workers call
     it.
 
-    fp16 and bf16 halve the bytes of any collective. `power_sgd` (Vogels 2019, arXiv:1905.13727;
-    torch's, of rank 1, from the third step on) sums its factors by the backend's all-reduce.
-    `num_buckets` counts the calls. The constructor raises SettingError("scheme.collective") or
-    SettingError("scheme.compression").
+    The compressions fp16 and bf16 halve the bytes of any collective. `num_buckets` counts the
+    calls. The constructor raises SettingError("scheme.collective").
     """
 
     def __init__(self, collective_name: str, compression: str) -> None:
         chosen = collective(collective_name)
-        check_compression(compression, collective_name)
-        self.wire = GroupWire(workers_per_node=workers_of_a_node() if chosen.needs_nodes else None)
+        self.wire = GroupWire()
         self.num_buckets = 0
-        self._native = isinstance(chosen, Native) and compression != "power_sgd"
+        self._native = isinstance(chosen, Native)
         self._compression = compression
         self._hook = self._make_hook(chosen, compression)
 
@@ -77,45 +66,16 @@ class BucketMean:
         return self._hook(self.wire.group, bucket)
 
     def _make_hook(self, chosen: AbstractCollective, compression: str) -> Hook:
-        if compression == "power_sgd":
-            _kept_groups.append(dist.group.WORLD)
-            state = PowerSGDState(self.wire.group, start_powerSGD_iter=_FULL_STEPS)
-            return _one_by_one(partial(self._power_sgd, state))
         if isinstance(chosen, Native):
             return allreduce_hook if compression == "none" else _HALVES[compression][0]
         ours = _one_by_one(partial(_mean, chosen, self.wire))
         return ours if compression == "none" else _HALVES[compression][1](ours)
-
-    def _power_sgd(self, state: PowerSGDState, bucket: Bucket) -> Tensor:
-        """Reduce a bucket and wait for the result, because two at a time race in gloo's threads.
-        torch counts the elements of the factors; in the first steps, which are not compressed, it
-        counts none.
-        """
-        before, buffer = state.total_numel_after_compression, bucket.buffer()
-        size = buffer.element_size()
-        with nullcontext() if buffer.is_cuda else _without_gpus():
-            reduced = powerSGD_hook(state, bucket).wait()
-        self._count(state.total_numel_after_compression - before or buffer.numel(), size)
-        return reduced
 
     def _count(self, num_elements: int, element_size: int) -> None:
         volume = collective("native").volumes(self.wire.workers, num_elements)[self.wire.worker]
         sent, received = volume.in_bytes(element_size)
         self.wire.bytes_sent += sent
         self.wire.bytes_received += received
-
-
-@contextmanager
-def _without_gpus() -> Generator[None]:
-    """Hide the GPUs of this machine from torch's hook, which waits for one whenever there is one,
-    and fails with a vector in host memory.
-    """
-    known = torch.cuda.is_available
-    torch.cuda.is_available = lambda: False
-    try:
-        yield
-    finally:
-        torch.cuda.is_available = known
 
 
 def _mean(chosen: AbstractCollective, wire: GroupWire, bucket: Bucket) -> Tensor:

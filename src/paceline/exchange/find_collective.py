@@ -1,16 +1,12 @@
-"""Collectives by name, found in exchange/collective/, and the compressions of gradients."""
+"""Collectives by name, found in exchange/collective/."""
 
 import importlib
 import pkgutil
 from functools import cache
-from typing import Literal, get_args
 
 from paceline.errors import SettingError
 from paceline.exchange import collective as folder
 from paceline.exchange.abstract_collective import AbstractCollective
-
-Compression = Literal["none", "fp16", "bf16", "power_sgd", "one_bit"]
-COMPRESSIONS: tuple[Compression, ...] = get_args(Compression)
 
 
 def collective_names() -> tuple[str, ...]:
@@ -39,13 +35,3 @@ def _load(name: str) -> AbstractCollective:
     if len(declared) != 1:
         raise TypeError(f"{module.__name__} must declare one collective, not {len(declared)}")
     return declared[0]()
-
-
-def check_compression(compression: str, collective: str) -> None:
-    """Raise SettingError("scheme.compression") if the collective cannot have this compression."""
-    if compression not in COMPRESSIONS:
-        known = ", ".join(COMPRESSIONS)
-        raise SettingError("scheme.compression", f"there is no {compression}; there are: {known}")
-    if compression == "power_sgd" and collective != "native":
-        message = f"power_sgd sums its factors by native all-reduce, not {collective}"
-        raise SettingError("scheme.compression", message)

@@ -19,19 +19,15 @@ class GroupWire:
     """One worker's end of the messages among the workers of `group` (None: all processes).
 
     All workers take part in each call. gloo carries CPU tensors, NCCL CUDA tensors; NCCL needs a
-    collective of the whole group before the first message, as in DDP's constructor. Workers fill
-    node after node, `workers_per_node` on each; None puts all on one. `bytes_sent` and
-    `bytes_received` count from the beginning. `rounds`: bytes (sent, received) in each round of the
-    last all-reduce.
+    collective of the whole group before the first message, as in DDP's constructor. `bytes_sent`
+    and `bytes_received` count from the beginning. `rounds`: bytes (sent, received) in each round of
+    the last all-reduce.
     """
 
-    def __init__(
-        self, group: dist.ProcessGroup | None = None, workers_per_node: int | None = None
-    ) -> None:
+    def __init__(self, group: dist.ProcessGroup | None = None) -> None:
         self.group = group
         self.worker = dist.get_rank(group)
         self.workers = dist.get_world_size(group)
-        self.workers_per_node = workers_per_node or self.workers
         self.bytes_sent = 0
         self.bytes_received = 0
         self.rounds: list[tuple[int, int]] = []

@@ -1,16 +1,11 @@
 """Node of a process, and the address at which other processes of its run reach it."""
 
 import errno
-import hashlib
 import os
 import socket
 from pathlib import Path
 
 import psutil
-import torch
-import torch.distributed as dist
-
-from paceline.errors import SettingError
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -22,23 +17,6 @@ def this_node() -> str:
     """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot} {socket.gethostname()} {Path('/proc/self/ns/net').stat().st_ino}"
-
-
-def workers_of_a_node() -> int:
-    """Count the processes on each node; the last may have fewer. All processes of the group call
-    this. Raises SettingError("scheme.collective") if they do not fill one node after the other.
-    """
-    digest = hashlib.sha256(this_node().encode()).digest()[:8]
-    own = torch.frombuffer(bytearray(digest), dtype=torch.int64)
-    digests = [torch.empty_like(own) for _ in range(dist.get_world_size())]
-    dist.all_gather(digests, own)
-    names = [int(name) for name in digests]
-    size = names.count(names[0])
-    nodes = [set(names[first : first + size]) for first in range(0, len(names), size)]
-    if len(set(names)) < len(nodes) or any(len(node) > 1 for node in nodes):
-        message = "it needs workers that fill one node after the other; these do not"
-        raise SettingError("scheme.collective", message)
-    return size
 
 
 def cluster_interface() -> str:

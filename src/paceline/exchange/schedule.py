@@ -51,17 +51,6 @@ def together(schedules: list[Schedule]) -> Schedule:
     return tuple(tuple(move for moves in at_once for move in moves) for at_once in rounds)
 
 
-def among(members: range, schedule: Schedule) -> Schedule:
-    """Return the schedule with worker n replaced by the n-th of `members`."""
-    return tuple(
-        tuple(
-            move._replace(sender=members[move.sender], receiver=members[move.receiver])
-            for move in moves
-        )
-        for moves in schedule
-    )
-
-
 def pieces(first: int, last: int, filling: int) -> list[tuple[int, int]]:
     """Cut [first, last) into equal parts, to within one element, for a pipeline. `filling`: number
     of rounds from the start of the first piece to its arrival.

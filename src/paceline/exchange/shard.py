@@ -32,11 +32,3 @@ def segments(group_sizes: Sequence[int], first: int, last: int) -> list[tuple[in
             overlaps.append((group, overlap))
         start += size
     return overlaps
-
-
-def backwards(sizes: Sequence[int], first: int, last: int) -> list[tuple[int, int]]:
-    """Cut [first, last) at the borders of consecutive parts with these sizes; return the pieces
-    from the last to the first. Without sizes there is one piece.
-    """
-    ends = [end for end in itertools.accumulate(sizes) if first < end < last]
-    return list(itertools.pairwise([first, *ends, last]))[::-1]

@@ -45,7 +45,7 @@ MOST_TIMES = 256  # by which links are slowed down at most, to find when the ans
 _TO = 1.2  # times, the bandwidth at which the answer changes
 _MOST_CONTENDERS = 2
 _MOST_MESSAGES = 4096  # that all workers push at once, in an example of many servers
-_COUNTED = ("servers", "sharding", "collective", "overlap")  # settings that leave accuracy alone
+_COUNTED = ("servers", "sharding", "collective")  # settings that leave accuracy alone
 
 
 @dataclass(frozen=True, eq=False)  # each is made once

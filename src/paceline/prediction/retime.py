@@ -122,7 +122,6 @@ def has_weights_of_any_network(point: Point) -> bool:
     if not isinstance(cluster, VirtualCluster) or cluster.shared_cores is not None:
         return False
     whole = point.sharding.shards == 1 and point.placement.shuffle_every is None
-    whole = whole and point.scheme.compression != "power_sgd"  # its messages depend on the network
     return whole and _is_ordered_by_steps(point)
 
 

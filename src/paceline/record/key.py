@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypedDict, Union, cast, get_args, get_origin,
 from paceline.data.placement import Placement
 from paceline.model.network_size import Sharding
 from paceline.record.measurement import Measurement
-from paceline.record.target import GROUPS, Target, own_classes
+from paceline.record.target import GROUPS, MOVED, Target, own_classes
 from paceline.settings import Neutral, Unkeyed
 
 # Settings at the top level that are not part of the key of a point. They do not change what it
@@ -53,6 +53,7 @@ RETIRED: Mapping[str, Any] = {
     "repeat": 0,
     "data.feed": "own",
     "data.copies": 1,
+    "scheme.overlap": False,
 }
 
 # Studies wrote these bandwidths [bytes/s] as whole numbers, and all others with a decimal point.
@@ -160,6 +161,6 @@ def _declared(hint: Any, target: object) -> dict[str, Any]:
         return {name: each for part in parts for name, each in _declared(part, target).items()}
     if hint is Target:
         is_own = any(target in own_classes(group) for group in GROUPS)
-        module, _, name = str(target).rpartition(".")
+        module, _, name = MOVED.get(str(target), str(target)).rpartition(".")
         hint = getattr(import_module(module), name, None) if is_own else None
     return declared_settings(hint) if isinstance(hint, type) else {}

@@ -11,7 +11,6 @@ from paceline.cluster.cluster import AbstractCluster, Device, Kind
 from paceline.data.image_set import AbstractImageData
 from paceline.data.placement import Placement
 from paceline.errors import SettingError
-from paceline.exchange.find_collective import check_compression
 from paceline.exchange.find_collective import collective as check_collective
 from paceline.model.network_size import Sharding
 from paceline.record.measurement import Measurement
@@ -137,14 +136,10 @@ class Point:
             message = f"it needs a time at which all workers meet; scheme={name} has none"
             raise SettingError("data.shuffle_every", message)
         check_collective(self.scheme.collective)
-        check_compression(self.scheme.compression, self.scheme.collective)
         self.cluster.check(self.scheme, self._num_computing)
         if self.sharding.shards > 1:
             self._check_split()
         self.cluster.check_workload(self.workload)
-        if self.scheme.compression == "power_sgd" and self.workload.name != OWN:
-            message = f"power_sgd needs the shapes of weights, which {self.workload.name} lacks; "
-            raise SettingError("workload", message + "own is needed")
         self._check_pace()
         self._check_sharding()
         if not self.cluster.carried_out_by_ddp(self.scheme):  # DDP clips the mean itself
@@ -173,7 +168,6 @@ class Point:
             ("data.shuffle_every", self.placement.shuffle_every is not None, "it", "null"),
             ("scheme.collective", scheme.collective != "native", scheme.collective, "native"),
             ("scheme.compression", scheme.compression != "none", scheme.compression, "none"),
-            ("scheme.overlap", scheme.overlap, "it", "false"),
             ("cluster.workers_per_accelerator", shares, "a shared GPU", "1"),
             ("training.gradient_clip_val", training.gradient_clip_val is not None, part, "null"),
             ("training.precision", precision not in SERVED_PRECISIONS, precision, "32-true"),
@@ -215,14 +209,9 @@ class Point:
         """Raise SettingError if the point's real processes cannot write checkpoints."""
         if self.training.checkpoint_seconds is None or self.kind == "virtual":
             return
-        rest = "write no checkpoints; null is needed"
-        if self.scheme.compression == "power_sgd":
-            message = f"runs with scheme.compression=power_sgd {rest}"
-        elif self.sharding.shards > 1:
-            message = f"split workers {rest}"
-        else:
-            return
-        raise SettingError("training.checkpoint_seconds", message)
+        if self.sharding.shards > 1:
+            message = "split workers write no checkpoints; null is needed"
+            raise SettingError("training.checkpoint_seconds", message)
 
     def _check_precision(self) -> None:
         precision = self.training.precision

@@ -18,7 +18,10 @@ from paceline.model.one_lightning import use_one_lightning
 T = TypeVar("T")
 
 # Classes that have moved. Settings name them as before, since the names are part of keys.
-_MOVED = {"paceline.measurement.measurement.Measurement": "paceline.record.measurement.Measurement"}
+MOVED = {
+    "paceline.measurement.measurement.Measurement": "paceline.record.measurement.Measurement",
+    "paceline.scheme.mixed.Mixed": "paceline.scheme.async_parameter_server.AsyncParameterServer",
+}
 
 GROUPS = ("model", "data", "scheme", "cluster", "workload", "training", "measurement", "sweep")
 _OWN = "paceline."
@@ -99,7 +102,7 @@ class Target:
                 raise SettingError(*foreign.split(": ", 1))
         use_one_lightning()
         try:
-            return self._built(_MOVED.get(target, target))
+            return self._built(MOVED.get(target, target))
         except SettingError:
             raise
         except Exception as error:

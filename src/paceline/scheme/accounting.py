@@ -44,8 +44,6 @@ class Accounting:
         if self.num_workers % self.scheme.group_size:
             message = f"{self.scheme.group_size} does not divide workers={self.num_workers}"
             raise SettingError("scheme.group_size", message)
-        if self.scheme.overlap:
-            self._check_overlap()
         if self.scheme.servers:
             self.scheme.serving(self.num_workers)
 
@@ -104,13 +102,9 @@ class Accounting:
 
     def check_clipping(self, value: float | None) -> None:
         """Raise SettingError if workers would clip in vain: gradients that the scheme changes
-        afterwards, for example to a mean, or that have left during backward. Not for runs by DDP,
-        which clips the mean itself. `value`: largest norm, or absolute value of an element; None
-        and 0 clip nothing.
+        afterwards, for example to a mean. Not for runs by DDP, which clips the mean itself.
+        `value`: largest norm, or absolute value of an element; None and 0 clip nothing.
         """
-        if value and self.scheme.overlap:
-            message = "with scheme.overlap, gradients are sent before clipping; null is needed"
-            raise SettingError("training.gradient_clip_val", message)
         if value and not self.applies_own_gradients:
             name = type(self.scheme).__name__
             message = f"workers clip their own gradients, but {name} changes them afterwards; "
@@ -252,19 +246,6 @@ class Accounting:
         gradient = _vector(1) if gradient is None else gradient
         view = WorkerView(gradient, _vector(0), worker, self.num_workers, num_steps, progress)
         return messages_of(self.scheme.step(view))
-
-    def _check_overlap(self) -> None:
-        if self.scheme.sharding != "bytes":
-            message = "parts are sent in the order of the layers: sharding=bytes is needed"
-            raise SettingError("scheme.overlap", message)
-        if self.scheme.group_size > 1:
-            message = "a group's mean exists only after its last backward: group_size=1 is needed"
-            raise SettingError("scheme.overlap", message)
-        gradient = _vector(1)
-        first = next(self.messages(gradient=gradient), None)
-        if not (isinstance(first, Push) and first.value is gradient):
-            name = type(self.scheme).__name__
-            raise SettingError("scheme.overlap", f"{name} does not push the gradients of backward")
 
     def _mean_staleness(self, progress: float) -> float:
         staleness = [

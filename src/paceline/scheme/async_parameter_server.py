@@ -12,8 +12,12 @@ Damping, by the push's staleness s (versions between the worker's read and its p
 Inverse staleness (Zhang et al. 2016, IJCAI) scales the whole step, weight decay and momentum
 included. Delay compensation is of Zheng et al. 2017, ICML.
 
-Law: with one worker this is plain SGD; replaying the recorded order of pushes gives the weights.
-Each server holds a part of the weights, with its optimizer state, and counts its own versions.
+The workers of a group, as of a node with its GPUs, push one gradient, their mean (Campos et al.
+2017, Procedia Computer Science 108; conf/scheme/mixed.yaml).
+
+Law: with one worker this is plain SGD; replaying the recorded order of pushes gives the weights;
+with a single group this is sync_parameter_server. Each server holds a part of the weights, with its
+optimizer state, and counts its own versions.
 """
 
 from typing import Literal
@@ -21,7 +25,7 @@ from typing import Literal
 from pydantic import Field
 
 from paceline.scheme.audit import ServedLog, not_at_once
-from paceline.scheme.rule import AbstractServedScheme, Claim, GroupSize, Overlap, Sharding, Vector
+from paceline.scheme.rule import AbstractServedScheme, Claim, GroupSize, Sharding, Vector
 from paceline.scheme.serving import AbstractServing, AtOnce
 from paceline.settings import NotNegative, Whole, settings
 
@@ -39,7 +43,6 @@ class AsyncParameterServer(AbstractServedScheme):
     damping: Literal["none", "inverse_staleness", "delay_compensation"] = "none"
     compensation: NotNegative = 0.04
     group_size: GroupSize = 1
-    overlap: Overlap = False
     sharding: Sharding = "bytes"
 
     def serving(self, num_workers: int) -> AbstractServing:

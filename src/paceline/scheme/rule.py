@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias
 
 from paceline.scheme.audit import RunLog, ServedLog, not_in_groups
 from paceline.scheme.serving import AbstractServing
-from paceline.settings import Flag, Neutral, Whole
+from paceline.settings import Neutral, Whole
 
 if TYPE_CHECKING:  # torch takes seconds
     from torch import Tensor
@@ -137,8 +137,8 @@ class Kept(Message):
 
 Claim = Literal["synchronous", "asynchronous", "partly asynchronous", "equal at the end", "apart"]
 Sharding = Annotated[Literal["bytes", "round_robin"], Neutral("bytes")]
+Compression = Literal["none", "fp16", "bf16"]
 GroupSize = Annotated[Whole, Neutral(1)]
-Overlap = Annotated[bool, Neutral(False)]
 Step = Generator[Message, Any, None]
 
 
@@ -162,19 +162,17 @@ class AbstractScheme(ABC):
     `servers`: number of servers, each of which holds a part of the weights; 0 if there are none.
     `sharding`: how the weights are divided among servers: "bytes" in equal parts, "round_robin" in
     whole tensors in turn. `group_size`: number of workers in a group, whose first worker pushes the
-    mean of the group; it must divide the number of workers. `overlap`: True if pushes are gradients
-    that leave for other nodes during backward, layer by layer from the last. `collective`,
-    `compression`: how a Mean is formed. `carried_out_by_ddp`: True if on real processes Lightning's
-    DDP does the same. `needs_end`: True if the rule depends on the progress of the run, so that the
-    run must have an end.
+    mean of the group; it must divide the number of workers. `collective`, `compression`: how a Mean
+    is formed. `carried_out_by_ddp`: True if on real processes Lightning's DDP does the same.
+    `needs_end`: True if the rule depends on the progress of the run, so that the run must have an
+    end.
     """
 
     servers: int = 0
     sharding: Sharding = "bytes"
     group_size: int = 1
-    overlap: Flag = False
     collective: str = "native"
-    compression: str = "none"
+    compression: Compression = "none"
     carried_out_by_ddp: bool = False
     needs_end: bool = False
 

@@ -10,7 +10,7 @@ with learning rate K r; with a bound that is never reached it is the same as asy
 from pydantic import Field
 
 from paceline.scheme.audit import ServedLog, not_bounded
-from paceline.scheme.rule import AbstractServedScheme, Claim, GroupSize, Overlap, Sharding
+from paceline.scheme.rule import AbstractServedScheme, Claim, GroupSize, Sharding
 from paceline.scheme.serving import AbstractServing, Bounded
 from paceline.settings import Count, Whole, settings
 
@@ -24,7 +24,6 @@ class StaleSynchronous(AbstractServedScheme):
     servers: Whole = Field()
     bound: Count = Field()
     group_size: GroupSize = 1
-    overlap: Overlap = False
     sharding: Sharding = "bytes"
 
     def serving(self, num_workers: int) -> AbstractServing:

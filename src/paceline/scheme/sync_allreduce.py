@@ -7,21 +7,21 @@ with momentum and weight decay. On real processes Lightning's DDP applies this r
 that overlap backward.
 """
 
-from paceline.scheme.rule import AbstractScheme, Apply, Claim, Mean, Step, WorkerView
+from paceline.scheme.rule import AbstractScheme, Apply, Claim, Compression, Mean, Step, WorkerView
 from paceline.settings import settings
 
 
 @settings("scheme")
 class SyncAllReduce(AbstractScheme):
     """Synchronous SGD on weights that all workers share. `collective`: how the mean is formed,
-    which changes only the time. `compression`: how gradients are compressed before they are sent,
-    on real processes by torch's hook of this name.
+    which changes only the time. `compression`: type to which gradients are rounded before they are
+    sent, on real processes by torch's hook of this name.
     """
 
     carried_out_by_ddp = True
 
     collective: str = "native"
-    compression: str = "none"
+    compression: Compression = "none"
 
     def step(self, worker: WorkerView) -> Step:
         mean = yield Mean(worker.gradient)

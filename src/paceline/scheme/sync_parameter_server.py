@@ -15,7 +15,7 @@ from pydantic import Field
 
 from paceline.errors import SettingError
 from paceline.scheme.audit import ServedLog, not_together
-from paceline.scheme.rule import AbstractServedScheme, Claim, GroupSize, Overlap, Sharding
+from paceline.scheme.rule import AbstractServedScheme, Claim, GroupSize, Sharding
 from paceline.scheme.serving import AbstractServing, Together
 from paceline.settings import Count, Whole, settings
 
@@ -30,7 +30,6 @@ class SyncParameterServer(AbstractServedScheme):
     servers: Whole = Field()
     backup_workers: Count = 0
     group_size: GroupSize = 1
-    overlap: Overlap = False
     sharding: Sharding = "bytes"
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ async_parameter_server.
 from pydantic import Field
 
 from paceline.scheme.audit import ServedLog, not_switched
-from paceline.scheme.rule import AbstractServedScheme, Claim, GroupSize, Overlap, Sharding
+from paceline.scheme.rule import AbstractServedScheme, Claim, GroupSize, Sharding
 from paceline.scheme.serving import AbstractServing, ThenAtOnce
 from paceline.settings import Share, Whole, settings
 
@@ -31,7 +31,6 @@ class SyncThenAsync(AbstractServedScheme):
     servers: Whole = Field()
     switch_at: Share = Field()
     group_size: GroupSize = 1
-    overlap: Overlap = False
     sharding: Sharding = "bytes"
 
     def serving(self, num_workers: int) -> AbstractServing:

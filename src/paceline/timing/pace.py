@@ -10,19 +10,12 @@ from collections.abc import Sequence
 import torch
 
 from paceline.timing.step_times import StepTimes
-from paceline.timing.workload import AbstractWorkload, Bucket, OwnNetwork, share_of_step
 
 
 class Pace:
-    """Pace of one worker; `late_steps`: number of steps that really took longer than emulated.
-    `workload`: network whose layers determine when each part of the gradient is complete in the
-    emulated backward.
-    """
+    """Pace of one worker; `late_steps`: number of steps that really took longer than emulated."""
 
-    def __init__(
-        self, step_times: StepTimes, worker: int, workload: AbstractWorkload | None = None
-    ) -> None:
-        self.workload = workload or OwnNetwork()
+    def __init__(self, step_times: StepTimes, worker: int) -> None:
         self.late_steps = 0
         self._step_times = step_times
         self._worker = worker
@@ -35,20 +28,13 @@ class Pace:
         self._begun = time.perf_counter() - self._overslept
         self._overslept = 0.0
 
-    def wait_for(self, part: Bucket) -> None:
-        """Sleep until this part of the gradient of the present step would be ready."""
-        at = self._begun + self._seconds * share_of_step(part.ready)
-        remaining = at - time.perf_counter()
-        if remaining > 0:
-            time.sleep(remaining)
-
     def wait(self, exchanging: float = 0.0) -> None:
         """Sleep until the present step would have ended. `exchanging`: seconds of the step in which
         the accelerator would not have computed.
         """
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()  # the gradient may be queued only
-        end = self._begun + self._seconds + exchanging
+        end = self._begun + self._step_times.seconds(self._worker, self._step) + exchanging
         self._step += 1
         remaining = end - time.perf_counter()
         if remaining > 0:
@@ -62,10 +48,6 @@ class Pace:
 
     def load_state(self, state: Sequence[int]) -> None:
         self._step, self.late_steps = state
-
-    @property
-    def _seconds(self) -> float:
-        return self._step_times.seconds(self._worker, self._step)
 
 
 def give_way() -> None:

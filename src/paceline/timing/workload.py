@@ -2,7 +2,6 @@
 larger than the network that is trained.
 """
 
-import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -19,12 +18,11 @@ from paceline.timing.split_step import SplitStep
 OWN = "own"  # the trained network itself
 BUCKET_BYTES = 25 * 2**20  # DistributedDataParallel's default
 BACKWARD_SHARE = 2 / 3  # of a step's compute; backward does two products for each of forward's
-UNKNOWN_LAYERS = 16  # equal layers, assumed where only the size of a network is known
 
 
 class Bucket(NamedTuple):
-    """Part of the gradients that is reduced or pushed at once. `ready`: share of backward after
-    which it is complete.
+    """Part of the gradients that is reduced at once. `ready`: share of backward after which it is
+    complete.
     """
 
     num_bytes: int
@@ -72,10 +70,6 @@ class AbstractWorkload(ABC):
         """Divide the gradients of a step into buckets, in the order of backward."""
 
     @abstractmethod
-    def parts(self, own_bytes: int) -> list[Bucket]:
-        """Divide the gradients of a step by layer, in the order of backward."""
-
-    @abstractmethod
     def split_step(self, sharding: Sharding, batch_size: int) -> SplitStep:
         """Return the messages inside a worker of several processes, for a step of `batch_size`.
         Raises SettingError for a network that cannot be divided, or whose layers are not known.
@@ -109,13 +103,6 @@ class OwnNetwork(AbstractWorkload):
         count = max(1, math.ceil(own_bytes / BUCKET_BYTES))
         return [Bucket(own_bytes // count, n / count) for n in range(1, count + 1)]
 
-    def parts(self, own_bytes: int) -> list[Bucket]:
-        ends = [own_bytes * n // UNKNOWN_LAYERS for n in range(UNKNOWN_LAYERS + 1)]
-        return [
-            Bucket(end - begin, n / UNKNOWN_LAYERS)
-            for n, (begin, end) in enumerate(itertools.pairwise(ends), start=1)
-        ]
-
 
 @settings("workload")
 class SizedNetwork(OwnNetwork):
@@ -141,9 +128,6 @@ class SizedNetwork(OwnNetwork):
 
     def buckets(self, own_bytes: int) -> list[Bucket]:
         return super().buckets(self.num_bytes)
-
-    def parts(self, own_bytes: int) -> list[Bucket]:
-        return super().parts(self.num_bytes)
 
 
 @settings("workload")
@@ -208,52 +192,15 @@ class CountedNetwork(AbstractWorkload):
         gradient.
         """
         found, filled = list[Bucket](), 0
-        for num_bytes, ready in self.parts(own_bytes):
-            filled += num_bytes
+        shares = self.size.shares_of_backward()
+        for layer, ready in zip(reversed(self.layers), reversed(shares), strict=True):
+            filled += BYTES * layer.weights
             if filled >= BUCKET_BYTES:
                 found.append(Bucket(filled, ready))
                 filled = 0
         return [*found, Bucket(filled, 1.0)] if filled else found
 
-    def parts(self, own_bytes: int) -> list[Bucket]:
-        shares = self.size.shares_of_backward()
-        layers = zip(reversed(self.layers), reversed(shares), strict=True)
-        return [Bucket(BYTES * each.weights, share) for each, share in layers if each.weights]
-
 
 def share_of_step(ready: float) -> float:
     """Return the share of a step's computing after which a share of its backward is done."""
     return 1 - BACKWARD_SHARE * (1 - ready)
-
-
-def part_sizes(parts: Sequence[Bucket], num_weights: int) -> list[int]:
-    """Return how many weights are in each part of a vector that is divided like `parts`. Backward
-    fills the vector from its end, so the sizes are in reverse order of `parts`.
-    """
-    total, left = sum(part.num_bytes for part in parts), num_weights
-    sizes, done = list[int](), 0
-    for part in parts:
-        done += part.num_bytes
-        begin = num_weights - round(num_weights * done / total)
-        sizes.append(left - begin)
-        left = begin
-    return sizes[::-1]
-
-
-def parts_within(
-    parts: Sequence[Bucket], first: float, last: float, num_bytes: int
-) -> list[Bucket]:
-    """Return the parts that lie in a piece of the vector. `first`, `last`: borders of the piece, as
-    shares of the vector. `num_bytes`: bytes of the piece.
-    """
-    total = sum(part.num_bytes for part in parts)
-    begin, end = first * total, last * total
-    found, at, done = list[Bucket](), total, 0
-    for part in parts:
-        at -= part.num_bytes
-        inside = (end - max(at, begin)) / (end - begin)
-        reached = round(num_bytes * min(max(inside, 0.0), 1.0))
-        if reached > done:
-            found.append(Bucket(reached - done, part.ready))
-            done = reached
-    return found

@@ -13,7 +13,6 @@ from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.gossip import Gossip
 from paceline.scheme.independent import Independent
 from paceline.scheme.local_sgd import LocalSGD
-from paceline.scheme.mixed import Mixed
 from paceline.scheme.post_local_sgd import PostLocalSGD
 from paceline.scheme.stale_synchronous import StaleSynchronous
 from paceline.scheme.sync_allreduce import SyncAllReduce
@@ -60,7 +59,10 @@ SERVED = {
     "backup worker": (SyncParameterServer(1, backup_workers=1), lambda: Together(1), 1),
     "synchronous, then not": (SyncThenAsync(1, 0.5), lambda: Together(0, 0.5), 1),
 }
-GROUPED = {"mixed": (Mixed(1, 3), AtOnce, 3), "mixed pairs": (Mixed(1, 2), AtOnce, 2)}
+GROUPED = {
+    "mixed": (AsyncParameterServer(1, group_size=3), AtOnce, 3),
+    "mixed pairs": (AsyncParameterServer(1, group_size=2), AtOnce, 2),
+}
 OWN = {
     "all-reduce": (SyncAllReduce(), {"period": 0, "switch": 1.0}),
     "local SGD": (LocalSGD(4), {"period": 4}),

@@ -18,7 +18,6 @@ from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.gossip import Gossip
 from paceline.scheme.independent import Independent
 from paceline.scheme.local_sgd import LocalSGD
-from paceline.scheme.mixed import Mixed
 from paceline.scheme.post_local_sgd import PostLocalSGD
 from paceline.scheme.rule import AbstractScheme, Adopt, Apply, Mean, PairMean
 from paceline.scheme.sync_allreduce import SyncAllReduce
@@ -373,7 +372,9 @@ def test_a_slow_worker_holds_up_nobody_who_does_not_meet_it(scheme, half):
 def test_a_group_sends_one_message_over_the_network():
     """0.125 s inside a node, each way, and 0.5 s to the server or back: the groups share it."""
     profile = ClusterProfile(Link(0, 4 * NUM_BYTES), Link(0.125, math.inf), 2, 0, math.inf)
-    strategy, _ = train(Mixed(1, group_size=2), 4, 8, step_times=StepTimes(), profile=profile)
+    strategy, _ = train(
+        AsyncParameterServer(1, group_size=2), 4, 8, step_times=StepTimes(), profile=profile
+    )
     clock = strategy.clock
     ends = [worker.step_ends for worker in clock.workers]
     assert ends == [[2.25, 4.5]] * 4
@@ -401,7 +402,9 @@ def test_a_group_sends_one_message_over_the_network():
 def test_a_group_on_two_nodes_sends_more():
     """0.25 s for each message, of which a worker's first and last are to and from the other."""
     profile = ClusterProfile(Link(0, 4 * NUM_BYTES), FREE, 1, 0, math.inf)
-    strategy, _ = train(Mixed(1, group_size=2), 2, 4, step_times=StepTimes(), profile=profile)
+    strategy, _ = train(
+        AsyncParameterServer(1, group_size=2), 2, 4, step_times=StepTimes(), profile=profile
+    )
     first, other = strategy.clock.workers
     assert first.step_ends == [1.75, 3.75]
     assert other.step_ends == [2.0, 4.0]

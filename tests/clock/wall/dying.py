@@ -92,7 +92,7 @@ class DyingClassifier(ActingClassifier):
             end._packed[:] = pack(Header(wire.versions[0], True))
             end._whole_push.begin_again().send(sent)
             wire.gradient[: len(wire.gradient) // 2] = 100
-            half = len(sent.content) // 2 if end._pushed else 8
+            half = 8 if end.shared else len(sent.content) // 2
             end._connection.sendall(sent.content[:half])
         die()
 

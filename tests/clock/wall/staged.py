@@ -5,7 +5,6 @@ from functools import partial
 
 from paceline.clock.flat_weights import FlatWeights
 from paceline.clock.wall import parameter_server_strategy, staging, wall_links
-from paceline.exchange.wire import worker_wire
 from tests.unyielding import run as run_plainly
 
 
@@ -45,14 +44,6 @@ def apart(parameters, weights, gradient):
 
 
 def run(point, folder):
-    """Send several times in a backward, even of a network as tiny as this."""
-    staging._LEAST = 4
     wall_links.staged = partial(staging.Staging, streams=Streams)
     parameter_server_strategy.FlatWeights = apart
     return run_plainly(point, folder)
-
-
-def run_elsewhere(point, folder):
-    """As `run`, with servers that are on another node."""
-    worker_wire.this_node = lambda: "another node"
-    return run(point, folder)

@@ -18,8 +18,8 @@ on_several = pytest.mark.skipif(NUM_GPUS < 2, reason="needs several GPUs")
 ADAM = {"model__optimizer": {"_target_": "torch.optim.AdamW", "_partial_": True, "lr": 0.01}}
 # Numbers of laws in LAWS that together use every link.
 PICKED = {
-    "async_parameter_server": [0, 1, 2, 5, 7, 10],
-    "sync_parameter_server": [0, 2, 3, 4],
+    "async_parameter_server": [0, 1, 2, 5, 7],
+    "sync_parameter_server": [0, 2, 3],
     "stale_synchronous": [2],
     "mixed": [2],
     "sync_then_async": [3],
@@ -116,15 +116,6 @@ def test_a_worker_that_dies_is_done_without(device, tmp_path):
 def test_the_law_holds_across_a_resume(scheme, settings, tmp_path):
     workers = law_of(scheme, settings).workers
     resume(scheme, settings, tmp_path, 1e-10, **on_one_gpu(workers, "cuda"))
-
-
-@pytest.mark.gpu
-@on_one
-def test_power_sgd_in_host_memory_works_beside_a_gpu(tmp_path):
-    seen, _ = run_tiny(
-        tiny_point("sync_allreduce", 2, 8, scheme__compression="power_sgd"), tmp_path
-    )
-    assert seen.workers[0].bytes_sent > 0
 
 
 @pytest.mark.gpu

@@ -224,12 +224,6 @@ def test_what_split_workers_cannot_have_is_refused_in_a_line(setting, settings, 
     assert_one_line(setting, names, point_of, config)
 
 
-def test_overlap_cannot_be_had_with_split_workers():
-    settings = {"model__shards": 2, "scheme__overlap": True}
-    config = tiny_point("async_parameter_server", 2, 4, **settings)
-    assert_one_line("scheme.overlap", "model.shards=1", point_of, config)
-
-
 @pytest.mark.parametrize(
     ("setting", "settings", "names"),
     [

@@ -161,8 +161,6 @@ class VirtualClock:
     def end(self) -> None:
         """Deliver all messages under way; no worker takes another step."""
         self._ending = True
-        if self._push is not None and self._push.early is not None:
-            self._push.early.end()
         while (worker := self.next_worker()) is not None:
             self.finish_step(worker, None)
         if self._own is not None:
@@ -259,12 +257,8 @@ class VirtualClock:
             self._ready.append(worker)
             return
         worker.compute_seconds = alone + self._parts.seconds_of_ddp
-        worker.computed_at = begun + worker.compute_seconds
-        if self._push is not None and self._push.early is not None:
-            yield self._push.early.begin(worker)
-        else:
-            yield cores.busy(worker.compute_seconds)
-            worker.computed_at = self.kernel.now
+        yield cores.busy(worker.compute_seconds)
+        worker.computed_at = self.kernel.now
         if cores.shared:
             worker.compute_seconds = worker.computed_at - begun
         worker.spend("compute", worker.computed_at - worker.compute_seconds, worker.computed_at)

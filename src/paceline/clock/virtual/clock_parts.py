@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from torch import Size, Tensor
 
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.virtual.compression import compression
 from paceline.clock.virtual.kernel import Buses, Cores, Kernel
 from paceline.clock.virtual.virtual_network import VirtualNetwork
 from paceline.clock.virtual.virtual_split import VirtualSplit
 from paceline.clock.virtual.virtual_worker import BufferPool, VirtualWorker
-from paceline.exchange.shard import backwards, round_robin, shard_bounds
+from paceline.exchange.shard import round_robin, shard_bounds
 from paceline.scheme.rule import AbstractScheme, Sharding
 from paceline.timing.machine import messages_at_once
 from paceline.timing.profile import ClusterProfile
@@ -52,7 +52,8 @@ class MessageSizes:
         sizes = self.workload.sizes_of_tensors or self.own_tensors
         if sharding == "round_robin":
             return [len(part) for part in round_robin(len(sizes), servers)]
-        return [len(backwards(sizes, *each)) for each in shard_bounds(sum(sizes), servers)]
+        ends, bounds = [*accumulate(sizes)], shard_bounds(sum(sizes), servers)
+        return [1 + sum(first < end < last for end in ends) for first, last in bounds]
 
     def statistics(self, worker: VirtualWorker) -> int:
         """Return the bytes of a worker's BatchNorm statistics."""
@@ -97,9 +98,6 @@ class ClockParts:
         tensors = [shape.numel() for shape in shapes]
         workload = run.workload or OwnNetwork()
         self.sizes = MessageSizes(workload, weights.nbytes, overlap, tensors)
-        self.compression = None
-        if workers > 1:
-            self.compression = compression(scheme.compression, shapes, weights, run.seed)
         self.profile, self.split = profile, None
         if step is not None:
             self.split = VirtualSplit(step, scheme, profile, workers, self.cores, self.kernel)

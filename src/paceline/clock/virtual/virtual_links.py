@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from paceline.clock.links import AbstractLinks, Process, at_once
@@ -16,6 +17,8 @@ from paceline.clock.virtual.virtual_worker import Buffer, BufferPool, VirtualWor
 from paceline.exchange.find_collective import collective
 from paceline.exchange.schedule import Volume
 from paceline.timing.workload import Bucket, share_of_step
+
+_HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class Brought(NamedTuple):
@@ -47,8 +50,9 @@ def allreduce_end(
 class VirtualMeanLink:
     """Means over all workers, with one vector for any number of workers. Values are added to the
     first one in the order of arrival. Gradients are reduced in the buckets of DDP, other values as
-    a whole when the last worker has brought them. `busy_seconds`: virtual seconds in which buckets
-    were reduced.
+    a whole when the last worker has brought them. Compressed to 16 bits, they are what torch's
+    hooks make of them, except that their sum is rounded only once. `busy_seconds`: virtual seconds
+    in which buckets were reduced.
     """
 
     def __init__(self, parts: ClockParts) -> None:
@@ -62,9 +66,8 @@ class VirtualMeanLink:
             self._seconds, self._volumes = split.mean_seconds, split.mean_volumes
         else:
             self._seconds = partial(chosen.seconds, workers=workers, profile=profile)
-            room = profile.workers_per_node
-            self._volumes = lambda length: chosen.volumes(workers, length, room)
-        self._compression = parts.compression
+            self._volumes = partial(chosen.volumes, workers)
+        self._half = _HALVES.get(parts.scheme.compression) if workers > 1 else None
         self.busy_seconds = 0.0
         self._begin_round()
 
@@ -75,8 +78,9 @@ class VirtualMeanLink:
     def mean(self, worker: VirtualWorker, value: Tensor) -> Process[Tensor]:
         """Wait for the values of all workers; return their mean."""
         num_bytes = self._sizes.weights(value.nbytes)
-        length, item = self._message(num_bytes, value.element_size())
-        sent, received = self._volumes(length)[worker.index].in_bytes(item)
+        item = value.element_size()
+        volume = self._volumes(num_bytes // item)[worker.index]
+        sent, received = volume.in_bytes(2 if self._half else item)
         worker.bytes_sent += sent
         worker.bytes_received += received
         met = self._bring(worker, value)
@@ -85,18 +89,15 @@ class VirtualMeanLink:
         mean = yield met
         return worker.take_answer(self._pool.share(mean), self._pool)
 
-    def _message(self, num_bytes: int, item: int) -> tuple[int, int]:
-        """Return the elements of a message, as it is sent, and the bytes of each."""
-        compressed, length = self._compression, num_bytes // item
-        return compressed.size(length, item) if compressed else (length, item)
-
     def _seconds_of(self, num_bytes: int, item: int) -> float:
-        """Return the duration of an all-reduce of so many bytes uncompressed."""
-        if self._compression is None:
-            return self._seconds(num_bytes)
-        length, size = self._message(num_bytes, item)
-        messages = self._compression.num_messages
-        return messages * self._seconds(length * size // messages)
+        """Return the duration of an all-reduce of numbers that have so many bytes uncompressed,
+        `item` bytes each.
+        """
+        return self._seconds(num_bytes // item * 2 if self._half else num_bytes)
+
+    def _compress(self, value: Tensor) -> None:
+        if self._half:
+            value.copy_(value.to(self._half))
 
     def _bring(self, worker: VirtualWorker, value: Tensor) -> Event:
         now, gradient, met = self._kernel.now, worker.gradient, Event()
@@ -104,8 +105,7 @@ class VirtualMeanLink:
         brought = Brought(now, worker.compute_seconds, own and now == worker.computed_at)
         self._brought[worker.index] = brought, met
         buffer = worker.give_gradient() if own else self._pool.copy(value)
-        if self._compression:
-            self._compression.send(worker.index, buffer.vector)
+        self._compress(buffer.vector)
         self._sum = self._pool.add(self._sum, buffer)
         worker.release_gradient(self._pool)
         return met
@@ -122,8 +122,7 @@ class VirtualMeanLink:
         yield Moment(allreduce_end(brought, buckets, seconds))
         if len(brought) > 1:
             total.vector.div_(len(brought))
-        if self._compression:
-            self._compression.receive(total.vector)
+        self._compress(total.vector)
         for worker in self._workers:
             own, met = by_worker[worker.index]
             worker.spend("wait", own.brought_at, complete_at)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from paceline.clock.links import Process
-from paceline.clock.virtual.kernel import Buses, Event, Kernel, Moment, Plan, ProcessorSharing
+from paceline.clock.virtual.kernel import Buses, Event, Kernel, Plan, ProcessorSharing
 from paceline.random_bits import normal
 from paceline.timing.profile import ClusterProfile
 
@@ -190,21 +190,6 @@ class VirtualNetwork:
         """
         return self._pass(self._node_of[worker], self._end_of_server[server], num_bytes, left=left)
 
-    def inside(self, worker: int, server: int) -> bool:
-        """Return True if the messages between the two stay inside a node."""
-        return self._node_of[worker] == self._end_of_server[server]
-
-    def send_part(self, worker: int, server: int, num_bytes: int) -> Process[None]:
-        """Send a part of a push to another node, without its latency, and without counting it."""
-        return self._flow(self._node_of[worker], self._end_of_server[server], num_bytes)
-
-    def finish_push(
-        self, worker: int, server: int, num_bytes: int, left_at: float
-    ) -> Process[None]:
-        """Count a push that was sent in parts, and wait until the last part has arrived."""
-        self._count(self._node_of[worker], self._end_of_server[server], num_bytes)
-        yield Moment(max(self._kernel.now, left_at + self._link.latency))
-
     def answer(self, server: int, worker: int, num_bytes: int) -> Process[Passage]:
         """Send a message from a server to a worker."""
         weight = 1.0
@@ -232,15 +217,12 @@ class VirtualNetwork:
             self._kernel.happen(left)
             yield from self._buses.carry(sender, self._node_link.seconds(num_bytes))
         else:
-            self._count(sender, receiver, num_bytes)
+            self._bytes[sender] += num_bytes
+            self._bytes[len(self._names) + receiver] += num_bytes
             yield from self._flow(sender, receiver, num_bytes, weight)
             self._kernel.happen(left)
             yield self._kernel.after(self._link.latency)
         return Passage(begun, self._kernel.now)
-
-    def _count(self, sender: int, receiver: int, num_bytes: int) -> None:
-        self._bytes[sender] += num_bytes
-        self._bytes[len(self._names) + receiver] += num_bytes
 
     def _flow(
         self, sender: int, receiver: int, num_bytes: int, weight: float = 1.0

@@ -4,8 +4,7 @@ with weights.
 On one machine messages occupy the server's process, as over loopback: it receives a push, applies
 it and answers, in the order in which workers are released, before it receives the next. Between
 nodes the network carries messages while the server works: a worker sends to one server after
-another, each worker beginning with another one, and is answered meanwhile; or it sends parts of
-pushes to all of them during backward, if the scheme has them leave so early. What the server itself
+another, each worker beginning with another one, and is answered meanwhile. What the server itself
 does for a message (copies, serialisation) then occupies its process before an update, and before an
 answer leaves.
 """
@@ -18,7 +17,6 @@ from torch import Tensor
 from paceline.clock.links import Process
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.kernel import Event, Kernel, SingleServer
-from paceline.clock.virtual.virtual_early_push import VirtualEarlyPush
 from paceline.clock.virtual.virtual_network import Passage
 from paceline.clock.virtual.virtual_servers import VirtualServers
 from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
@@ -30,9 +28,7 @@ Answer = tuple[Buffer, bool]
 
 
 class VirtualPushLink:
-    """Carries pushes to `servers` and their answers back, for all workers. `early`: carries parts
-    of pushes during backward; None if pushes leave as a whole.
-    """
+    """Carries pushes to `servers` and their answers back, for all workers."""
 
     def __init__(self, parts: ClockParts, servers: VirtualServers) -> None:
         self._servers, self._workers, self._profile = servers, parts.workers, parts.profile
@@ -48,9 +44,6 @@ class VirtualPushLink:
         self._lines = [SingleServer(parts.kernel) for _ in servers.served]
         self._answered: dict[int, list[Event]] = {}  # by worker and server
         self._network = None if parts.profile.one_machine else parts.network
-        self.early: VirtualEarlyPush | None = None
-        if scheme.overlap and self._network is not None and not parts.cores.shared:
-            self.early = VirtualEarlyPush(parts, servers)
         self._group = VirtualGroupLink(parts, self._push) if scheme.group_size > 1 else None
 
     def busy_seconds(self) -> dict[str, float]:
@@ -68,18 +61,17 @@ class VirtualPushLink:
 
     def _push(self, worker: VirtualWorker) -> Process[Answer]:
         answered = self._answered[worker.index] = [Event() for _ in self._lines]
-        in_turn = self._network and not self.early
         for server in turns(len(self._lines), worker.index // self._group_size):
             left = Event()
             self._kernel.start(self._push_to(server, worker, left))
-            if in_turn:
+            if self._network is not None:
                 yield left
         yield from answered
         return self._servers.collect(worker)
 
     def _push_to(self, server: int, worker: VirtualWorker, left: Event) -> Process[None]:
         """Send a push to one server, wait in its queue, and be served there. `left` happens when it
-        has left for a server of another node, as a whole.
+        has left for a server of another node.
         """
         size = self._shard_bytes[server]
         body = size + (self._sizes.statistics(worker) if server == 0 else 0)
@@ -92,10 +84,7 @@ class VirtualPushLink:
             seconds, on_bus = (seconds, message) if self._buses.shared else (seconds + message, 0.0)
             seconds += self._profile.added_seconds("push") if server == 0 else 0.0
         else:
-            if self.early is None:
-                passage = yield from self._network.push(worker.index, server, body, left)
-            else:
-                passage = yield from self.early.push(worker, server, body)
+            passage = yield from self._network.push(worker.index, server, body, left)
             _spend(server, worker, passage.start, passage)
             seconds += self._profile.server_message_seconds(self._tensors[server], body)
         since = self._kernel.now

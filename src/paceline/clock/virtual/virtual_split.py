@@ -99,9 +99,8 @@ class VirtualSplit:
         """Return what the processes of each worker send together for a gradient [length]."""
         shards = self._step.shards
         by_all, by_alike = self._parts(length)
-        room = self._of_processes.workers_per_node
-        of_all = self._native.volumes(self._workers * shards, by_all, room)
-        of_alike = self._native.volumes(self._workers, by_alike, self.profile.workers_per_node)
+        of_all = self._native.volumes(self._workers * shards, by_all)
+        of_alike = self._native.volumes(self._workers, by_alike)
         return tuple(
             _together([*of_all[index * shards : (index + 1) * shards], *[own] * shards])
             for index, own in enumerate(of_alike)

@@ -170,17 +170,13 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     def _finish_step(self) -> None:
         """Continue with the next step, or stop the Trainer if there is none."""
 
-    def _finish_backward(self) -> None:
-        """Gather the gradient of a whole worker, before the emulated step ends."""
-        if self.split is None:
-            self._flat.gather_gradient()
-
     def _step(self) -> None:
         """Drive the rule through one step; each communication blocks."""
-        self._finish_backward()
+        flat = self._flat
+        if self.split is None:
+            flat.gather_gradient()  # before the emulated step ends
         self.wait_for_pace()
         before = time.perf_counter()
-        flat = self._flat
         if self.split is not None:
             self.split.gather_gradient()
             flat.gather_gradient()

@@ -57,7 +57,6 @@ class Server:
             weights,
             vectors.num_statistics,
             self._workers,
-            vectors.parts,
             vectors.num_numbers,
             at_once=accounting.can_meet or len(self._workers) == 1,
         )

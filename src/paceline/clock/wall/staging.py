@@ -10,16 +10,14 @@ from paceline.clock.snapshot import flatten
 from paceline.exchange.wire.gpu_memory import pin
 from paceline.exchange.wire.worker_wire import WorkerWire
 
-_LEAST = 2**20  # weights that are copied during backward at a time; each copy takes 20 us to launch
-
 
 class Staging:
     """Copies of a worker on a GPU.
 
-    Buffers in host memory are pinned, and copied on a stream of their own, beside backward. Buffers
-    on the GPU, which servers on GPUs share, need no copy if the worker computes in them, and nobody
-    waits here: events order what follows. `streams`: module of torch with streams of the device.
-    `pinned`: True if the buffers in host memory could be pinned.
+    Buffers in host memory are pinned, and copied on a stream of their own. Buffers on the GPU that
+    servers on GPUs share need no copy if the worker computes in them, and nobody waits here: events
+    order what follows. `streams`: module of torch with streams of the device. `pinned`: True
+    if the buffers in host memory could be pinned.
     """
 
     def __init__(self, wire: WorkerWire, device: torch.device, streams: Any = torch.cuda) -> None:
@@ -29,26 +27,13 @@ class Staging:
         if wire.in_host_memory:
             self._weights = torch.empty_like(wire.weights, device=device)
         self._statistics = torch.zeros_like(wire.statistics, device=device)
-        self._from = len(wire.gradient)  # first weight whose gradient is copied already
         if device.type == "cuda":
             host = (wire.gradient, wire.weights, wire.statistics)
             self.pinned = all([pin(each) for each in host if each.device.type == "cpu"])
 
-    def begin(self, value: Tensor, first: int) -> int:
-        """Begin to copy `value` [num_weights] from the weight `first` on, as far as that is not
-        under way; return the first weight that is. Few weights wait for those before them.
-        """
-        if first < self._from and (first == 0 or self._from - first >= _LEAST):
-            self._stream.wait_stream(self._streams.current_stream(self._device))
-            with self._streams.stream(self._stream):
-                part = slice(first, self._from)
-                self._wire.gradient[part].copy_(value[part], non_blocking=True)
-            self._from = first
-        return self._from
-
     def send(self, value: Tensor, statistics: Sequence[Tensor]) -> None:
-        """Copy the rest of `value` and BatchNorm's statistics. Into host memory: wait until all is
-        copied.
+        """Copy `value` [num_weights] and BatchNorm's statistics. Into host memory: wait until all
+        is copied.
         """
         flatten(statistics, self._statistics)
         if not self._wire.in_host_memory:
@@ -56,15 +41,10 @@ class Staging:
                 self._wire.gradient.copy_(value)
             self._wire.statistics.copy_(self._statistics, non_blocking=True)
             return
-        self.begin(value, 0)
         self._stream.wait_stream(self._streams.current_stream(self._device))
         with self._streams.stream(self._stream):
+            self._wire.gradient.copy_(value, non_blocking=True)
             self._wire.statistics.copy_(self._statistics, non_blocking=True)
-        self.wait()
-        self._from = len(self._wire.gradient)
-
-    def wait(self) -> None:
-        """Wait for all copies that have begun."""
         self._stream.synchronize()
 
     def finish(self) -> None:

@@ -16,7 +16,6 @@ from paceline.clock.run_spec import RunSpec, StepNumbers, VectorSpec, server_spe
 from paceline.clock.snapshot import Snapshot, flatten, join_shards, receive_snapshots
 from paceline.clock.wall.pair_link import AbstractPairLink
 from paceline.clock.wall.staging import staged
-from paceline.errors import SettingError
 from paceline.exchange.find_collective import collective
 from paceline.exchange.liveness import Lost, LostPeerError
 from paceline.exchange.process_group import has_nccl, members, send_json, worker_index
@@ -144,7 +143,6 @@ class PushLink:
             vectors.num_statistics,
             getattr(torch, vectors.dtype),
             run.num_workers if self._speaks else first,
-            parts=vectors.parts,
             begins_with=worker_index() // scheme.group_size,
             num_numbers=self._num_numbers,
             device=device if run.servers_on_gpus else _HOST,
@@ -171,11 +169,8 @@ class PushLink:
         """Push `value` [num_weights]; return the weights in the servers' answers."""
         if self._staging is None and value is not self.wire.gradient:
             self.wire.gradient.copy_(value)
-        if not self.wire.sends_early:
-            self.send_numbers()
-        elif self._num_numbers and not torch.equal(self.wire.numbers, self._present()):
-            message = "the optimizer's options changed after parts of a step's gradient were sent; "
-            raise SettingError("scheme.overlap", message + "false is needed")
+        if self._num_numbers:
+            self.wire.numbers.copy_(torch.tensor(self._numbers(), dtype=torch.float64))
         if self._staging is None:
             flatten(self._statistics, self.wire.statistics)
         else:
@@ -186,27 +181,6 @@ class PushLink:
             self._group.take(self.wire.gradient, self.wire.statistics)
         self._hand_on(self.wire.push_pull())
         return self.wire.weights if self._staging is None else self._staging.receive()
-
-    @property
-    def sends_early(self) -> bool:
-        """True if parts of a push leave during backward: to another node, or from a GPU."""
-        staged = self._staging is not None and self.wire.in_host_memory
-        return staged or self.wire.sends_early
-
-    def send_early(self, value: Tensor, first: int) -> None:
-        """Begin to push `value` from the weight `first` on, which must not change any more."""
-        if self._staging is None:
-            self.wire.send_early(first)
-        else:
-            self.wire.send_early(self._staging.begin(value, first), self._staging.wait)
-
-    def send_numbers(self) -> None:
-        """Send the present options with the next push."""
-        if self._num_numbers:
-            self.wire.numbers.copy_(self._present())
-
-    def _present(self) -> Tensor:
-        return torch.tensor(self._numbers(), dtype=torch.float64)
 
     @property
     def bytes_exchanged(self) -> tuple[int, int]:

@@ -18,11 +18,11 @@ Part = tuple[int, int]  # [first, last) of the vector
 class Multicolor(AbstractScheduledCollective):
     """One tree for each part of the vector; a worker is an inner node of one tree at most."""
 
-    def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
+    def make_schedule(self, workers: int, length: int) -> Schedule:
         filling = 2 * _depth(workers) - 2  # the first and the last round carry half of others
         return _all_colors(workers, [pieces(*part, filling) for part in _parts(workers, length)])
 
-    def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
+    def count_volumes(self, workers: int, length: int) -> Volumes:
         """Count for uncut parts, since cutting them into pieces does not change the volume."""
         whole = [[part] for part in _parts(workers, length)]
         return summed(_all_colors(workers, whole), workers)

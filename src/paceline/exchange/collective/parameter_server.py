@@ -20,7 +20,7 @@ _NUMBER = 4  # bytes of a number, which is a float32
 class ParameterServer(AbstractScheduledCollective):
     """One worker receives all vectors and sends their sum to all."""
 
-    def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
+    def make_schedule(self, workers: int, length: int) -> Schedule:
         parts = _pieces(length) if length else []
         others = [worker for worker in range(workers) if worker != _SERVER]
         to_server = tuple(
@@ -31,7 +31,7 @@ class ParameterServer(AbstractScheduledCollective):
         )
         return together([to_server, ((), *back)])  # each sum goes out in the round after it is made
 
-    def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
+    def count_volumes(self, workers: int, length: int) -> Volumes:
         """Count without building the schedule, which has two moves for each piece and worker."""
         counts = [(workers - 1) * length if w == _SERVER else length for w in range(workers)]
         return tuple(Volume(count, count) for count in counts)

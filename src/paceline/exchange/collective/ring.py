@@ -14,13 +14,13 @@ from paceline.timing.profile import ClusterProfile
 class Ring(AbstractScheduledCollective):
     """Parts of the vector go round a ring twice: they are added first, then copied."""
 
-    def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
+    def make_schedule(self, workers: int, length: int) -> Schedule:
         bounds = shard_bounds(length, workers)
         reduce_scatter = [_hand_on(bounds, -number, adds=True) for number in range(workers - 1)]
         all_gather = [_hand_on(bounds, 1 - number, adds=False) for number in range(workers - 1)]
         return (*reduce_scatter, *all_gather)
 
-    def count_volumes(self, workers: int, length: int, workers_per_node: int) -> Volumes:
+    def count_volumes(self, workers: int, length: int) -> Volumes:
         """Count without building the schedule, which grows with the square of the workers. Worker w
         sends all parts but w + 1, then all but w + 2.
         """

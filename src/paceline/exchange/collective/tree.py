@@ -15,7 +15,7 @@ from paceline.timing.profile import ClusterProfile
 class Tree(AbstractScheduledCollective):
     """A binary tree: vectors are summed up to worker 0, and the sum is broadcast down."""
 
-    def make_schedule(self, workers: int, length: int, workers_per_node: int) -> Schedule:
+    def make_schedule(self, workers: int, length: int) -> Schedule:
         return (*reduction(workers, length), *broadcast(workers, length))
 
     def link_seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:

@@ -8,8 +8,7 @@ Inside a node the worker shares its buffers with the servers, in host memory or,
 GPUs, there: a push copies nothing, an answer is one copy. Between nodes bodies are sent from and
 received into tensor memory, and everything is sealed: a push that was changed on its way ends the
 connection, and is not used. If a connection does not accept an answer at once, the rest is sent
-from a copy while the server continues. A push that leaves during backward arrives in parts, from
-the last to the first.
+from a copy while the server continues.
 """
 
 import selectors
@@ -24,7 +23,6 @@ from torch import Tensor
 
 from paceline.exchange.liveness import Lost
 from paceline.exchange.process_group import joined, members, send_json
-from paceline.exchange.shard import backwards
 from paceline.exchange.wire.connection import Hello, Listener
 from paceline.exchange.wire.frame import HEADER_BYTES, Header, Pieces, bytes_of, pack, unpack
 from paceline.exchange.wire.gpu_memory import Signals, other_node, take_from_gpu
@@ -39,10 +37,9 @@ class ServerEnd:
     """Server's end of a connection to one worker; it never blocks.
 
     `gradient`, `statistics`: buffers for a push, valid until its answer. `answered`: the worker's
-    weights in shared memory; None if they are sent over the connection. `parts`: [first, last) of
-    the parts of the gradient in the order of arrival; none if it comes as a whole. `num_numbers`:
-    how many numbers follow the header of a push. `seals`: of the messages; None inside a node.
-    `signals`: of memory that is shared on a GPU, else None.
+    weights in shared memory; None if they are sent over the connection. `num_numbers`: how many
+    numbers follow the header of a push. `seals`: of the messages; None inside a node. `signals`: of
+    memory that is shared on a GPU, else None.
     """
 
     def __init__(
@@ -51,7 +48,6 @@ class ServerEnd:
         gradient: Tensor,
         statistics: Tensor,
         answered: Tensor | None,
-        parts: Sequence[tuple[int, int]] = (),
         num_numbers: int = 0,
         seals: Seals | None = None,
         signals: Signals | None = None,
@@ -67,9 +63,7 @@ class ServerEnd:
         self._header = bytearray(HEADER_BYTES)
         self._body = [bytes_of(self.numbers)] if num_numbers else []
         if answered is None:
-            cuts = parts or [(0, len(gradient))]
-            self._body += [bytes_of(gradient[first:last]) for first, last in cuts]
-            self._body.append(self.landed)
+            self._body += [bytes_of(gradient), self.landed]
         self._incoming = Pieces(memoryview(self._header), *self._body, seal=self._received)
         self._packed = bytearray(HEADER_BYTES)  # header of the answer
         self._outgoing = Pieces()
@@ -179,12 +173,11 @@ class ServerWire:
     """Connections of a server to its workers, which receives messages in the order of arrival.
 
     `weights` [num_weights]: the server's part, sent in answers; on a GPU only if all workers are on
-    GPUs of this machine. `workers`: their ranks. `parts`:
-    sizes of the parts, in the order of the vector, in which pushes leave during backward; none if
-    they leave as a whole. `num_numbers`: how many options of the optimizer come with each push.
-    `at_once`: True if no worker goes on before all have pushed. Pushes on GPUs are then returned
-    while they are still computed, and only the server's GPU waits. Otherwise they are returned in
-    the order in which they are complete, so that no worker waits for the GPU of another.
+    GPUs of this machine. `workers`: their ranks. `num_numbers`: how many options of the optimizer
+    come with each push. `at_once`: True if no worker goes on before all have pushed. Pushes on GPUs
+    are then returned while they are still computed, and only the server's GPU waits. Otherwise they
+    are returned in the order in which they are complete, so that no worker waits for the GPU of
+    another.
     """
 
     def __init__(
@@ -192,14 +185,12 @@ class ServerWire:
         weights: Tensor,
         num_statistics: int,
         workers: Sequence[int],
-        parts: Sequence[int] = (),
         num_numbers: int = 0,
         *,
         at_once: bool = False,
     ) -> None:
         self._at_once = at_once
         self.weights, self._workers, self._num_numbers = weights, workers, num_numbers
-        self._parts = backwards(parts, 0, len(weights))
         dtype = weights.dtype
         self._statistics = {each: torch.zeros(num_statistics, dtype=dtype) for each in workers}
         # Where caches are cold from training, a call into torch costs as much as a small message.
@@ -345,7 +336,7 @@ class ServerWire:
             if weights.is_cuda:
                 raise other_node(f"worker {worker}")
             gradient, landed = torch.zeros_like(weights), torch.zeros_like(statistics)
-            return ServerEnd(connection, gradient, landed, None, self._parts, numbers, seals)
+            return ServerEnd(connection, gradient, landed, None, numbers, seals)
         memory, places = take_share(connection)
         counts = (len(weights), len(statistics), len(weights))
         begins = zip(places, counts, strict=True)

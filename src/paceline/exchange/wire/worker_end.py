@@ -2,8 +2,7 @@
 
 import socket
 import struct
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 
 from paceline.exchange.liveness import LostPeerError
 from paceline.exchange.process_group import joined, worker_index
@@ -42,12 +41,11 @@ class WorkerEnd:
         self._sent, self._received = seals or (None, None)
         self._name, self._timeout_seconds = name, timeout_seconds
         self._connection = connection
-        self._pushed = pushed
-        self.num_parts, self.shared = len(pushed), not pulled
+        self.shared = not pulled
         self._header, self._packed = bytearray(HEADER_BYTES), bytearray(HEADER_BYTES)
         self._incoming = Pieces(memoryview(self._header), *pulled, seal=self._received)
-        self._first = [memoryview(self._packed), *([numbers] if len(numbers) else [])]
-        self._whole_push = self._pieces(*self._first, *pushed)
+        first = [memoryview(self._packed), *([numbers] if len(numbers) else [])]
+        self._whole_push = self._pieces(*first, *pushed)
         self._asks = False  # the server to stop, with the next push
         connection.setblocking(True)  # the kernel's time limit needs no system call per message
         limit = _TIMEVAL.pack(int(timeout_seconds), int(timeout_seconds % 1 * 1e6))
@@ -56,20 +54,11 @@ class WorkerEnd:
 
     def push(self, version: int) -> None:
         """Send a push computed on weights of `version`."""
-        self.push_parts(range(self.num_parts), version)
-
-    def push_parts(self, parts: range, version: int) -> None:
-        """Send some buffers of a push; the header precedes the first one."""
         if self._signals is not None:
             self._signals.push()
-        first = self._first if parts.start == 0 else []
-        if first:
-            asks, self._asks = self._asks, False
-            self._packed[:] = pack(Header(version, True, stop=asks))
-        if len(parts) == self.num_parts:
-            self._send(self._whole_push.begin_again())
-        else:
-            self._send(self._pieces(*first, *self._pushed[parts.start : parts.stop]))
+        asks, self._asks = self._asks, False
+        self._packed[:] = pack(Header(version, True, stop=asks))
+        self._send(self._whole_push.begin_again())
 
     def pull(self) -> Header:
         """Wait for an answer."""
@@ -153,56 +142,3 @@ def reach(
     share(connection, descriptor, places)
     signals = share_more(connection) if share_more is not None else None
     return WorkerEnd(name, connection, [], [], timeout, numbers, signals=signals)
-
-
-class EarlyEnd:
-    """Connection over which a thread sends the parts of a push during backward. `begins`: first
-    weight of each part, from the last part to the first. Backward never waits for the connection;
-    the next `pull` raises the thread's error.
-    """
-
-    def __init__(self, end: WorkerEnd, begins: Sequence[int]) -> None:
-        self._end, self._begins = end, begins
-        self.keep, self.ask_to_stop = end.keep, end.ask_to_stop
-        self._num_ready = self._num_sent = 0  # parts of the push under way
-        self._thread = ThreadPoolExecutor(max_workers=1)
-        self._sending: Future[None] | None = None  # of the push under way
-
-    def push_from(self, first: int, version: int, wait: Callable[[], None] = lambda: None) -> None:
-        """Let the parts from the weight `first` on leave once `wait`, which the thread calls, has
-        returned; they must not change any more.
-        """
-        ready = sum(begin >= first for begin in self._begins)
-        if ready > self._num_ready:
-            self._let_leave(ready, version, wait)
-
-    def push(self, version: int) -> None:
-        """Let the rest of a push leave, computed on weights of `version`."""
-        self._let_leave(self._end.num_parts, version)
-
-    def pull(self) -> Header:
-        """Wait until the push has left, and for its answer."""
-        if self._sending is not None:
-            self._sending.result()
-        self._sending, self._num_ready, self._num_sent = None, 0, 0
-        return self._end.pull()
-
-    def leave(self, version: int) -> None:
-        self._thread.shutdown()
-        self._end.leave(version)
-
-    def _let_leave(
-        self, num_parts: int, version: int, wait: Callable[[], None] = lambda: None
-    ) -> None:
-        self._num_ready = num_parts
-        self._sending = self._thread.submit(self._send, version, self._sending, wait)
-
-    def _send(self, version: int, before: Future[None] | None, wait: Callable[[], None]) -> None:
-        """Send all parts that are ready, unless an earlier call failed."""
-        if before is not None:
-            before.result()
-        ready = self._num_ready
-        wait()
-        first, self._num_sent = self._num_sent, ready
-        if first < self._num_sent:
-            self._end.push_parts(range(first, self._num_sent), version)

@@ -13,12 +13,12 @@ from torch import Tensor
 
 from paceline.exchange.node import this_node
 from paceline.exchange.process_group import receive_json
-from paceline.exchange.shard import backwards, turns
+from paceline.exchange.shard import turns
 from paceline.exchange.wire.connection import Address
 from paceline.exchange.wire.frame import Header, bytes_of
 from paceline.exchange.wire.gpu_memory import Signals, share_on_gpu
 from paceline.exchange.wire.shared_memory import Places, allocate, part, whole_pages
-from paceline.exchange.wire.worker_end import EarlyEnd, WorkerEnd, reach
+from paceline.exchange.wire.worker_end import WorkerEnd, reach
 
 _HOST = torch.device("cpu")
 _ALIGNED = 64  # numbers; kernels are slower on vectors that begin elsewhere
@@ -27,17 +27,15 @@ _ALIGNED = 64  # numbers; kernels are slower on vectors that begin elsewhere
 class WorkerWire:
     """Connections of a worker to all servers.
 
-    A push goes to one server after another while earlier ones answer, or its parts leave during
-    backward for servers on other nodes. To a server on the same node only headers are sent, since
-    it shares the worker's buffers.
+    A push goes to one server after another while earlier ones answer. To a server on the same node
+    only headers are sent, since it shares the worker's buffers.
 
     `bounds`: each server's [first, last) of the flat weights. The wire owns `weights`, `gradient`
     [num_weights] and `statistics` [num_statistics]. `node`: node to claim instead of this one;
-    servers of another node are reached over TCP. `parts`: sizes of the parts, in the order of the
-    vector, in which pushes leave during backward; none if they leave as a whole. `begins_with`:
-    first server to push to, see `turns`. `numbers` [num_numbers]: options of the optimizer,
-    float64, sent with each push. `device`: a GPU if the servers are on GPUs of this machine; they
-    share `weights` and `gradient` there. Else these are `in_host_memory`.
+    servers of another node are reached over TCP. `begins_with`: first server to push to, see
+    `turns`. `numbers` [num_numbers]: options of the optimizer, float64, sent with each push.
+    `device`: a GPU if the servers are on GPUs of this machine; they share `weights` and `gradient`
+    there. Else these are `in_host_memory`.
     """
 
     def __init__(
@@ -47,13 +45,12 @@ class WorkerWire:
         dtype: torch.dtype,
         first_server: int,
         node: str | None = None,
-        parts: Sequence[int] = (),
         begins_with: int = 0,
         num_numbers: int = 0,
         device: torch.device = _HOST,
     ) -> None:
         self.numbers = torch.zeros(num_numbers, dtype=torch.float64)
-        self._bounds, self._size, self._parts = bounds, dtype.itemsize, parts
+        self._bounds, self._size = bounds, dtype.itemsize
         self._first_server, self._node = first_server, node or this_node()
         num_weights = bounds[-1][1]
         self._weights_at = whole_pages(num_weights * self._size)
@@ -69,7 +66,7 @@ class WorkerWire:
             self._on_gpu = torch.zeros(2, width, dtype=dtype, device=device)
             self.gradient, self.weights = self._on_gpu[:, :num_weights]
         self.statistics = part(memory, self._statistics_at, num_statistics, dtype)
-        self._ends: list[WorkerEnd | EarlyEnd] = []
+        self._ends: list[WorkerEnd] = []
         self._thread: ThreadPoolExecutor | None = None  # that pushes, if answers cross pushes
         self._turns = turns(len(bounds), begins_with)
         self.versions = [0] * len(bounds)  # of the latest weights, by server
@@ -80,8 +77,7 @@ class WorkerWire:
     def connect(self, addresses: list[Address]) -> None:
         """Connect to all servers in order; the first `pull` calls this."""
         self._ends += [self._connect(*each) for each in enumerate(addresses)]
-        whole = [end for end in self._ends if isinstance(end, WorkerEnd)]
-        if 1 < len(whole) == len(self._ends) and not all(end.shared for end in whole):
+        if len(self._ends) > 1 and not all(end.shared for end in self._ends):
             self._thread = ThreadPoolExecutor(max_workers=1)
         os.close(self._descriptor)
 
@@ -91,19 +87,6 @@ class WorkerWire:
             ranks = range(self._first_server, self._first_server + len(self._bounds))
             self.connect([Address(*receive_json(rank)) for rank in ranks])
         return self._take([self._ends[server].pull() for server in self._turns])
-
-    @property
-    def sends_early(self) -> bool:
-        """True if a server is on another node, so that parts of a push leave during backward."""
-        return any(isinstance(end, EarlyEnd) for end in self._ends)
-
-    def send_early(self, first: int, wait: Callable[[], None] = lambda: None) -> None:
-        """Begin to push the gradient from the weight `first` on, which must not change any more
-        after `wait`, a call in another thread, has returned.
-        """
-        for end, version in zip(self._ends, self.versions, strict=True):
-            if isinstance(end, EarlyEnd):
-                end.push_from(first, version, wait)
 
     def push_pull(self) -> bool:
         """Push the gradient to all servers, receive weights; return True if a step may follow."""
@@ -143,14 +126,13 @@ class WorkerWire:
         self.stops = headers[0].stop
         return headers[0].proceed
 
-    def _connect(self, server: int, address: Address) -> WorkerEnd | EarlyEnd:
+    def _connect(self, server: int, address: Address) -> WorkerEnd:
         first, last = self._bounds[server]
-        parts = backwards(self._parts, first, last)
-        pushed = [bytes_of(self._sent[begin:end]) for begin, end in parts]
+        pushed = [bytes_of(self._sent[first:last])]
         if server == 0:
             pushed.append(bytes_of(self.statistics))
         at = first * self._size
-        end = reach(
+        return reach(
             f"server {server}",
             address,
             self._first_server + server,
@@ -162,9 +144,6 @@ class WorkerWire:
             bytes_of(self.numbers),
             self._share_more(first, last),
         )
-        if end.shared or not self._parts:
-            return end
-        return EarlyEnd(end, [begin for begin, _ in parts])
 
     def _share_more(self, first: int, last: int) -> Callable[[socket.socket], Signals] | None:
         if self._on_gpu is None:

@@ -11,6 +11,8 @@ from typing import Literal
 
 import yaml
 
+from paceline.analysis.predicted import validation_errors
+from paceline.analysis.tables import read_tables
 from paceline.errors import SettingError
 from paceline.grouped import grouped
 from paceline.prediction.cluster_plan import IMAGENET
@@ -107,12 +109,13 @@ class Judged:
         return None if self.naive is None else self.naive / self.target - 1
 
 
-def write_published(root: Path, own: Errors) -> Path:
+def write_published(root: Path) -> Path:
     """Predict every entry, write reports/predictions and return the path of its page.
 
-    `own`: errors of the predictions of own runs, among which the interval is judged.
+    The interval is judged among the errors of predictions of own runs too, if they are there.
     """
-    folder = root / "reports/predictions"
+    folder, own_pace = root / "reports/predictions", root / "reports/own_pace"
+    own = validation_errors(read_tables(own_pace)) if own_pace.is_dir() else {}
     known = published_rows(root)
     found = [judge(entry, known, root) for entry in entries(root)]
     text = _TEXT.format(
@@ -129,11 +132,8 @@ def write_published(root: Path, own: Errors) -> Path:
 
 
 def published_rows(root: Path) -> dict[str, Mapping[str, str]]:
-    """Return the published numbers by id; raise SettingError("papers") without the file."""
-    path = root / "papers/published.csv"
-    if not path.is_file():
-        raise SettingError("papers", f"there is no {path}; they are in Paceline's repository")
-    with path.open() as file:
+    """Return the published numbers by id."""
+    with (root / "papers/published.csv").open() as file:
         return {row["id"]: row for row in csv.DictReader(file)}
 
 
