@@ -81,6 +81,16 @@ def test_speed_of_real_processes_is_told_apart_by_a_t_test(tmp_path):
     }
 
 
+@pytest.mark.parametrize(("seeds", "verdict"), [(2, "use"), (4, "not faster than one worker")])
+def test_an_interval_of_two_seeds_does_not_speak_against_a_scheme(tmp_path, seeds, verdict):
+    """1.2 and 2.4 times as fast, and then half as fast and 1.2 times."""
+    runs = [run | {"kind": "measured"} for run in [*ONE, *arm("gossip", 1.2, 0.9)]]
+    for run, speed in zip(runs[4:], (120, 240, 50, 120), strict=True):
+        run["images_per_second"] = speed
+    kept = [run for run in runs if run["seed"] < seeds]
+    assert verdicts(tmp_path / "made", kept) == {"gossip": verdict}
+
+
 def test_without_accuracies_the_fastest_is_used(tmp_path):
     runs = [*arm("sync_allreduce", 2, 0.9), *arm("gossip", 3, 0.8)]
     for run in runs:

@@ -17,7 +17,7 @@ from scipy.stats import ttest_1samp
 from paceline.analysis.claims import Claim, Selection, read_published
 from paceline.analysis.configuration import NOT_TRAINED
 from paceline.analysis.frames import Frame, read_table
-from paceline.analysis.intervals import LEVEL, POSITIVE, Array, Interval, interval
+from paceline.analysis.intervals import FEWEST, LEVEL, POSITIVE, Array, Interval, interval
 from paceline.analysis.searches import RATE, edge_of
 from paceline.analysis.tables import LATE, Tables, late_share, read_tables
 from paceline.analysis.time_to_target import crossings
@@ -25,7 +25,6 @@ from paceline.errors import SettingError
 from paceline.model.network_size import Layer, NetworkSize
 from paceline.record.result import NUMBERS
 
-FEWEST = 3  # seeds
 ACCURACIES = {each.name for each in NUMBERS if each.unit == "share" and "top" in each.name}
 _RATE_FREE = ("images_per_second", "updates_per_second", "seconds")  # rates do not change them
 _COUNTS: dict[str, Callable[[NetworkSize, int], float]] = {

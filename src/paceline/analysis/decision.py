@@ -26,6 +26,7 @@ from paceline.analysis.configuration_table import configuration_table
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import (
     DIFFERENCES,
+    FEWEST,
     LEVEL,
     NONE,
     Array,
@@ -191,9 +192,12 @@ def _complexity(tables: Tables, arm: Arm) -> tuple[int, bool, float]:
 
 
 def _is_faster(row: Row) -> bool:
-    """Return True if a scheme is faster than one worker, or if nothing is known of one worker."""
+    """Return True if a scheme is faster than one worker, or if nothing is known of one worker.
+
+    Of fewer than three seeds, whose intervals are very wide, the mean decides.
+    """
     mean, low = row["speedup_mean"], row["speedup_low"]
-    return bool(np.isnan(mean) or (mean if np.isnan(low) else low) > 1)
+    return bool(np.isnan(mean) or (low if row["speedup_n"] >= FEWEST else mean) > 1)
 
 
 def _is_all_reduce(tables: Tables, arm: Arm, arms: Sequence[Arm]) -> bool:

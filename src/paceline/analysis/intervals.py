@@ -16,6 +16,7 @@ from paceline.analysis.frames import Frame
 
 Array: TypeAlias = np.ndarray
 LEVEL = 0.95
+FEWEST = 3  # seeds whose interval decides
 
 
 class Space(NamedTuple):
