@@ -16,8 +16,8 @@ def test_before_collect(tmp_path):
 
 def test_no_point_finished(reports):
     page = reports([fail(make_run(seed=0)), fail(make_run(seed=1), "diverged", "NaN")])
-    assert "No point has finished yet" in page
-    assert "0 of 2 points finished" in page
+    assert "No run has finished yet" in page
+    assert "0 of 2 runs finished" in page
     assert "worker 1 ended with exit code 1" in page
 
 
@@ -50,4 +50,4 @@ def test_a_study_without_evaluations_compares_throughput(tmp_path):
     write_points(folder, {"curves": []})
     drawn = {chart.name: chart for chart in charts(read_findings(folder))}
     assert len(drawn["scale"].spec["concat"]) == 1  # without the panel of accuracies
-    assert "accuracy was not measured" in write_page(folder).read_text()
+    assert "Accuracy was not measured" in write_page(folder).read_text()

@@ -41,7 +41,7 @@ RIGHT, _SAME, _WRONG, _LOST, _DOUBTED = "✓ ", "= ", "✗ ", " ✗", " !"
 _HEADINGS = {
     "target_seconds": "seconds to the target",
     SPEED: "images/s",
-    "speedup": "times one worker",
+    "speedup": "speed-up of the whole run",
     "top1": "top-1",
     "first": "against the first",
 }
@@ -121,14 +121,16 @@ def _answer_row(findings: StudyFindings, chosen: Choice) -> Row:
     if row is None:
         return {"use": f"{_WRONG}no scheme trained"}
     if chosen.use == ONE:
-        return {"use": _SAME + ONE, "images/s": "", "times one worker": _speedup(row)}
+        return {"use": _SAME + ONE, "images/s": "", "speed-up of the whole run": _speedup(row)}
     return {
         "use": RIGHT + found_words(findings, row),
         "images/s": _mean(row, SPEED, count),
-        "times one worker": _speedup(row),
+        "speed-up of the whole run": _speedup(row),
         "top-1": _mean(row, "top1", percent),
         "minus one worker's, points": _difference(row, findings.tables.margin),
-        "as fast": ", ".join(scheme_words(other) for _, other in chosen.as_fast.iterrows()),
+        "equally fast, within the margin": ", ".join(
+            scheme_words(other) for _, other in chosen.as_fast.iterrows()
+        ),
     }
 
 

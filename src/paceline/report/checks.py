@@ -88,7 +88,7 @@ def _mixed_data(findings: StudyFindings) -> Iterator[str]:
         )  # records of earlier code have none
         if number > 1:
             yield (
-                f"{group['data']} was changed between points, which are of {number} different "
+                f"{group['data']} was changed between runs, which are of {number} different "
                 "contents of it: they cannot be compared."
             )
 
@@ -110,12 +110,14 @@ def _assumed_times(findings: StudyFindings) -> Iterator[str]:
         return
     has_slow = "cluster.slow_workers" in runs and runs["cluster.slow_workers"].max() > 0
     slow = (
-        f", and a slow worker {setting(factor)} times as long," if has_slow and factor != 1 else ""
+        f", and that a straggler takes {setting(factor)} times as long"
+        if has_slow and factor != 1
+        else ""
     )
     yield (
-        f"That steps vary by jitter {setting(jitter)}{slow} is an assumption; measured were 0.055 "
-        "and 0.13 on two CPU cores, and 0.004 to 0.14 in public traces (ByteDance's "
-        "StragglerAnalysis)."
+        f"It is assumed that step times have a standard deviation of {percent(jitter)}{slow}. "
+        "Measured were 5.5 and 13 % on two CPU cores, and 0.4 to 14 % in public traces "
+        "(ByteDance's StragglerAnalysis)."
     )
 
 
@@ -128,8 +130,8 @@ def _crowded(findings: StudyFindings) -> Iterator[str]:
     if pairs:
         value = ", ".join(f"{number:.0f} on {cores:.0f}" for number, cores in pairs)
         yield (
-            f"{len(short)} of {plural(len(runs), 'measured point')} had more processes than cores "
-            f"(workers and servers of all points that ran at once): {value}. Their images/s and "
+            f"{len(short)} of {plural(len(runs), 'measured run')} had more processes than cores "
+            f"(workers and servers of all runs at once): {value}. Their images/s and "
             "speed-ups describe a crowded machine, not the scheme "
             f"({listed(map(scheme_name, short['scheme'].unique()))})."
         )
@@ -141,7 +143,7 @@ def _shared_gpu(findings: StudyFindings) -> Iterator[str]:
     if len(shared):
         value = ", ".join(f"{each:.0f}" for each in sorted(set(shared[name].astype(float))))
         yield (
-            f"{len(shared)} of {plural(len(runs), 'point')} had workers that shared a GPU ({value} "
+            f"{len(shared)} of {plural(len(runs), 'run')} had workers that shared a GPU ({value} "
             "on one), so their images/s describe that GPU, not workers with one each."
         )
 
@@ -152,7 +154,7 @@ def _late(findings: StudyFindings) -> Iterator[str]:
     late = shares[shares > LATE]
     if len(late):
         yield (
-            f"{len(late)} of {plural(len(paced), 'paced point')} did not keep the pace: real "
+            f"{len(late)} of {plural(len(paced), 'paced run')} did not keep the pace: real "
             f"computing took longer than the emulated step in up to {percent(late.max())} of the "
             "steps, so they are slower than the hardware that they stand for."
         )
@@ -165,7 +167,7 @@ def _unlike_conditions(findings: StudyFindings) -> Iterator[str]:
         texts = [f"{n} {', '.join(map(setting, of))}" for n, of in values.items() if len(of) > 1]
         if texts:
             yield (
-                f"{group['kind'].capitalize()} points ran under different conditions, and their "
+                f"{group['kind'].capitalize()} runs were made under different conditions, and their "
                 f"{'real ' if group['kind'] == 'virtual' else ''}images/s are averaged all the "
                 f"same: {'; '.join(texts)}."
             )
@@ -178,7 +180,7 @@ def _ended_badly(findings: StudyFindings) -> Iterator[str]:
     for group, points in groups(doubted, ["status", "kind"]):
         first = points.iloc[0]
         yield (
-            f"{plural(len(points), group['kind'] + ' point')} "
+            f"{plural(len(points), group['kind'] + ' run')} "
             f"{group['status'].replace('untrained', 'did not train')} and count in "
             f"{'all means' if group['status'] == 'finished' else 'no mean'}, such as "
             f"{_named(findings, first)}, seed {first['seed']}: {first['reason'].partition(';')[0]}."
@@ -200,7 +202,7 @@ def _one_machine(findings: StudyFindings) -> Iterator[str]:
         ends = starts + pd.to_timedelta(points["wall_seconds"].to_numpy(float), unit="s")
         minutes = (ends.max() - starts.min()).total_seconds() / 60
         yield (
-            f"Images/s of {plural(len(points), 'point')} were measured on one machine ("
+            f"Images/s of {plural(len(points), 'run')} were measured on one machine ("
             f"{machine['hardware.cpu']}, {machine['hardware.cores']:.0f} cores) within "
             f"{plural(max(minutes, 1), 'minute')} from {starts.min():%Y-%m-%d %H:%M} UTC. Their "
             "intervals do not include the variation between hours or machines."
@@ -267,8 +269,8 @@ def _unknown_code(findings: StudyFindings) -> Iterator[str]:
     unknown = (commits == "") | commits.str.endswith("+dirty")
     if unknown.any():
         yield (
-            f"{plural(unknown.sum(), 'point')} ran by code that no commit has, so their settings "
-            "cannot all be looked up."
+            f"{plural(unknown.sum(), 'run')} without a commit of the code: the settings of this "
+            "code cannot all be looked up."
         )
 
 

@@ -157,7 +157,7 @@ def _machines(runs: Frame) -> str:
         found[machine] = found.get(machine, 0) + 1
     if len(found) < 2:
         return next(iter(found), "")
-    return "; ".join(f"{machine}: {plural(number, 'point')}" for machine, number in found.items())
+    return "; ".join(f"{machine}: {plural(number, 'run')}" for machine, number in found.items())
 
 
 def _joined(*parts: str) -> str:
