@@ -26,7 +26,7 @@ SMALLEST = {  # rows at least, and constants of the module
         {"SLOW": ((2.5e7, 30_000, (1, 2)),), "FAST": ((1.25e8, 3_000_000, (1,)),), "SECONDS": 0.1},
     ),
     "links": (
-        17,
+        15,
         {"LINKS": {"1": 1.25e8}, "RUNS": {"1": 1}, "WORKERS": (2,), "SERVERS": (1,)},
     ),
     "collectives": (18, {"NUM_BYTES": (30_000,), "WORKERS": (2,), "TABLE": Path(os.devnull)}),

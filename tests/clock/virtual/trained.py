@@ -23,10 +23,7 @@ from paceline.timing.step_times import StepTimes
 from tests.clock.test_laws import LAWS
 from tests.tiny import CONF, batches_of, tiny_network, tiny_point
 
-MORE = {
-    "elastic_averaging": [{"servers": 2, "period": 2, "elasticity": 0.3}],
-    "sync_allreduce": [{"compression": "bf16"}],
-}
+MORE = {"elastic_averaging": [{"servers": 2, "period": 2, "elasticity": 0.3}]}
 
 
 def cases():
@@ -72,8 +69,7 @@ def first_by(kind):
 def structure(scheme):
     """What decides who holds which vector when."""
     read = Accounting(scheme, workers_for(scheme, 5)).needs_read
-    kind = (type(scheme), scheme.compression)
-    return (*kind, scheme.servers, scheme.group_size, read)
+    return (type(scheme), scheme.servers, scheme.group_size, read)
 
 
 STRUCTURES = first_by(structure)
