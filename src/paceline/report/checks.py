@@ -167,7 +167,7 @@ def _unlike_conditions(findings: StudyFindings) -> Iterator[str]:
         texts = [f"{n} {', '.join(map(setting, of))}" for n, of in values.items() if len(of) > 1]
         if texts:
             yield (
-                f"{group['kind'].capitalize()} runs were made under different conditions, and their "
+                f"{group['kind'].capitalize()} runs had different conditions, and their "
                 f"{'real ' if group['kind'] == 'virtual' else ''}images/s are averaged all the "
                 f"same: {'; '.join(texts)}."
             )
