@@ -63,7 +63,7 @@ def test_the_optimizer_and_the_schedule_are_those_that_ran(findings, run, settin
         (
             "Cluster",
             {"cluster.step_jitter": 0.2, LINK: 1.25e9, "cluster.slow_factor": 2},
-            "local, step times with a standard deviation of 20.0 %, links of 10 Gbit/s, a slow",
+            "local, step times vary by 20.0 %, links of 10 Gbit/s, a slow",
         ),
     ],
 )

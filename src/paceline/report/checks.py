@@ -230,10 +230,7 @@ def _untuned_budget(findings: StudyFindings) -> Iterator[str]:
         others = set(runs.loc[runs["workers"] > 1, name])
         if alone and others - alone:
             budgets = listed(map(setting, sorted(alone)))
-            yield (
-                f"One worker's budget was not tuned: it ran with {name} {budgets} only, the "
-                "baseline of other budgets as well."
-            )
+            yield f"One worker's budget was not tuned: it ran with {name} {budgets} only."
 
 
 def _unreliable_search(findings: StudyFindings) -> Iterator[str]:

@@ -47,8 +47,7 @@ def cost(runs: Frame) -> str:
     if "wall_seconds" not in runs:
         return ""
     hours = float((runs["wall_seconds"] / runs["jobs"].fillna(1)).sum()) / 3600
-    failed = float((runs["status"] != "finished").mean())
-    return say("cost", hours=hours, points=len(runs), failed=failed)
+    return say("cost", hours=hours, points=len(runs))
 
 
 def target_metric(findings: StudyFindings) -> str:
