@@ -48,7 +48,7 @@ def unlike(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
 
 
 def of_images(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
-    """Errors of runs of unequal skill that are scored on the same 10,000 images."""
+    """Errors of runs of unequal skill that are scored on 10,000 images each."""
     skill = 0.9 + DEVIATION * rng.standard_t(6, shape)
     return rng.binomial(10_000, np.minimum(skill, 1)) / 10_000 - 0.9
 

@@ -14,7 +14,7 @@ from paceline.report.page import report
 
 SPEED = {"sync_allreduce": (8000, 12000), "async_parameter_server": (7900, 15000)}
 TWO = tuple(SPEED)
-for _scheme in ("gossip", "local_sgd", "mixed"):
+for _scheme in ("gossip", "local_sgd", "mixed", "independent"):
     SPEED[_scheme] = SPEED["sync_allreduce"]
 RATES = {("sync_allreduce", 1): 1000, ("sync_allreduce", 2): 1500}
 RATES |= {("async_parameter_server", 1): 1000, ("async_parameter_server", 2): 1800}

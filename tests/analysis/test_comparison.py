@@ -148,6 +148,17 @@ def test_a_longer_run_is_slower_by_so_much(made):
     assert row["efficiency_mean"] == pytest.approx(1.5)
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_one_worker_has_the_nearest_budget(made, turned):
+    """Of 1 and 16 epochs, 2 are nearer to 1: twice as long, at thrice the images/s."""
+    epochs = "training.epochs"
+    ones = [rates(1, 10.0, 20.0, **{epochs: n, "key": f"one{n}"}) for n in (1, 16)]
+    ones = [run | {"key": f"{run['key']}{run['seed']}"} for own in ones for run in own]
+    runs = [*(ones[::-1] if turned else ones), *rates(2, 30.0, 60.0, **{epochs: 2})]
+    row = two_workers(concluded(made(runs, axes=["scheme", "workers", epochs])))
+    assert row["speedup_mean"] == pytest.approx(1.5)
+
+
 def test_one_worker_is_of_the_reference_else_of_the_fastest_scheme(made):
     slow, fast = rates(1, 10.0, 20.0), rates(1, 20.0, 40.0)
     both = [run | {"scheme": f"scheme_{k}"} for k, runs in ((1, slow), (2, fast)) for run in runs]

@@ -55,7 +55,7 @@ def test_one_worker_is_used_where_no_scheme_is_faster():
     assert (row["use"], row["speed-up of the whole run"]) == (f"= {ONE}", "0.50")
     assert row_of(decided("gossip", "not trained")) == {
         "workers": "4",
-        "use": "✗ no scheme trained",
+        "use": "✗ no run finished",
     }
 
 
@@ -143,7 +143,6 @@ def test_a_study_without_schemes_to_choose_from_compares_all_configurations(find
     assert first["against the first"] == MISSING
     assert float(second["against the first"]) == pytest.approx(expected, abs=0.05)
     best = first if sum(own[:2]) > sum(own[2:]) else second
-    assert [row[by].startswith("✓") for row in (first, second)] == [best is first, best is second]
     assert numbers(one_line(found))[0] == best["images per worker and step"]
 
 

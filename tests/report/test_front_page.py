@@ -24,7 +24,7 @@ def test_a_study_has_its_question_and_what_to_use(reports):
     (line,) = [line for line in text.splitlines() if line.startswith("| [made](made/README.md)")]
     metrics = json.loads((reports / "made" / METRICS).read_text())
     assert "Which &lt;b>one\\|two&lt;/b>?" in line
-    assert metrics["use"]
+    assert metrics["answer"]
     assert metrics["answer"] in line
 
 

@@ -8,6 +8,7 @@ worker has a constant number of images per step, and strong if all K workers sha
 number, global_batch_size.
 """
 
+import numpy as np
 import pandas as pd
 
 from paceline.analysis.configuration import (
@@ -54,7 +55,8 @@ def one_worker(tables: Tables, configuration: Configuration) -> Frame:
     """Return the finished runs of one process that a configuration is compared with.
 
     They have its kind, data set and network, and its other settings (of the cluster, the batch and
-    the budget), in this order, as far as one worker was run with them. The scheme is the reference,
+    the budget), in this order, as far as one worker was run with them; else the nearest batch and
+    budget. The scheme is the reference,
     since one worker trains by plain SGD under any scheme; else the fastest.
     """
     runs = matching(tables.finished, {"kind": configuration["kind"], "workers": 1})
@@ -62,6 +64,9 @@ def one_worker(tables: Tables, configuration: Configuration) -> Frame:
     given = [n for n in tables.facets if not is_of_scheme(n) and n not in SPLIT]
     for name in ["data", *sorted(given, key=_order)]:
         same = matching(runs, {name: configuration[name]})
+        if same.empty and name in (*BUDGETS, "batch_size", "global_batch_size"):
+            far = np.log(runs[name].astype(float) / configuration[name]).abs()
+            same = runs[far == far.min()]
         runs = same if len(same) or name.split(".")[0] in _TRAINED else runs
     own = matching(runs, reference_arm(tables.runs))
     arms = [arm for _, arm in configurations(own if len(own) else runs, tables.axes)]
@@ -159,7 +164,7 @@ def against_first(tables: Tables) -> Frame:
     by, firsts, rows = compared_by(tables), list[Frame](), list[Row]()
     seconds = crossings(tables, "seconds")
     for _, points in configurations(tables.runs, list(dict.fromkeys(["data", *tables.axes]))):
-        own = finished(points)
+        own = points[points["status"] != "failed"] if by == "target_seconds" else finished(points)
         own = own.assign(target_seconds=own["key"].map(seconds).astype(float))
         alike = (first for first in firsts if _alike(first, own))
         first, found = next(alike, None), NONE

@@ -84,12 +84,6 @@ def with_processes(table: Frame) -> Frame:
     return table.assign(**{PROCESSES: num_processes(table) if len(table) else []})
 
 
-def one_process(configuration: Configuration) -> Configuration:
-    """Return the settings of a configuration, changed to one worker that is a single process."""
-    kept = {name: value for name, value in configuration.items() if name not in SPLIT}
-    return kept | {"workers": 1} | ({_SHARDS: 1} if _SHARDS in configuration else {})
-
-
 def matching(table: Frame, values: Mapping[str, Entry]) -> Frame:
     """Select the rows of `table` with these values; an empty value matches only an empty cell."""
     same = np.ones(len(table), bool)

@@ -44,6 +44,7 @@ BETTER, WORSE, EQUIVALENT, NOT_TOLD = "better", "worse", "equivalent", "not told
 USE, AS_FAST, SLOWER, LESS_ACCURATE = "use", "as fast", "slower", "less accurate"
 NO_FASTER, NOT_TRAINED = "not faster than one worker", "not trained"
 ALL_REDUCE, NOT_JUDGED = "all-reduce", "not judged"
+SHARES_NOTHING = "independent"  # an upper bound on speed, which is never recommended
 SIMPLEST = (  # the first exchange only what all-reduce does; others come last
     "sync_allreduce",
     "local_sgd",
@@ -81,7 +82,8 @@ def decision(tables: Tables) -> Frame:
     - `verdict`: USE; AS_FAST, if it cannot be told apart in speed from the fastest; SLOWER;
       LESS_ACCURATE, if it is not shown to be within the margin; NO_FASTER, in place of USE;
       NOT_TRAINED, if a run did not train; ALL_REDUCE, for local SGD with a mean after each step,
-      which is all-reduce; NOT_JUDGED, for a less accurate scheme `at_edge`. Empty for one worker.
+      which is all-reduce; NOT_JUDGED, for a less accurate scheme `at_edge`, and for one without a
+      score. Empty for one worker, for SHARES_NOTHING, and if no run finished.
     """
     table, columns = configuration_table(tables), situation_columns(tables.axes)
     rows = list[Row]()
@@ -134,16 +136,18 @@ def _verdicts(tables: Tables, arms: Sequence[Arm]) -> list[Row]:
     if all(num_processes(arm.row) == 1 for arm in arms):
         return found
     ranked, able = list[int](), set[int]()
+    trained = [arm for arm in arms if len(arm.runs) and not arm.row["n_diverged"]]
     for place, arm in enumerate(arms):
-        if arm.row["n_diverged"] or arm.runs.empty:
+        if arm.row["n_diverged"]:
             found[place]["verdict"] = NOT_TRAINED
-        elif _is_all_reduce(tables, arm, arms):
+        elif _is_all_reduce(tables, arm, trained):
             found[place]["verdict"] = ALL_REDUCE
-        else:
+        elif len(arm.runs) and arm.row["scheme"] != SHARES_NOTHING:
             ranked.append(place)
     scored = [place for place in ranked if arms[place].row["top1_n"]]
     if scored:
-        best = max(scored, key=lambda place: arms[place].row["top1_mean"])
+        told = [place for place in scored if arms[place].row["top1_n"] >= FEWEST]
+        best = max(told or scored, key=lambda place: arms[place].row["top1_mean"])
         others = [place for place in scored if place != best]
         lost = [losses(arms[place].runs, arms[best].runs) for place in others]
         shown = holm([p_above(each, -tables.margin) for each in lost]) <= 1 - LEVEL
@@ -153,35 +157,38 @@ def _verdicts(tables: Tables, arms: Sequence[Arm]) -> list[Row]:
     else:
         able = {*ranked}
     for place in ranked:
-        at_edge = edge_of(tables, arms[place].row)
-        less = NOT_JUDGED if at_edge else LESS_ACCURATE
+        is_judged = not arms[place].row["at_edge"] and (place in scored or not scored)
+        less = LESS_ACCURATE if is_judged else NOT_JUDGED
         found[place]["verdict"] = SLOWER if place in able else less
-    for place in _as_fast(arms, able):
+    as_fast = _as_fast(arms, able)
+    for place in as_fast:
         found[place]["verdict"] = AS_FAST
+    faster = [place for place in as_fast if _is_faster(arms[place].row)]
     if able:
-        use = min(_as_fast(arms, able), key=lambda place: _complexity(tables, arms[place]))
-        found[use]["verdict"] = USE if _is_faster(arms[use].row) else NO_FASTER
+        use = min(faster or as_fast, key=lambda place: _complexity(tables, arms[place]))
+        found[use]["verdict"] = USE if faster else NO_FASTER
     return found
 
 
 def _as_fast(arms: Sequence[Arm], able: Collection[int]) -> list[int]:
     """Return the fastest of the schemes at the places `able`, and those that are as fast.
 
-    The model of time is known up to FACTOR. Runs of real processes are told apart by t tests.
+    Runs of real processes are told apart by t tests. Modelled times are known up to FACTOR, and
+    fewer than FEWEST pairs of runs are told apart by as much.
     """
     if not able:
         return []
-    ranked = sorted(able, key=lambda place: -arms[place].row[f"{SPEED}_mean"])
-    fastest, *others = ranked
-    ratios = [paired(arms[fastest].runs, arms[place].runs, SPEED) for place in others]
-    if arms[fastest].row["kind"] == "virtual":
-        apart = [len(one) > 0 and (one / other).mean() >= FACTOR for one, other in ratios]
-    else:
-        apart = list(holm([p_differs(np.log(one / other)) for one, other in ratios]) <= 1 - LEVEL)
-    return [
-        fastest,
-        *(place for place, is_apart in zip(others, apart, strict=True) if not is_apart),
-    ]
+    fastest, *others = sorted(able, key=lambda place: -arms[place].row[f"{SPEED}_mean"])
+    first, is_modelled = arms[fastest], arms[fastest].row["kind"] == "virtual"
+    ratios = [np.divide(*paired(first.runs, arms[place].runs, SPEED)) for place in others]
+    p = holm([p_differs(np.log(each)) for each in ratios])
+    found = [fastest]
+    for place, each, p_of_pair in zip(others, ratios, p, strict=True):
+        means = first.row[f"{SPEED}_mean"] / arms[place].row[f"{SPEED}_mean"]
+        is_tested = not is_modelled and len(each) >= FEWEST
+        if not (p_of_pair <= 1 - LEVEL if is_tested else means >= FACTOR):
+            found.append(place)
+    return found
 
 
 def _complexity(tables: Tables, arm: Arm) -> tuple[int, bool, float]:
@@ -192,16 +199,16 @@ def _complexity(tables: Tables, arm: Arm) -> tuple[int, bool, float]:
 
 
 def _is_faster(row: Row) -> bool:
-    """Return True if a scheme is faster than one worker, or if nothing is known of one worker.
-
-    Of fewer than three seeds, whose intervals are very wide, the mean decides.
+    """Return True if a scheme is shown to be faster than one worker, or if nothing is known of one
+    worker. Modelled times, and fewer than FEWEST pairs of runs, must differ by FACTOR.
     """
     mean, low = row["speedup_mean"], row["speedup_low"]
-    return bool(np.isnan(mean) or (low if row["speedup_n"] >= FEWEST else mean) > 1)
+    is_tested = row["kind"] != "virtual" and row["speedup_n"] >= FEWEST
+    return bool(np.isnan(mean) or (low > 1 if is_tested else mean >= FACTOR))
 
 
-def _is_all_reduce(tables: Tables, arm: Arm, arms: Sequence[Arm]) -> bool:
-    """Return True for local SGD with a mean after each step, beside all-reduce.
+def _is_all_reduce(tables: Tables, arm: Arm, others: Sequence[Arm]) -> bool:
+    """Return True for local SGD with a mean after each step, if all-reduce is one of the `others`.
 
     It is the same scheme by its law, if the optimizer is SGD, and gradients are sent as they are.
     """
@@ -211,9 +218,10 @@ def _is_all_reduce(tables: Tables, arm: Arm, arms: Sequence[Arm]) -> bool:
     periods = {*runs.get("scheme.period", ())}
     if periods != {1} and searched_setting(tables, row) != "scheme.period=1":
         return False
+    compression = tables.about["settings"].get("scheme.compression", "none")
     return any(
         other.row["scheme"] == "sync_allreduce"
         and other.row.get(OPTIMIZER, "") == row.get(OPTIMIZER, "")
-        and other.row.get("scheme.compression", "none") in ("none", "", None)
-        for other in arms
+        and other.row.get("scheme.compression", compression) in ("none", "", None)
+        for other in others
     )

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from paceline.analysis.configuration import finished
@@ -16,7 +15,7 @@ from paceline.record.archive import ARCHIVE, Files, read_archive
 from paceline.record.fields import numbers_in
 from paceline.record.report_files import read_about
 from paceline.record.result import ResultFields
-from paceline.record.rows import POINT_TABLES, StudyState, bits_of
+from paceline.record.rows import POINT_TABLES, StudyState
 
 _NEEDED = ("key", "status", "reason", "kind", "scheme", "data", "workers", "batch_size", "seed")
 _NEEDED += ("images_per_second", "top1", "test_top1", "validation_loss", "seconds", "updates")
@@ -130,16 +129,6 @@ class Tables:
             return {}
         curves = self.curves.sort_values("samples", kind="stable")
         return dict(iter(curves.groupby("key", sort=False)))
-
-    @cached_property
-    def right(self) -> dict[str, np.ndarray]:
-        """Test images that each point classified correctly [bool per image], by the point's key.
-
-        Points whose record does not say this are left out.
-        """
-        tests = self.of_points("test", self.runs["key"])
-        rows = zip(tests["key"], tests["right"], tests["images"], strict=True)
-        return {key: bits_of(right, int(images)) for key, right, images in rows}
 
     @cached_property
     def finished(self) -> Frame:

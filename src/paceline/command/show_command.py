@@ -32,7 +32,7 @@ from paceline.study.sweep import checked_study
 
 METRICS = "metrics.json"  # of a report
 Row = dict[str, Any]  # result of a record, or a row of runs.csv
-_HEADINGS = ["study", ">points", "state", ">other code", ">newest", "use (in how many situations)"]
+_HEADINGS = ["study", ">points", "state", ">other code", ">newest", "answer"]
 _UNITS = {"days": 86400, "hours": 3600, "minutes": 60}
 _MOST = 20  # lines on points that did not finish
 
@@ -108,7 +108,7 @@ def _row(study: str, root: Path, compose: Composer) -> list[str]:
         state,
         str(num_of_other_code(records) or ""),
         age_of(time.time() - max(began).timestamp()) if began else "",
-        _uses(page),
+        _answer(page),
     ]
 
 
@@ -125,18 +125,12 @@ def _counted(study: str, root: Path, compose: Composer) -> tuple[list[Row], int]
     return [result for result in results if result and result.get("seed") in seeds], len(jobs)
 
 
-def _uses(metrics: Path) -> str:
-    """Count the situations for which a report says to use a scheme.
-
-    For example, `all-reduce 3, one worker 1`. A situation is the combination of workers,
-    links and so on under which schemes are compared. `metrics`: metrics.json of the report.
-    """
+def _answer(metrics: Path) -> str:
+    """Return the answer of a study in one line, by metrics.json of its report; "" without one."""
     try:
-        uses = json.loads(metrics.read_bytes())["use"].values()
-    except (OSError, ValueError, LookupError, AttributeError):
+        return str(json.loads(metrics.read_bytes())["answer"])
+    except (OSError, ValueError, LookupError, TypeError):
         return ""
-    named = [f"{use} {count}" for use, count in Counter(uses).most_common(3)]
-    return ", ".join(named)
 
 
 def age_of(seconds: float) -> str:

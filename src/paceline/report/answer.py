@@ -119,7 +119,7 @@ def answer(findings: StudyFindings) -> Table:
 def _answer_row(findings: StudyFindings, chosen: Choice) -> Row:
     row = chosen.row
     if row is None:
-        return {"use": f"{_WRONG}no scheme trained"}
+        return {"use": f"{_WRONG}no run finished"}
     if chosen.use == ONE:
         return {"use": _SAME + ONE, "images/s": "", "speed-up of the whole run": _speedup(row)}
     return {
@@ -151,7 +151,7 @@ def _difference(row: Frame, margin: float) -> str:
 
 def _mean(row: Frame, name: str, form: Form) -> str:
     """Say a mean, or that its seeds are too few for it; "" without a mean."""
-    text = few_seeds(row, name, form) or shown(row[f"{name}_mean"], form)
+    text = few_seeds(row, name, form) or shown(row.get(f"{name}_mean"), form)
     return "" if text == MISSING else text
 
 
@@ -183,10 +183,10 @@ def compared_configurations(findings: StudyFindings, by: str) -> list[Row]:
 
 
 def _of_configurations(findings: StudyFindings) -> Table:
-    """Return the table of the compared configurations, in which the best mean has a mark."""
+    """Return the table of the compared configurations."""
     by = compared_by(findings.tables)
     rows = compared_configurations(findings, by)
-    best, sign = _best(findings, rows), percent_points if by in METRICS else times
+    sign = percent_points if by in METRICS else times
     cells = list[Row]()
     for row in rows:
         shown = {
@@ -196,8 +196,6 @@ def _of_configurations(findings: StudyFindings) -> Table:
             "top1": _mean(row, by if by in METRICS else METRICS[1], percent),
             "first": _mean(row, "first", sign),
         }
-        known = by.removeprefix("test_")
-        shown[known] = RIGHT + shown[known] if row is best else shown[known]
         cells.append(row["cells"] | {_HEADINGS[name]: text for name, text in shown.items()})
     return filled("Answer", cells)
 
@@ -221,17 +219,19 @@ def best_words(findings: StudyFindings) -> str:
 
 
 def _to_target(row: Row) -> str:
+    if pd.isna(row.get("target")):
+        return ""
     return _mean(row, "target_seconds", seconds) or f"> {seconds(row['most_seconds'])}"
 
 
 def rule(findings: StudyFindings, table: Table) -> str:
     """Say by which rule the answer was chosen, and what the marks in its `table` mean."""
-    cells, margin = " ".join(cell for row in table.rows for cell in row), findings.tables.margin
-    is_scored = findings.concluded["decision"]["top1_mean"].notna().any()
-    name = "rule" if is_scored else "rule_of_speed"
-    name = "rule_of_configurations" if findings.compares_all else name
-    marks = [
-        f"rule_of_{mark}" for mark, sign in (("loss", _LOST), ("excess", _DOUBTED)) if sign in cells
-    ]
+    cells, margin = [cell for row in table.rows for cell in row], findings.tables.margin
+    used = [chosen.row for _, chosen in choices(findings) if chosen.row is not None]
+    scored = {bool(pd.notna(row["top1_mean"])) for row in used}
+    names = ["rule"] * (True in scored) + ["rule_of_speed"] * (False in scored)
+    names = ["rule_of_configurations"] if findings.compares_all else names
+    for mark, sign in (("loss", _LOST), ("excess", _DOUBTED)):
+        names += [f"rule_of_{mark}"] * any(cell.endswith(sign) for cell in cells)
     facts = {"margin": 100 * margin, "points": compared_by(findings.tables) in METRICS}
-    return " ".join(say(each, facts) for each in (name, *marks))
+    return " ".join(say(each, facts) for each in names)

@@ -64,8 +64,13 @@ def _unlike_baselines(findings: StudyFindings) -> Iterator[str]:
 
 
 def _unlike(points: Frame, base: Frame) -> str:
-    """Name a property of the machine, a version or the network that differs; "" if none does."""
-    for name in (column for column in base if column.startswith(_MACHINE)):
+    """Name a property of the machine, a version or the network that differs; "" if none does.
+
+    Simulated time is that of no machine.
+    """
+    is_modelled = len(base) and base["kind"].iloc[0] == "virtual"
+    properties = _MACHINE[-2:] if is_modelled else _MACHINE
+    for name in (column for column in base if column.startswith(properties)):
         both = pd.concat([points[name], base[name]]).dropna().unique()
         if len(both) > 1:
             return f"{name} is {' and '.join(sorted(map(str, both)))}"
@@ -211,7 +216,7 @@ def _one_machine(findings: StudyFindings) -> Iterator[str]:
 
 def _super_linear(findings: StudyFindings) -> Iterator[str]:
     rows = findings.concluded[NAME]
-    several = rows[rows["baseline"] != "itself"]
+    several = rows[(num_processes(rows) > 1) & rows["efficiency_mean"].notna()]
     above = several[several["efficiency_mean"] > MOST_EFFICIENT]
     if len(above):
         worst = above.loc[above["efficiency_mean"].idxmax()]
@@ -225,9 +230,9 @@ def _super_linear(findings: StudyFindings) -> Iterator[str]:
 
 def _untuned_budget(findings: StudyFindings) -> Iterator[str]:
     runs = findings.tables.runs
+    is_one = runs["workers"] == 1
     for name in (name for name in BUDGETS if name in findings.tables.axes):
-        alone = set(runs.loc[runs["workers"] == 1, name])
-        others = set(runs.loc[runs["workers"] > 1, name])
+        alone, others = (set(runs.loc[own, name].dropna()) for own in (is_one, ~is_one))
         if alone and others - alone:
             budgets = listed(map(setting, sorted(alone)))
             yield f"One worker's budget was not tuned: it ran with {name} {budgets} only."

@@ -67,12 +67,12 @@ class StudyFindings:
 
     @cached_property
     def compares_all(self) -> bool:
-        """True if the study compares all configurations: it predicts nothing, and no situation of
-        several schemes has a speed-up over one worker.
+        """True if the study compares all configurations: it predicts nothing, and no situation has
+        several schemes, or several settings with a speed-up over one worker.
         """
-        decision = self.concluded["decision"]
-        own = (each.of(decision)["speedup_mean"] for each in of_several_schemes(self))
-        return not any(each.notna().any() for each in own) and not len(self.tables.predictions)
+        rows = [each.of(self.concluded["decision"]) for each in of_several_schemes(self)]
+        several = (own["scheme"].nunique() > 1 or own["speedup_mean"].notna().any() for own in rows)
+        return not any(several) and not len(self.tables.predictions)
 
     @cached_property
     def varying(self) -> list[str]:
@@ -160,11 +160,6 @@ class Situation:
         """Select the rows of a table of conclusions that belong to this situation."""
         table = table if PROCESSES in table else with_processes(table)
         return matching(table, {k: v for k, v in self.values.items() if k in table})
-
-    @property
-    def title(self) -> str:
-        """Words of the situation, with a capital letter at the beginning."""
-        return self.words[:1].upper() + self.words[1:]
 
     @property
     def size(self) -> int:

@@ -10,7 +10,6 @@ from paceline.analysis.analyse import NAME, metrics
 from paceline.analysis.frames import Row
 from paceline.errors import SettingError
 from paceline.record.report_files import damaged, read_about, read_file, replaced
-from paceline.report.answer import choices
 from paceline.report.findings import StudyFindings
 from paceline.report.render import render
 from paceline.report.summary import one_line
@@ -25,11 +24,10 @@ _PUBLISHED = "predictions/predictions.csv"  # of `paceline predict --published`
 def study_metrics(findings: StudyFindings) -> Row:
     """Return the content of a study's metrics.json, which `dvc metrics diff` compares.
 
-    It has numbers, what to use in each situation, and the `answer` in one line.
+    It has numbers, and the `answer` in one line.
     """
     numbers = metrics(findings.tables, findings.concluded[NAME])
-    uses = {each.title: chosen.use for each, chosen in choices(findings) if chosen.use}
-    return numbers | {"use": uses, "answer": one_line(findings)}
+    return numbers | {"answer": one_line(findings)}
 
 
 def write_front_page(reports: Path) -> Path:
