@@ -215,7 +215,7 @@ def best_words(findings: StudyFindings) -> str:
         return ""
     units = {SPEED: (count, "images/s"), "target_seconds": (seconds, "s to the target")}
     form, unit = units.get(by, (percent, "top-1"))
-    return f"{best['words']}: {form(best['value_mean'])} {unit}"
+    return f"best mean: {best['words']}, {form(best['value_mean'])} {unit}"
 
 
 def _to_target(row: Row) -> str:
