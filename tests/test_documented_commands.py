@@ -70,13 +70,13 @@ def replaced(text, patterns):
 
 
 def script(page):
-    """The commands of a page; those about the study `first` in the project that has it."""
+    """The commands of a page; those about a project of the reader in this project."""
     commands = [each for each in commands_of(page) if each not in NOT_HERE]
     if "sweep first" in " ".join(commands) and "paceline init" not in " ".join(commands):
         yield "paceline init my_project"
     for command in commands:
         typed = replaced(replaced(command, CHEAPER), STANDS_FOR)
-        if "sweep first" in command:
+        if "sweep first" in command or "model=own" in command:
             typed = f"(test ! -d my_project || cd my_project; {typed})"
         yield f"{{ {typed}; }} || {{ echo failed: {shlex.quote(typed)}; exit 1; }}"
 
