@@ -202,7 +202,7 @@ def test_a_search_that_says_nothing_leaves_a_claim_open(root):
     assert verdict_of(root, **sides)[0] == HOLDS
     assert verdict_of(root, **sides | {"statistic": "ratio", "of": "images_per_second"})[0] == FAILS
     write_searched(root, edge="lowest learning rate")
-    reason = "A search found no best trial inside of its range (lowest learning rate)."
+    reason = "The best trial of a search is at the edge of its range (lowest learning rate)."
     assert verdict_of(root, **sides) == (OPEN, reason)
     write_searched(root, chosen="false")
     assert "tuning has not ended" in verdict_of(root, **sides)[1]

@@ -162,7 +162,7 @@ def _edges(claim: Claim, study: Study, groups: Sequence[Frame]) -> str:
     for group in groups:
         first = {RATE: everywhere} | group.iloc[0].to_dict()
         if first[RATE] == "tuned" and (edge := edge_of(study.tables, first)):
-            return f"A search found no best trial inside of its range ({edge})."
+            return f"The best trial of a search is at the edge of its range ({edge})."
     return ""
 
 

@@ -34,7 +34,7 @@ def show(parts: Iterable[RenderableType]) -> None:
 
 
 def show_rows(rows: Sequence[Mapping[str, str]]) -> None:
-    """Print a table of rows, which are texts by heading; print nothing if there are no rows."""
+    """Print rows as a table; each maps headings to texts. Print nothing without rows."""
     if rows:
         show([plain_table([*rows[0]], [[*row.values()] for row in rows])])
 

@@ -33,7 +33,7 @@ _FEWEST_TRAINED = 0.5  # share of a search's trials below which it is unreliable
 
 
 class Line(NamedTuple):
-    """What a check found; the sign is UNFAIR if runs are compared that must not be, or CAUTION."""
+    """What a check found. `sign` is UNFAIR if runs are compared that must not be, else CAUTION."""
 
     sign: str
     text: str
@@ -103,8 +103,8 @@ def _unsearched(findings: StudyFindings) -> Iterator[str]:
     rows = runs[runs["top1"].notna()].to_dict("records")
     if schemes := of_one_rate(rows, about["axes"], about["settings"].get(RATE)):
         yield (
-            f"Do not compare accuracies of the {len(schemes)} schemes: they had one learning rate "
-            "and momentum, which were searched for none of them."
+            f"Do not compare the accuracies of the {len(schemes)} schemes: all had one learning "
+            "rate and momentum, tuned for none of them."
         )
 
 
@@ -186,7 +186,7 @@ def _ended_badly(findings: StudyFindings) -> Iterator[str]:
         first = points.iloc[0]
         yield (
             f"{plural(len(points), group['kind'] + ' run')} "
-            f"{group['status'].replace('untrained', 'did not train')} and count in "
+            f"{group['status'].replace('untrained', 'did not learn')} and are in "
             f"{'all means' if group['status'] == 'finished' else 'no mean'}, such as "
             f"{_named(findings, first)}, seed {first['seed']}: {first['reason'].partition(';')[0]}."
         )

@@ -42,12 +42,12 @@ def how_it_was_run(findings: StudyFindings) -> list[tuple[str, str]]:
     return [pair for pair in _pairs(findings, findings.tables.about["settings"]) if pair[1]]
 
 
-def cost(runs: Frame) -> str:
+def cost(runs: Frame, *, searched: bool) -> str:
     """Return a phrase on how many hours the points of runs.csv took; "" if this is unknown."""
     if "wall_seconds" not in runs:
         return ""
     hours = float((runs["wall_seconds"] / runs["jobs"].fillna(1)).sum()) / 3600
-    return say("cost", hours=hours, points=len(runs))
+    return say("cost", hours=hours, points=len(runs), searched=searched)
 
 
 def target_metric(findings: StudyFindings) -> str:
@@ -123,7 +123,7 @@ def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[
     names = (f"{n.removeprefix('versions.')} {_listed(runs, n)}" for n in versions if n in runs)
     yield "Software", _joined(*names)
     yield "Code", f"commit {_listed(runs, 'commit', 12)}"
-    yield "Cost", cost(runs)
+    yield "Cost", cost(runs, searched=len(findings.tables.tuning) > 0)
 
 
 def _optimizer(runs: Frame, known: Mapping[str, Any]) -> str:

@@ -60,6 +60,7 @@ def report(findings: StudyFindings, folder: Path) -> Path:
     texts = {f"{FOLDER}/{each.name}.csv": findings.concluded.csv(each.name) for each in CONCLUSIONS}
     csvs = [name for name in ("runs.csv", "tuning.csv") if (folder / name).is_file()]
     content: dict[str, Any] = _content(findings) | {"csvs": [*csvs, *texts, ARCHIVE]}
+    content["searched"] = len(findings.tables.tuning) > 0
     texts |= {METRICS: json.dumps(study_metrics(findings), indent=1, allow_nan=False) + "\n"}
     texts |= {"README.md": render("readme.md.j2", content)}
     texts |= {PAGE: render("page.html.j2", content)}

@@ -129,8 +129,8 @@ def _is_none(value: ast.expr | None) -> bool:
 def require_memory(module: LightningModule, batch: Any, device: torch.device, point: Point) -> None:
     """Let a copy of `module` take a step on the GPU, while the other workers do the same.
 
-    What a step needs stays reserved for this process until it trains. Random numbers go on as they
-    were. Only steps in 32 bits are tried. Raises
+    The memory that a step needs stays reserved by this process until it trains. Random numbers go
+    on as they were. Only steps in 32 bits are tried. Raises
     SettingError("cluster.workers_per_accelerator") if they do not fit.
     """
     if point.training.precision != "32-true":

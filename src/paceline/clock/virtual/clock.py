@@ -85,7 +85,7 @@ class VirtualClock:
         return self._ready[0] if self._ready else None
 
     def begin_wave(self) -> list[VirtualWorker]:
-        """Return all workers that compute now and whose results are not there. Their weights,
+        """Return all workers that are computing now and have no result yet. Their weights,
         statistics and batches stay as they are until their backward ends. Each has buffers for its
         result, `ahead`, which the caller has to fill before `finish_ahead`.
         """
