@@ -3,8 +3,7 @@
 FireCaffe's figure 5 (arXiv:1511.00175, server against tree) and Kumar's comparison of multicolor
 with others (arXiv:1711.00705): on one machine, and over links of 200 Mbit/s between emulated nodes
 of one worker each. All turns are written to collectives.csv, by which claims of both papers are
-judged. With more processes than cores the
-cores limit the speed.
+judged. With more processes than cores the cores limit the speed.
 """
 
 import csv

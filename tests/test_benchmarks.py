@@ -51,7 +51,7 @@ SMALLEST = {  # rows at least, and constants of the module
 LEFT_OUT = {
     "tracking_server": "needs PostgreSQL, and waits for minutes",
     "gpu_workers": "needs a GPU",
-    "planted_worlds": "draws for many minutes; analysis/statistics/test_planted_worlds.py has few",
+    "planted_worlds": "draws for half a minute; analysis/test_planted_worlds.py has few",
     "step_times": "counts 259 networks for minutes; prediction/test_network_by_size.py has few",
 }
 OF_ROOT = ("many_to_one", "links", "collectives")

@@ -134,6 +134,7 @@ def test_a_virtual_run_leaves_the_same_record_with_both_times(root):
         (URI, [f"{URI}=sqlite:////proc/mlflow.db"]),
         ("batch_size", ["model.shards=3"]),
         ("unheard", ["+unheard=1"]),
+        ("unheard", ["++unheard=1"]),
         ("training.unheard", ["+training.unheard=1"]),
     ],
 )
@@ -185,6 +186,12 @@ def test_outside_a_repository_predictions_are_made_and_nothing_is_trained(tmp_pa
     code, lines, errors = run(tmp_path, "predict", "model=resnet18", "cluster=aws_p5", "workers=8")
     assert (code, errors) == (0, [])
     assert any(line.split()[:1] == ["8"] for line in lines)
+    assert_refused(run(tmp_path, "predict", "--study", "quick"), "conf")
+
+
+def test_an_added_setting_may_be_referred_to(root):
+    settings = ("+rate=0.25", "training.lr=${rate}", "--cfg", "job", "--resolve")
+    assert run(root, "train", *settings, "-p", "training.lr") == (0, ["0.25"], [])
 
 
 def test_outside_a_repository_it_says_where_it_looked(tmp_path):

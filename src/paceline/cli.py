@@ -73,17 +73,14 @@ def _interrupt_again(lost: Any) -> None:
         sys.__unraisablehook__(lost)
 
 
-def find_root(start: Path, command: str = "train") -> Path:
+def find_root(start: Path) -> Path:
     """Return the folder that contains conf/: `start` or its nearest parent.
 
-    Without one, predictions and plans have Paceline's own settings. Raises SettingError("conf") for
-    other commands.
+    Raises SettingError("conf") if there is none.
     """
     for folder in (start, *start.parents):
         if (folder / "conf" / "config.yaml").is_file():
             return folder
-    if command in ("predict", "plan"):
-        return Path(__file__).parent
     message = f"no conf/config.yaml in {start} or a folder above it; paceline init writes a project"
     raise SettingError("conf", message)
 
@@ -97,13 +94,25 @@ def command(name: str) -> Any:
 
 def _run(arguments: list[str]) -> int:
     options = _parse(arguments)
-    root = Path.cwd() if options.command == "init" else find_root(Path.cwd(), options.command)
-    if root != Path(__file__).parent:
-        os.chdir(root)  # paths in settings are relative to it
+    try:
+        root = Path.cwd() if options.command == "init" else find_root(Path.cwd())
+    except SettingError:
+        if not _is_without_project(options):
+            raise
+        return command(options.command).run(options, Path(__file__).parent)  # with Paceline's conf/
+    os.chdir(root)  # paths in settings are relative to it
     sys.path[:0] = [str(root), str(root / "src")]  # for a `_target_` of the user's
     if options.command in ("train", "sweep") and _is_follower():
         return 0
     return command(options.command).run(options, root)
+
+
+def _is_without_project(options: argparse.Namespace) -> bool:
+    """Return True for a plan, and for a prediction of a modelled cluster, which need no files."""
+    of_files = ("study", "record", "published")
+    return options.command in ("plan", "predict") and not any(
+        getattr(options, name, None) for name in of_files
+    )
 
 
 def _is_follower() -> bool:

@@ -5,7 +5,6 @@ import pytest
 from benchmarks.planted_worlds import covered, resampled, told
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("world", [covered, resampled, told], ids=lambda world: world.__name__)
 def test_what_is_promised_holds_in_planted_worlds(world):
     found = list(world(1000))

@@ -42,7 +42,9 @@ def _settings() -> str:
 def run(options: argparse.Namespace, root: Path) -> int:
     with hydra_errors("train"):
         if options.cfg:
-            first = jobs_of(parsed(options.overrides))[0]  # of several with --multirun
+            first = options.overrides
+            if options.multirun:
+                first = jobs_of(parsed(first))[0]
             with hydra_of(root) as hydra:
                 hydra.show_cfg(CONFIG, first, options.cfg, options.package, options.resolve)
             return 0

@@ -253,13 +253,15 @@ class Composer:
         return Composed(cfg, base.choices)
 
     def _check_added(self, overrides: Sequence[Override]) -> None:
-        """Raise SettingError for +NAME=VALUE if nothing reads a setting with the first part of this
-        name.
+        """Raise SettingError for +NAME=VALUE or ++NAME=VALUE if no setting has the first part of
+        this name, and no other override refers to it.
         """
-        known = {str(name) for name in self.with_hydra(())}
-        for each in overrides:
-            name = each.key_or_group.partition(".")[0].partition("/")[0].partition("@")[0]
-            if each.is_add() and name not in known:
+        added = [each for each in overrides if each.is_add() or each.is_force_add()]
+        known = {str(name) for name in self.with_hydra(())} if added else set[str]()
+        for each in added:
+            name = re.split("[./@]", each.key_or_group)[0]
+            is_used = any(f"${{{name}" in str(other.input_line) for other in overrides)
+            if name not in known and not is_used:
                 close = did_you_mean(name, known)
                 raise SettingError(each.key_or_group, f"there is no such setting{close}")
 
