@@ -219,7 +219,8 @@ def best_words(findings: StudyFindings) -> str:
 
 
 def _to_target(row: Row) -> str:
-    if pd.isna(row.get("target")):
+    target: Entry = row.get("target")
+    if pd.isna(target):
         return ""
     return _mean(row, "target_seconds", seconds) or f"> {seconds(row['most_seconds'])}"
 
