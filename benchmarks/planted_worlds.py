@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.row import row
-from paceline.analysis.comparison import one_worker
+from paceline.analysis.comparison import losses, one_worker
 from paceline.analysis.configuration import configurations, finished
-from paceline.analysis.decision import losses
 from paceline.analysis.intervals import LEVEL, holm, interval, p_above, p_differs
 from paceline.analysis.tables import read_tables
 

@@ -24,7 +24,7 @@ from paceline.analysis.configuration import (
     num_processes,
 )
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.intervals import NONE, Interval, difference, ratio
+from paceline.analysis.intervals import DIFFERENCES, NONE, Array, Interval, interval, paired, ratio
 from paceline.analysis.tables import Tables
 from paceline.analysis.time_to_target import crossings
 
@@ -56,8 +56,8 @@ def one_worker(tables: Tables, configuration: Configuration) -> Frame:
 
     They have its kind, data set and network, and its other settings (of the cluster, the batch and
     the budget), in this order, as far as one worker was run with them; else the nearest batch and
-    budget. The scheme is the reference,
-    since one worker trains by plain SGD under any scheme; else the fastest.
+    budget. The scheme is the reference, since one worker trains by plain SGD under any scheme; else
+    the fastest.
     """
     runs = matching(tables.finished, {"kind": configuration["kind"], "workers": 1})
     runs = runs[num_processes(runs) == 1]
@@ -98,8 +98,8 @@ def compared(tables: Tables, configuration: Configuration, points: Frame) -> Row
     row |= ratio(own, base, SPEED, processes).named("efficiency")
     found = NONE if is_itself else top1_difference(own, base)
     row |= found.named("one_worker_top1_difference")
-    other = _reference(tables, configuration)
     is_other = not is_reference(tables.runs, configuration)
+    other = _reference(tables, configuration) if is_other else own[:0]
     row |= {"reference": reference_scheme(tables.runs) if is_other else ""}
     row |= ratio(own, other, SPEED).named("reference_speedup")
     return row | top1_difference(own, other).named("reference_top1_difference")
@@ -123,8 +123,6 @@ def _settings(tables: Tables, base: Frame) -> str:
 
 def _reference(tables: Tables, configuration: Configuration) -> Frame:
     """Return the runs of the reference in the situation of a configuration of another scheme."""
-    if is_reference(tables.runs, configuration):
-        return tables.finished[:0]
     reference = reference_arm(tables.runs)
     own = matching(tables.finished, configuration | reference)
     given = {name: value for name, value in configuration.items() if not is_of_scheme(name)}
@@ -134,12 +132,17 @@ def _reference(tables: Tables, configuration: Configuration) -> Frame:
 
 
 def top1_difference(points: Frame, base: Frame) -> Interval:
-    """Return the mean difference of top-1, paired by seed.
+    """Return the mean of `losses`."""
+    return interval(losses(points, base), DIFFERENCES)
+
+
+def losses(points: Frame, base: Frame) -> Array:
+    """Return top-1 minus that of `base`, as a share, for each seed that both have.
 
     It is on test images, or on validation images if no pair of runs has been scored on the former.
     """
-    found = (difference(points, base, metric) for metric in reversed(METRICS))
-    return next((each for each in found if each.n), NONE)
+    values = (paired(points, base, metric) for metric in reversed(METRICS))
+    return next((value - other for value, other in values if len(value)), np.array([]))
 
 
 def compared_by(tables: Tables) -> str:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from paceline.analysis.comparison import METRICS, SPEED, is_reference, one_worker
+from paceline.analysis.comparison import METRICS, SPEED, is_reference, losses, one_worker
 from paceline.analysis.configuration import (
     OPTIMIZER,
     groups,
@@ -29,7 +29,6 @@ from paceline.analysis.intervals import (
     FEWEST,
     LEVEL,
     NONE,
-    Array,
     holm,
     interval,
     p_above,
@@ -122,12 +121,6 @@ def _accuracies(arms: Sequence[Arm], margin: float) -> list[Row]:
         told = (BETTER if each.mean() > 0 else WORSE) if p <= alpha else ""
         texts.append(told or (EQUIVALENT if p_within <= alpha else NOT_TOLD if len(each) else ""))
     return [{"one_worker_accuracy": text} for text in texts]
-
-
-def losses(points: Frame, base: Frame) -> Array:
-    """Return top-1 minus that of `base`, as a share, for each seed that both have."""
-    values = (paired(points, base, metric) for metric in reversed(METRICS))
-    return next((value - other for value, other in values if len(value)), np.array([]))
 
 
 def _verdicts(tables: Tables, arms: Sequence[Arm]) -> list[Row]:

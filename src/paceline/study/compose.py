@@ -257,7 +257,7 @@ class Composer:
         this name, and no other override refers to it.
         """
         added = [each for each in overrides if each.is_add() or each.is_force_add()]
-        known = {str(name) for name in self.with_hydra(())} if added else set[str]()
+        known = {*map(str, self(()).cfg), "hydra"} if added else set[str]()
         for each in added:
             name = re.split("[./@]", each.key_or_group)[0]
             is_used = any(f"${{{name}" in str(other.input_line) for other in overrides)

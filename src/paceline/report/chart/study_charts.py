@@ -97,11 +97,10 @@ def _lines(rows: Frame, reference: str) -> list[Row]:
 
 def _scale_row(row: Frame) -> Row:
     known: Row = {"workers": int(row["workers"]), "n": int(row["n_finished"])}
-    for name, column in (("top1", "top1"), ("speedup", "speedup")):
-        known |= {f"{name}_{end}": short(row[f"{column}_{end}"]) for end in _ENDS}
-    alone = row["workers"] == 1
-    known |= {"top1": known.pop("top1_mean"), "speedup": known.pop("speedup_mean")}
-    known |= {"speedup": 1.0} if alone else {}
+    for name in ("top1", "speedup"):
+        known |= {f"{name}_{end}": short(row[f"{name}_{end}"]) for end in _ENDS}
+        known[name] = known.pop(f"{name}_mean")
+    known |= {"speedup": 1.0} if row["workers"] == 1 else {}
     return known | {
         "rate": short(row["images_per_second_mean"]),
         "not_trained": int(row["n_diverged"]),
