@@ -80,7 +80,7 @@ def why_not() -> str | None:
 
 @contextlib.contextmanager
 def real_slurm(folder: Path) -> Generator[RealSlurm]:
-    """Have a Slurm inside, whose files are in `folder`."""
+    """Have a Slurm inside, whose files are in `folder`. Processes of its jobs end with its nodes."""
     munge = folder / "munge"
     for each in (munge, folder / "state", *(folder / f"spool-{name}" for name in NODES)):
         each.mkdir(parents=True)
@@ -117,12 +117,7 @@ def real_slurm(folder: Path) -> Generator[RealSlurm]:
         idle = "n1 idle\nn2 idle"
         asked = ("sinfo", "--Node", "--noheader", "--partition=main", "--format=%N %T")
         _until(lambda: slurm.ask(*asked) == idle, "Slurm", slurm, asked)
-        try:
-            yield slurm
-        finally:
-            slurm.ask("scancel", "--user=root", "--state=PENDING")
-            slurm.ask("scancel", "--user=root")
-            _until(lambda: not slurm.ask("squeue", "--noheader"), "an empty queue")
+        yield slurm
 
 
 def _named(daemons, folder, environment, name, spaces, command):
