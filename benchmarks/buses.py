@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.config import ROOT, point_of
 from benchmarks.row import row
 from paceline.cluster.virtual import VirtualCluster
-from paceline.exchange.find_collective import collective
+from paceline.exchange.collectives import collective
 from paceline.prediction.predict import predict
 from paceline.study.compose import composed
 from paceline.timing.machine import messages_at_once

@@ -13,10 +13,11 @@ import torch.distributed as dist
 
 from paceline.cluster.cluster import AbstractCluster
 from paceline.cluster.supervisor import Task
-from paceline.exchange.find_collective import collective
-from paceline.exchange.group_wire import GroupWire, socket_bytes
+from paceline.exchange.collectives import collective
+from paceline.exchange.group_wire import GroupWire
 from paceline.exchange.process_group import join, leave
 from paceline.prediction.messages import PAUSE, since_the_last, sleep
+from tests.exchange.socket_bytes import socket_bytes
 
 _MOST_ROUNDS = 10  # repetitions of a small vector in each turn
 _WARM = 1_000_000  # numbers that are exchanged before the first turn, and in a turn's rounds
@@ -111,7 +112,7 @@ def carry_out(name: str, vector: torch.Tensor, pause: float = 0) -> Carried:
     if pause:
         sleep(pause)
     began = time.perf_counter()
-    collective(name).all_reduce(vector, wire)
+    wire.all_reduce(vector, collective(name))
     ended = time.perf_counter()
     dist.barrier()  # before it, the last bytes may still be in a buffer
     sent, received = (now - then for now, then in zip(socket_bytes(), before, strict=True))

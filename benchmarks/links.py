@@ -24,7 +24,7 @@ from benchmarks.row import row
 from paceline.clock.run_spec import RunSpec
 from paceline.cluster.supervisor import Task
 from paceline.cluster.virtual import VirtualCluster
-from paceline.exchange.find_collective import collective, collective_names
+from paceline.exchange.collectives import collective, collective_names
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.shard import shard_bounds
 from paceline.exchange.wire.frame import Header

@@ -20,7 +20,7 @@ from benchmarks.config import point_of
 from benchmarks.row import row
 from paceline.clock.run_spec import RunSpec
 from paceline.cluster.namespaces import BURST_SECONDS, shaped_network
-from paceline.exchange.find_collective import collective
+from paceline.exchange.collectives import collective
 from paceline.exchange.group_wire import GroupWire
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.wire.frame import Header
@@ -189,7 +189,7 @@ def _sum(case: Case, group: Any) -> list[tuple[float, float]]:
     for _ in range(case.rounds + 1):
         dist.barrier(group)
         begun = time.perf_counter()
-        collective(case.way).all_reduce(vector, wire)
+        wire.all_reduce(vector, collective(case.way))
         found.append((begun, time.perf_counter()))
     return found
 

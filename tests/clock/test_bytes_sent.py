@@ -2,8 +2,8 @@
 
 import pytest
 
-from paceline.exchange.find_collective import collective as named
-from paceline.exchange.find_collective import collective_names
+from paceline.exchange.collectives import collective as named
+from paceline.exchange.collectives import collective_names
 from paceline.record.certificate import run_log
 from tests.clock.wall.splits import trained_together
 from tests.tiny import CLOCKS, point_of, run_tiny, tiny_point

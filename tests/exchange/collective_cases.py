@@ -9,9 +9,10 @@ import hashlib
 import torch
 import torch.distributed as dist
 
-from paceline.exchange.find_collective import collective, collective_names
-from paceline.exchange.group_wire import GroupWire, socket_bytes
+from paceline.exchange.collectives import collective, collective_names
+from paceline.exchange.group_wire import GroupWire
 from paceline.exchange.process_group import join
+from tests.exchange.socket_bytes import socket_bytes
 
 
 def brought(worker, length, dtype):
@@ -53,7 +54,7 @@ def _case(wire, members, length, dtype):
     found = {}
     for name in collective_names():
         vector = vectors[wire.worker].clone()
-        collective(name).all_reduce(vector, wire)
+        wire.all_reduce(vector, collective(name))
         right = bool(((vector.double() - total).abs() <= bound).all())
         found[name] = (right and vector.dtype == dtype, _digest(vector))
     return found
@@ -72,7 +73,7 @@ def traffic(length):
         vector = torch.zeros(length)
         dist.barrier()
         before = socket_bytes()
-        collective(name).all_reduce(vector, wire)
+        wire.all_reduce(vector, collective(name))
         dist.barrier()  # until then the last bytes may be in a buffer
         after = socket_bytes()
         dist.barrier()  # nobody's connections close before all have counted theirs

@@ -2,16 +2,13 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from paceline.errors import SettingError
-from paceline.exchange import collective as folder
-from paceline.exchange.abstract_collective import AbstractScheduledCollective
-from paceline.exchange.find_collective import collective, collective_names
+from paceline.exchange.collectives import collective, collective_names
 from paceline.timing.profile import ClusterProfile, Link
 from tests.launching import launch
 
@@ -19,9 +16,7 @@ CASES = 10
 LENGTH = 1_048_583  # a prime
 BYTES = 4 * LENGTH
 ALL_RIGHT = dict.fromkeys(collective_names(), True)
-SCHEDULED = [
-    name for name in collective_names() if isinstance(collective(name), AbstractScheduledCollective)
-]
+SCHEDULED = [name for name in collective_names() if name != "native"]
 
 
 def drawn_cases(workers):
@@ -98,35 +93,14 @@ def test_the_wire_counts_what_is_declared_and_what_the_kernel_counts(name, count
         assert (sum(sent), sum(received)) == worker[name]["wire"]
 
 
-@pytest.mark.parametrize("name", sorted(set(collective_names()) - set(SCHEDULED)))
-def test_the_kernel_counts_what_a_collective_without_schedule_declares(name, counted):
-    declared = collective(name).volumes(len(counted), LENGTH)
-    for worker, volume in zip(counted, declared, strict=True):
-        assert worker[name]["kernel"] == pytest.approx(volume.in_bytes(4), rel=0.01)
-
-
 def test_native_is_a_ring(counted):
-    for worker in counted:
-        expected = formula("ring", len(counted))
-        assert worker["native"]["kernel"] == pytest.approx((expected, expected), rel=0.01)
+    declared = collective("ring").volumes(len(counted), LENGTH)
+    for worker, volume in zip(counted, declared, strict=True):
+        assert worker["native"]["kernel"] == pytest.approx(volume.in_bytes(4), rel=0.01)
 
 
 def test_no_worker_sends_more_than_twice_the_vector_by_multicolor(counted):
     assert max(sum(worker["multicolor"]["wire"][:1]) for worker in counted) <= 2 * BYTES
-
-
-def test_every_file_is_a_collective():
-    files = {path.stem for path in Path(folder.__file__).parent.glob("*.py")} - {"__init__"}
-    assert set(collective_names()) == files
-    assert files >= {"native", "ring", "tree", "multicolor", "parameter_server"}
-
-
-def test_a_collective_is_called_like_its_file():
-    for name in collective_names():
-        chosen = collective(name)
-        assert type(chosen).__name__ == name.title().replace("_", "")
-        assert type(chosen).__subclasses__() == []
-        assert collective(name) is chosen
 
 
 def test_a_collective_that_is_not_known_is_named():
@@ -134,23 +108,9 @@ def test_a_collective_that_is_not_known_is_named():
         collective("star")
 
 
-@pytest.mark.parametrize(
-    ("content", "count"), [("", 0), ("class One(Base): pass\nclass Two(Base): pass\n", 2)]
-)
-def test_a_file_declares_one_collective(content, count, tmp_path, monkeypatch):
-    start = "from paceline.exchange.abstract_collective import AbstractCollective as Base\n"
-    (tmp_path / f"declares_{count}.py").write_text(start + content)
-    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
-    assert f"declares_{count}" in collective_names()
-    with pytest.raises(
-        TypeError, match=f"declares_{count} must declare one collective, not {count}"
-    ):
-        collective(f"declares_{count}")
-
-
 def test_costs_need_no_torch():
     code = (
-        "import sys; from paceline.exchange.find_collective import collective, collective_names; "
+        "import sys; from paceline.exchange.collectives import collective, collective_names; "
         "[collective(name) for name in collective_names()]; print('torch' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.exchange.find_collective import collective, collective_names
+from paceline.exchange.collectives import collective, collective_names
 from paceline.timing.profile import ClusterProfile, Link
 
 FREE = Link(0, math.inf)

@@ -8,8 +8,8 @@ import torch
 
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError
+from paceline.exchange.collectives import collective, collective_names
 from paceline.exchange.ddp_hook import BucketMean
-from paceline.exchange.find_collective import collective, collective_names
 from paceline.scheme.rule import Compression
 from tests.exchange.collective_ddp import SHAPES, STEPS
 from tests.launching import launch

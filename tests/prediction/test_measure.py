@@ -11,7 +11,7 @@ import torch
 
 from paceline import cli
 from paceline.errors import SettingError
-from paceline.exchange.find_collective import collective
+from paceline.exchange.collectives import collective
 from paceline.prediction import measure as calibrate
 from paceline.prediction.calibration_files import cluster_path, write_cluster
 from paceline.prediction.measure import (

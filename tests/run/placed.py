@@ -13,11 +13,11 @@ from paceline.data.placement import Placement
 from paceline.data.prepared import AbstractPreparedImageData
 from paceline.data.shuffle import BUFFER_BYTES, DataTraffic
 from paceline.data.source import Source, whole
-from paceline.exchange.group_wire import socket_bytes
 from paceline.exchange.process_group import join
 from paceline.run.open_data import open_data
 from paceline.run.placed_data import Reading
 from paceline.run.training_process import TrainingProcess
+from tests.exchange.socket_bytes import socket_bytes
 from tests.tiny import point_of
 
 SHAPE, NUM_FEW, NUM_TRAIN = (3, 48, 48), 64, 18_432  # 0.4 and 127 MB

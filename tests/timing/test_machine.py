@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from paceline.errors import SettingError
-from paceline.exchange.find_collective import collective, collective_names
+from paceline.exchange.collectives import collective, collective_names
 from paceline.prediction.predict import predict
 from paceline.record.point import Point
 from paceline.study.compose import composed

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from paceline.errors import SettingError
-from paceline.exchange.find_collective import collective
+from paceline.exchange.collectives import collective
 from paceline.timing.profile import (
     ClusterProfile,
     Link,

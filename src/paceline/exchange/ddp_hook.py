@@ -20,9 +20,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
 )
 from torch.futures import Future
 
-from paceline.exchange.abstract_collective import AbstractCollective
-from paceline.exchange.collective.native import Native
-from paceline.exchange.find_collective import collective
+from paceline.exchange.collectives import AbstractCollective, Native, collective
 from paceline.exchange.group_wire import GroupWire
 from paceline.exchange.process_group import has_nccl
 
@@ -83,7 +81,7 @@ def _mean(chosen: AbstractCollective, wire: GroupWire, bucket: Bucket) -> Tensor
     vector = bucket.buffer().div_(wire.workers)
     # Workers that share a GPU have no NCCL, and gloo carries no messages between GPUs.
     carried = vector.cpu() if vector.is_cuda and not has_nccl() else vector
-    chosen.all_reduce(carried, wire)
+    wire.all_reduce(carried, chosen)
     return vector if carried is vector else vector.copy_(carried)
 
 

@@ -1,18 +1,10 @@
 """Point-to-point messages of a collective, with the bytes that were sent and received."""
 
-import os
-import socket
-import struct
-from pathlib import Path
-
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from paceline.exchange.schedule import Move, Round, Schedule
-
-# Offsets of 64-bit counters in Linux's struct tcp_info; retransmitted bytes are counted as sent.
-_RECEIVED, _SENT, _SENT_AGAIN = 128, 200, 208
+from paceline.exchange.collectives import AbstractCollective, Move, Native, Round
 
 
 class GroupWire:
@@ -33,14 +25,13 @@ class GroupWire:
         self.rounds: list[tuple[int, int]] = []
         self._kept = torch.empty(0, dtype=torch.uint8)
 
-    def sum_natively(self, vector: Tensor) -> None:
-        """Let the backend sum `vector` in place; its bytes are not counted."""
-        dist.all_reduce(vector, group=self.group)
-
-    def carry_out(self, schedule: Schedule, vector: Tensor) -> None:
-        """Make this worker's moves, which change the contiguous `vector` [length] in place."""
+    def all_reduce(self, vector: Tensor, by: AbstractCollective) -> None:
+        """Replace a contiguous `vector` [length] by its sum. Bytes of `native` are not counted."""
+        if isinstance(by, Native):
+            dist.all_reduce(vector, group=self.group)
+            return
         self.rounds = []
-        for moves in schedule:
+        for moves in by.schedule(self.workers, vector.numel()):
             before = self.bytes_sent, self.bytes_received
             self._exchange(moves, vector)
             self.rounds.append((self.bytes_sent - before[0], self.bytes_received - before[1]))
@@ -94,24 +85,3 @@ class GroupWire:
 def _bytes(part: Tensor) -> Tensor:
     """View numbers as bytes, which every backend carries."""
     return part.view(torch.uint8)
-
-
-def socket_bytes() -> tuple[int, int]:
-    """Count the bytes (sent, received) of all open TCP connections of this process since each was
-    made (Linux). Retransmitted data counts once.
-    """
-    opened = [entry for entry in Path("/proc/self/fd").iterdir() if entry.is_socket()]
-    counts = [_counted(int(entry.name)) for entry in opened]
-    return sum(sent for sent, _ in counts), sum(received for _, received in counts)
-
-
-def _counted(descriptor: int) -> tuple[int, int]:
-    with socket.socket(fileno=os.dup(descriptor)) as connection:
-        try:
-            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-        except OSError:  # not TCP
-            return 0, 0
-    received, sent, again = (
-        struct.unpack_from("Q", info, offset)[0] for offset in (_RECEIVED, _SENT, _SENT_AGAIN)
-    )
-    return sent - again, received

@@ -7,7 +7,7 @@ from statistics import fmean, median
 
 import numpy as np
 
-from paceline.exchange.find_collective import collective
+from paceline.exchange.collectives import collective
 from paceline.timing.profile import ClusterProfile, Link
 
 Times = dict[int, float]  # seconds by number of weights

@@ -11,7 +11,7 @@ from paceline.cluster.cluster import AbstractCluster, Device, Kind
 from paceline.data.image_set import AbstractImageData
 from paceline.data.placement import Placement
 from paceline.errors import SettingError
-from paceline.exchange.find_collective import collective as check_collective
+from paceline.exchange.collectives import collective as check_collective
 from paceline.model.network_size import Sharding
 from paceline.record.measurement import Measurement
 from paceline.record.point_config import PointConfig

@@ -11,7 +11,7 @@ from paceline.clock.virtual.clock_parts import MessageSizes
 from paceline.clock.virtual.kernel import Buses, Cores, Kernel, Moment
 from paceline.clock.virtual.virtual_links import Brought, allreduce_end
 from paceline.clock.virtual.virtual_network import VirtualNetwork
-from paceline.exchange.find_collective import collective as named
+from paceline.exchange.collectives import collective as named
 from paceline.prediction.predict import timed_clock
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.elastic_averaging import ElasticAveraging

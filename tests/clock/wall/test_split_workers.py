@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from paceline.clock.split.network_plan import plan_network
 from paceline.errors import SettingError
-from paceline.exchange.find_collective import collective
+from paceline.exchange.collectives import collective
 from paceline.record.observed import Observed
 from paceline.run.run_point import run_point
 from tests.clock.references import averaged, elastic, gossiped, plain_weights

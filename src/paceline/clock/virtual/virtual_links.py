@@ -14,8 +14,7 @@ from paceline.clock.virtual.kernel import Event, Moment
 from paceline.clock.virtual.virtual_own_weights import VirtualOwnWeights
 from paceline.clock.virtual.virtual_push_link import VirtualPushLink
 from paceline.clock.virtual.virtual_worker import Buffer, BufferPool, VirtualWorker
-from paceline.exchange.find_collective import collective
-from paceline.exchange.schedule import Volume
+from paceline.exchange.collectives import Volume, collective
 from paceline.timing.workload import Bucket, share_of_step
 
 _HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from paceline.clock.links import Process
 from paceline.clock.virtual.kernel import Cores, Kernel
 from paceline.clock.virtual.virtual_worker import VirtualWorker
-from paceline.exchange.find_collective import collective
-from paceline.exchange.schedule import Volume, Volumes
+from paceline.exchange.collectives import Volume, Volumes, collective
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import (
     ClusterProfile,

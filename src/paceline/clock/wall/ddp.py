@@ -21,8 +21,8 @@ from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.training_strategy import check_automatic, check_one_optimizer
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.errors import SettingError
+from paceline.exchange.collectives import collective
 from paceline.exchange.ddp_hook import BucketMean
-from paceline.exchange.find_collective import collective
 from paceline.exchange.liveness import rest
 from paceline.exchange.process_group import broadcast_json, count_workers, members, worker_index
 from paceline.timing.pace import Pace

@@ -16,7 +16,7 @@ from paceline.clock.run_spec import RunSpec, StepNumbers, VectorSpec, server_spe
 from paceline.clock.snapshot import Snapshot, flatten, join_shards, receive_snapshots
 from paceline.clock.wall.pair_link import AbstractPairLink
 from paceline.clock.wall.staging import staged
-from paceline.exchange.find_collective import collective
+from paceline.exchange.collectives import collective
 from paceline.exchange.liveness import Lost, LostPeerError
 from paceline.exchange.process_group import has_nccl, members, send_json, worker_index
 from paceline.exchange.wire.frame import Header
