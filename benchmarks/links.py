@@ -31,13 +31,13 @@ from paceline.exchange.wire.frame import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.prediction.predict import timed_clock
-from paceline.prediction.predict_points import emulating
 from paceline.record.point import Point
 from paceline.record.target import Target
 from paceline.study.compose import composed
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import OwnNetwork
+from papers.predict_points import emulating
 
 NUM_BYTES = 54_000_000
 LINKS = {"100 Mbit/s": 1.25e7, "1 Gbit/s": 1.25e8}

@@ -27,10 +27,10 @@ from paceline.exchange.wire.frame import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.prediction.predict import timed_clock
-from paceline.prediction.predict_points import UNEVENNESS
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import SizedNetwork
+from papers.predict_points import UNEVENNESS
 from tests.launching import launch
 
 ASYNCHRONOUS, SYNCHRONOUS = "async_parameter_server", "sync_parameter_server"

@@ -55,12 +55,13 @@ def _write(options: argparse.Namespace, root: Path) -> Path:
         name = "study" if options.study else "published"
         settings = " ".join(options.overrides)
         raise SettingError(name, f"its points have their own settings; leave {settings} out")
+    if not (root / "papers/published.py").is_file():
+        name = "study" if options.study else "published"
+        raise SettingError(name, "papers/ is needed, which Paceline's repository alone has")
     if options.study:
-        from paceline.prediction.predict_points import predict_points
+        from papers.predict_points import predict_points
 
         return predict_points(options.study, root)
-    if not (root / "papers/published.py").is_file():
-        raise SettingError("published", "the published numbers are in Paceline's repository alone")
     from papers.published import write_published
 
     return write_published(root)

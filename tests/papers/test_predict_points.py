@@ -9,16 +9,16 @@ import pytest
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
 from paceline.prediction.predict import predict
-from paceline.prediction.predict_points import (
+from paceline.record.target import Target
+from paceline.study.compose import composed
+from paceline.study.study_points import study_points
+from papers.predict_points import (
     UNEVENNESS,
     compared_staleness,
     emulating,
     predict_points,
     run_of,
 )
-from paceline.record.target import Target
-from paceline.study.compose import composed
-from paceline.study.study_points import study_points
 from tests.command_line import run
 from tests.made_records import rows_of
 
@@ -62,9 +62,9 @@ def test_every_measured_point_with_a_row_is_predicted(root, servers, step):
     """By the profile's step, or by that of one worker without a server: 8 images in 4 ms."""
     (root / "experiments/held.yaml").write_text(STUDY)
     points = write_runs(root, servers)
-    code, (path,), errors = run(root, "predict", "--study", "held")
-    assert (code, path, errors) == (0, "reports/held/predictions.csv", [])
-    found = rows_of(root / path)
+    path = predict_points("held", root)
+    assert path == root / "reports/held/predictions.csv"
+    found = rows_of(path)
     assert [row["key"] for row in found] == [point.key for point in points[:2]]
     assert {row["cluster"] for row in found} == {"two_cores_small_cnn"}
     assert [row["kind"] for row in found] == ["calibrated" if step else "predicted", "predicted"]
@@ -92,7 +92,10 @@ def test_a_split_worker_is_predicted_and_does_not_compute_alone(root):
 
 
 def test_a_study_without_records_is_refused(root):
-    code, _, (error,) = run(root, "predict", "--study", "own_pace")
+    with pytest.raises(SettingError) as refused:
+        predict_points("own_pace", root)
+    assert refused.value.setting == "study"
+    code, _, (error,) = run(root, "predict", "--study", "own_pace")  # a project without papers/
     assert (code, error.split(":")[1]) == (2, " study")
 
 
