@@ -1,4 +1,4 @@
 """Speed against peers: ratios in one run, medians of five. `make bench` prints them.
 
-Beside them, what tests and processes stand: faults in the source, kills of processes.
+Beside them, what tests notice: faults in the source.
 """

@@ -2,11 +2,13 @@
 
 All train the same network on the same batches from memory, with one thread in each worker and
 fused SGD at the server. Each is measured in processes of its own, while all of its workers train.
+Then a worker beside one that is slowed by 100 ms a step, against its rate alone.
 """
 
 import importlib.util
 import math
 import tempfile
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,19 +16,18 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+import torch.distributed as dist
 
 from benchmarks.config import point_of
 from benchmarks.row import ratio_row, row
 from paceline.record.point import Point
 from paceline.run.run_point import PROCESS
+from tests.classifiers import ActingClassifier
 from tests.launching import launch
 
 TURNS = 3
 SCHEME, ALONE = "async_parameter_server", "independent"
 RPC, RAY = "torch.distributed.rpc's parameter server", "Ray's asynchronous parameter server"
-WAITING = "  its time from a gradient to new weights, share of step time"
-MORE_SERVERS = (2, 4)
-
 CNN, RESNET = "small CNN, 6,212 parameters, batch 32", "ResNet-18, 3x32x32, batch 32"
 CASES = {
     # name: (overrides, steps of each worker, least share of `independent`)
@@ -38,41 +39,30 @@ CASES = {
     ),
 }
 BATCH_SIZE, PACED_STEPS = 32, 60
+SLOW_TURNS, SLOW_STEPS = 5, 1500  # steps of the fast worker; the slow one takes a few dozen
 
 Ends = list[np.ndarray]  # of each worker's steps [seconds], by one clock
 Turn = Iterator[tuple[str, str, float]]  # what was measured, in which case, and its value
 Found = dict[tuple[str, str], list[float]]  # the same, of all turns
 
 
+class SlowClassifier(ActingClassifier):
+    """Worker 1 sleeps 100 ms before each step."""
+
+    def before_batch(self, batch: Any, batch_idx: int) -> None:
+        if dist.get_rank() == 1:
+            time.sleep(0.1)
+
+
 def rows() -> list[dict[str, Any]]:
-    return [*_paced(), *_unpaced()]
-
-
-def _paced() -> list[dict[str, Any]]:
-    seen = _by_turns(_paced_turn)
+    paced, seen = _by_turns(_paced_turn), _by_turns(_turn)
     name = f"{SCHEME} / independent, 8 workers paced at 50 ms a step: {CNN}"
-    return [ratio_row(name, seen[SCHEME, CNN], seen[ALONE, CNN], "images/s", 0.95)]
-
-
-def _unpaced() -> list[dict[str, Any]]:
-    seen = _by_turns(_turn)
-    found = [line for case in CASES for line in _lines(case, seen)]
-    alone = median(seen[ALONE, RESNET])
-    for what in map(_with_servers, MORE_SERVERS):
-        ours = median(seen[what, RESNET])
-        name = f"{what} / independent: {RESNET}"
-        found.append(row(name, ours, alone, "images/s", ours / alone, "shown", True))
-    return found
-
-
-def _lines(case: str, seen: Found) -> list[dict[str, Any]]:
-    least, share = CASES[case][2], median(seen[WAITING, case])
-    ours, alone = seen[SCHEME, case], seen[ALONE, case]
-    return [
-        ratio_row(f"{SCHEME} / independent: {case}", ours, alone, "images/s", least),
-        row(WAITING, share, 1, "", share, "shown", True),
-        *(_against(peer, case, seen) for peer in (RPC, RAY)),
-    ]
+    found = [ratio_row(name, paced[SCHEME, CNN], paced[ALONE, CNN], "images/s", 0.95)]
+    for case, (_, _, least) in CASES.items():
+        name = f"{SCHEME} / independent: {case}"
+        found.append(ratio_row(name, seen[SCHEME, case], seen[ALONE, case], "images/s", least))
+        found += [_against(peer, case, seen) for peer in (RPC, RAY)]
+    return [*found, _beside_a_slow_one()]
 
 
 def _against(peer: str, case: str, seen: Found) -> dict[str, Any]:
@@ -82,6 +72,18 @@ def _against(peer: str, case: str, seen: Found) -> dict[str, Any]:
         return ratio_row(name, ours, theirs, "images/s", 2)
     name += ": not measured, since Ray (the extra `peers`) is not installed"
     return row(name, median(ours), math.nan, "images/s", math.nan, "shown", True)
+
+
+def _beside_a_slow_one() -> dict[str, Any]:
+    model = f"model._target_={__name__}.{SlowClassifier.__name__}"
+    rates: dict[int, list[float]] = {1: [], 2: []}
+    for workers in [*rates] * SLOW_TURNS:
+        settings = (f"scheme={SCHEME}", f"workers={workers}", f"batch_size={BATCH_SIZE}", model)
+        samples = f"training.samples={SLOW_STEPS * BATCH_SIZE}"
+        point = point_of("data=fashion_mnist_subset", *settings, samples)
+        rates[workers].append(_rate(_ends(point)[:1]) / BATCH_SIZE)
+    name = "asynchronous worker beside one slowed by 100 ms a step / alone"
+    return ratio_row(name, rates[2], rates[1], "steps/s", 0.9)
 
 
 def _by_turns(turn: Callable[[], Turn]) -> Found:
@@ -95,21 +97,16 @@ def _by_turns(turn: Callable[[], Turn]) -> Found:
 def _paced_turn() -> Turn:
     pace = "cluster.step_seconds=0.05"
     for scheme in (ALONE, SCHEME):
-        yield scheme, CNN, _ours(_point(CNN, scheme, pace, workers=8, steps=PACED_STEPS))[0]
+        yield scheme, CNN, _rate(_ends(_point(CNN, scheme, pace, workers=8, steps=PACED_STEPS)))
 
 
 def _turn() -> Turn:
     for case in CASES:
-        yield ALONE, case, _ours(_point(case, ALONE))[0]
-        point = _point(case, SCHEME)
-        rate, waiting = _ours(point)
-        yield SCHEME, case, rate
-        yield WAITING, case, waiting
-        *_, ends = _launched("benchmarks.rpc_parameter_server:measure", (point,), 2, 1)
+        for scheme in (ALONE, SCHEME):
+            yield scheme, case, _rate(_ends(_point(case, scheme)))
+        arguments = (_point(case, SCHEME),)
+        *_, ends = _launched("benchmarks.rpc_parameter_server:measure", arguments, 2, 1)
         yield RPC, case, _rate(ends)
-    for servers in MORE_SERVERS:
-        point = _point(RESNET, SCHEME, f"scheme.servers={servers}")
-        yield _with_servers(servers), RESNET, _ours(point)[0]
     if importlib.util.find_spec("ray"):
         yield from _ray_turn()
 
@@ -121,10 +118,6 @@ def _ray_turn() -> Turn:
         yield RAY, case, _rate(ends)
 
 
-def _with_servers(servers: int) -> str:
-    return f"{SCHEME} with {servers} servers"
-
-
 def _point(case: str, scheme: str, *more: str, workers: int = 2, steps: int | None = None) -> Point:
     overrides, usual_steps, _ = CASES[case]
     settings = [f"scheme={scheme}", f"workers={workers}", f"batch_size={BATCH_SIZE}", *more]
@@ -133,14 +126,11 @@ def _point(case: str, scheme: str, *more: str, workers: int = 2, steps: int | No
     return point_of(*overrides, *settings, *kept, f"training.samples={samples}")
 
 
-def _ours(point: Point) -> tuple[float, float]:
-    """images/s, and which share of the workers' time passes from a gradient to new weights."""
+def _ends(point: Point) -> Ends:
     with tempfile.TemporaryDirectory() as folder:
         arguments = (point, Path(folder))
         seen = _launched(PROCESS, arguments, *point.num_processes)[: point.workers]
-    workers = [each.strategy.workers[0] for each in seen]
-    shares = [each.seconds_communicating / float(each.step_ends[-1]) for each in workers]
-    return _rate([each.training_started + each.real_step_ends for each in seen]), median(shares)
+    return [each.training_started + each.real_step_ends for each in seen]
 
 
 def _launched(target: str, arguments: tuple, workers: int, servers: int) -> list[Any]:

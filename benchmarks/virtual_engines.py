@@ -1,12 +1,8 @@
 """Engines of the virtual clock, against a bare loop of one worker in the same process.
 
-On a GPU also ResNet-18 with torchvision's first layers, on grey images of 28 x 28 pixels. `python
--m benchmarks.virtual_engines` prints a profile of the clock instead.
+On a GPU also ResNet-18 with torchvision's first layers, on grey images of 28 x 28 pixels.
 """
 
-import cProfile
-import pstats
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -15,14 +11,14 @@ from statistics import median
 from typing import Any
 
 import torch
+import torchvision
 from pytorch_lightning import Callback, LightningModule
-from torch import Tensor, nn
+from torch import nn
 
 from benchmarks.config import point_of
 from benchmarks.row import row
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
-from paceline.clock.virtual.virtual_worker import Ahead, Buffer
 from paceline.clock.virtual.wave_engines import EngineName
 from paceline.model.classifier import Classifier
 from paceline.run.open_data import open_data
@@ -99,9 +95,7 @@ class _Stopwatch(Callback):
         trainer.should_stop = len(self.rates) == WINDOWS
 
 
-def _rate(
-    network: str, engine: EngineName, scheme: str, workers: int, *, in_parts: bool = False
-) -> float:
+def _rate(network: str, engine: EngineName, scheme: str, workers: int) -> float:
     """images/s of all workers together."""
     data = _data(workers)
     run = RunSpec(workers, batch_size=BATCH_SIZE, num_steps=ENDLESS, seed=1)
@@ -126,33 +120,7 @@ def _rate(
         traceback.print_exc()
         return 0.0
     assert strategy.engine == engine
-    if in_parts:
-        _print_parts(strategy)
     return median(stopwatch.rates)
-
-
-def _print_parts(strategy: Any) -> None:
-    """Print the milliseconds of a wave of all workers, without the clock."""
-    clock = strategy.clock
-    workers = [each for each in clock.workers if each.weights is not None]
-    for worker, loss in zip(workers, clock.pool.new(len(workers)).unbind(), strict=True):
-        statistics = Buffer(torch.empty_like(worker.statistics.vector))
-        worker.ahead = Ahead(clock.pool.take(), statistics, loss)
-    batches = strategy._batches_of(workers)
-    for name, call in (
-        ("gather", lambda: strategy._batches_of(workers)),
-        ("compute", lambda: strategy._engine.compute(workers, batches)),
-    ):
-        _settle()
-        begun = time.perf_counter()
-        for _ in range(20):
-            call()
-        launched = time.perf_counter() - begun
-        _settle()
-        taken = time.perf_counter() - begun
-        print(
-            f"{name} {len(workers)} workers: {taken * 50:.2f} ms, launched in {launched * 50:.2f}"
-        )
 
 
 def _bare(network: str) -> float:
@@ -210,54 +178,8 @@ def _module(network: str) -> LightningModule:
     return point_of(*overrides, *shape).model.build()
 
 
-class _Block(nn.Module):
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.branch = nn.Sequential(
-            nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False),
-            nn.BatchNorm2d(outputs),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False),
-            nn.BatchNorm2d(outputs),
-        )
-        self.skip: nn.Module = nn.Identity()
-        if stride > 1:
-            conv = nn.Conv2d(inputs, outputs, 1, stride, bias=False)
-            self.skip = nn.Sequential(conv, nn.BatchNorm2d(outputs))
-
-    def forward(self, images: Tensor) -> Tensor:
-        return torch.relu(self.branch(images) + self.skip(images))
-
-
 def resnet18() -> nn.Module:
     """ResNet-18 of He et al. 2016 for grey images and ten classes."""
-    layers: list[nn.Module] = [
-        nn.Conv2d(1, 64, 7, 2, 3, bias=False),
-        nn.BatchNorm2d(64),
-        nn.ReLU(inplace=True),
-        nn.MaxPool2d(3, 2, 1),
-    ]
-    inputs = 64
-    for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
-        layers += [_Block(inputs, outputs, stride), _Block(outputs, outputs, 1)]
-        inputs = outputs
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 10))
-
-
-def _profile(scheme: str, workers: int) -> None:
-    profile = cProfile.Profile()
-    profile.enable()
-    rate = _rate("small CNN", "vmap", scheme, workers)
-    profile.disable()
-    print(f"{scheme} x {workers}: {rate:,.0f} images/s with the profiler")
-    pstats.Stats(profile, stream=sys.stdout).sort_stats("tottime").print_stats(25)
-
-
-if __name__ == "__main__":
-    silence()
-    torch.set_num_threads(1)
-    for each in SCHEMES:
-        _rate("small CNN", "vmap", each, 64 if ON_GPU else 16, in_parts=True)
-        _profile(each, 64 if ON_GPU else 16)
-    if ON_GPU:
-        _rate("ResNet-18", "vmap", "sync_allreduce", 64, in_parts=True)
+    network = torchvision.models.resnet18(num_classes=10)
+    network.conv1 = nn.Conv2d(1, 64, 7, 2, 3, bias=False)
+    return network

@@ -43,7 +43,7 @@ _EMULATED = (
 _REAL = ("measured", "paced")  # kinds of runs of real processes
 _LINKS = ("link", "node_link", "allreduce_link")
 # How unevenly TCP divides an emulated link among a server's answers: 0.27 to 0.83 was measured for
-# two of them, and 0.005 to 0.024 for two pushes. benchmarks/many_to_one.py tests what follows.
+# two of them, and 0.005 to 0.024 for two pushes.
 UNEVENNESS = 0.6
 
 

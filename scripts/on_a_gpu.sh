@@ -3,11 +3,11 @@
 #
 #     scripts/on_a_gpu.sh pack                           # before: puts wheels, the commit and the digest of its source into WHEELS
 #     scripts/on_a_gpu.sh tests [FILE...]                # there: the tests that need a GPU; by default of engines and real workers
-#     scripts/on_a_gpu.sh bench                          # there: the benchmarks of both, and a profile
+#     scripts/on_a_gpu.sh bench                          # there: the benchmarks of both
 #     scripts/on_a_gpu.sh study NAME [SETTING=VALUE...]  # there: a study, of which the finished points are kept at the limit
 #
 # The tree may travel without .git and without reports/. WHEELS (default: .whl) travels with it; a tree whose source differs from
-# what was packed is refused. Results are in OUT (default: on_a_gpu): test.log; benchmark.md and profile.log; NAME.log and
+# what was packed is refused. Results are in OUT (default: on_a_gpu): test.log; benchmark.md; NAME.log and
 # NAME.tar.xz, which `paceline sweep NAME --from NAME.tar.xz` takes up elsewhere. LIMIT counts from the start of the script.
 # Needs torch, pytorch-lightning, torchmetrics, numpy, scipy, pandas, filelock, psutil, rich, pytest and pytest-timeout there.
 set -uo pipefail
@@ -61,7 +61,6 @@ bench)
     timeout "$(left 30)" python3 -u -m benchmarks virtual_engines 2>"$out/benchmark.log" | tee "$out/benchmark.md"
     ended=${PIPESTATUS[0]}
     LIMIT=$(left 50) timeout "$(left 30)" python3 -u -m benchmarks gpu_workers 2>>"$out/benchmark.log" | tee -a "$out/benchmark.md"
-    timeout "$(left)" python3 -m benchmarks.virtual_engines >"$out/profile.log" 2>&1
     exit "$ended"
     ;;
 study)

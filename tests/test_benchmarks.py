@@ -18,27 +18,19 @@ SETTINGS = ["model=small_cnn", "data=fashion_mnist_subset"]
 CNN = ("small CNN", *SETTINGS)
 SMALLEST = {  # rows at least, and constants of the module
     "loader": (4, {"IMAGES": 256}),
-    "freed_memory": (2, {"CASES": (("small CNN", 32, 10),)}),
     "synchronous": (3, {"CASES": {"small CNN": ([*SETTINGS, "batch_size=32"], 20, 0.9)}}),
-    "parameter_server": (7, {"ROUNDS": {11_000_000: 1, 7_674: 10}}),
-    "many_to_one": (
-        8,
-        {"SLOW": ((2.5e7, 30_000, (1, 2)),), "FAST": ((1.25e8, 3_000_000, (1,)),), "SECONDS": 0.1},
-    ),
+    "parameter_server": (2, {"ROUNDS": {11_000_000: 1, 7_674: 10}}),
     "links": (
         15,
         {"LINKS": {"1": 1.25e8}, "RUNS": {"1": 1}, "WORKERS": (2,), "SERVERS": (1,)},
     ),
     "collectives": (18, {"NUM_BYTES": (30_000,), "WORKERS": (2,), "TABLE": Path(os.devnull)}),
-    "buses": (9, {}),
-    "placed_data": (6, {"IMAGES": 32, "BATCH_SIZE": 4, "SHUFFLED": 2_000_000}),
-    "asynchronous": (1, {"STEPS": 60}),
     "asynchronous_throughput": (
-        6,
-        {"CNN": "A", "RESNET": "A", "CASES": {"A": (SETTINGS, 100, 0.9)}, "MORE_SERVERS": (2,)},
+        5,
+        {"CNN": "A", "CASES": {"A": (SETTINGS, 100, 0.9)}, "SLOW_STEPS": 60, "SLOW_TURNS": 1},
     ),
     "commands": (3, {"COMMANDS": (("--help", 0.2, 200),)}),
-    "launch": (10, {"SCHEMES": ("sync_allreduce",)}),
+    "launch": (2, {"SCHEMES": ("sync_allreduce",)}),
     "logging_cost": (1, {"EPOCHS": 1}),
     "virtual_clock": (4, {"STEPS": 8, "CNN": CNN, "RESNET": CNN, "CASES": ((CNN, (1,)),)}),
     "virtual_engines": (
@@ -49,12 +41,11 @@ SMALLEST = {  # rows at least, and constants of the module
     "large_study": (2, {"AXES": (("sync_allreduce",), (1, 4), (32,), range(3)), "EVALUATIONS": 2}),
 }
 LEFT_OUT = {
-    "tracking_server": "needs PostgreSQL, and waits for minutes",
     "gpu_workers": "needs a GPU",
     "planted_worlds": "draws for half a minute; analysis/test_planted_worlds.py has few",
     "step_times": "counts 259 networks for minutes; prediction/test_network_by_size.py has few",
 }
-OF_ROOT = ("many_to_one", "links", "collectives")
+OF_ROOT = ("links", "collectives")
 
 
 def test_that_no_benchmark_is_left_out_without_a_reason():
