@@ -80,7 +80,7 @@ def why_not() -> str | None:
 
 @contextlib.contextmanager
 def real_slurm(folder: Path) -> Generator[RealSlurm]:
-    """Have a Slurm inside, whose files are in `folder`. Processes of its jobs end with its nodes."""
+    """Have a Slurm inside, with files in `folder`. Processes of jobs end with their nodes."""
     munge = folder / "munge"
     for each in (munge, folder / "state", *(folder / f"spool-{name}" for name in NODES)):
         each.mkdir(parents=True)
