@@ -25,7 +25,7 @@ from paceline.clock.reports import SERVED_PRECISIONS, StrategyReport
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot
 from paceline.errors import SettingError
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
 
 _CHANGING = (StochasticWeightAveraging, GradientAccumulationScheduler, WeightAveraging)
@@ -167,8 +167,8 @@ class AbstractTrainingStrategy(Strategy, ABC):
             if isinstance(callback, _CHANGING):
                 name = type(callback).__name__
                 raise SettingError("callbacks", f"{name} changes steps or weights, which {by} owns")
-        accounting = Accounting(self.scheme, self.run.num_workers)
-        accounting.check_clipping(trainer.gradient_clip_val)
+        counts = Counts(self.scheme, self.run.num_workers)
+        counts.check_clipping(trainer.gradient_clip_val)
         groups = self.optimizers[0].param_groups
         dtypes = {weight.dtype for group in groups for weight in group["params"]}
         if len(dtypes) != 1:
