@@ -6,7 +6,7 @@ import pytest
 from torch.testing import assert_close
 
 from paceline.record.target import Target
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 from tests.clock.references import averaged, plain_weights
 from tests.clock.replay import replayed
 from tests.tiny import CLOCKS, CONF, PlainSGD, run_tiny, tiny_point
@@ -31,7 +31,7 @@ def scheme_of(name, **settings):
 
 @pytest.mark.parametrize("name", SHARED + OWN)
 def test_means_of_gradients_are_not_what_a_worker_clips(name):
-    assert Accounting(scheme_of(name), 4).applies_own_gradients == (name in OWN)
+    assert Counts(scheme_of(name), 4).applies_own_gradients == (name in OWN)
 
 
 @pytest.mark.parametrize(
@@ -50,13 +50,13 @@ def test_means_of_gradients_are_not_what_a_worker_clips(name):
     ],
 )
 def test_settings_decide_too(name, settings, own):
-    assert Accounting(scheme_of(name, **settings), 4).applies_own_gradients == own
+    assert Counts(scheme_of(name, **settings), 4).applies_own_gradients == own
 
 
 @pytest.mark.parametrize("name", EVERY)
 def test_one_worker_has_only_its_own_gradient(name):
     settings = {"group_size": 1} if name == "mixed" else {}
-    assert Accounting(scheme_of(name, **settings), 1).applies_own_gradients
+    assert Counts(scheme_of(name, **settings), 1).applies_own_gradients
 
 
 def clipped(gradient):

@@ -1,11 +1,9 @@
-import warnings
-
 import pytest
 import torch
 from torch import nn
 from torch.testing import assert_close
 
-from paceline.clock.flat_optimizer import flat_optimizer, group_segments, unit_of
+from paceline.clock.flat_optimizer import ELEMENTWISE, flat_optimizer, group_segments
 from paceline.clock.flat_weights import held_weights
 from paceline.clock.schedules import LiveOptions
 from paceline.errors import SettingError
@@ -44,7 +42,7 @@ def test_it_is_torchs_own_also_after_a_fork(name, num_groups):
     groups = [{"params": [p], **each} for p, each in zip(parts, options, strict=True)]
     reference = getattr(torch.optim, name)(groups)
     segments = group_segments(reference)
-    assert unit_of(reference) == "weight"
+    assert type(reference) in ELEMENTWISE
     rates = [float(group["lr"]) for group in reference.param_groups]
     ours = weights.clone()
     optimizer = flat_optimizer(ours, segments)
@@ -73,18 +71,6 @@ class CountsInGroup(LARS):
         return super().step(closure)
 
 
-class OfTensorsIfDecayed(torch.optim.SGD):
-    """Divides gradients by the norm of their tensor in groups with weight decay alone, as LARS of
-    timm does.
-    """
-
-    def step(self, closure=None):
-        for group in self.param_groups:
-            for weight in group["params"] if group["weight_decay"] else ():
-                weight.grad /= weight.grad.norm()
-        return super().step(closure)
-
-
 class OneNorm(torch.optim.SGD):
     """Divides all gradients by their common norm."""
 
@@ -94,40 +80,6 @@ class OneNorm(torch.optim.SGD):
         for each in gradients:
             each /= norm
         return super().step(closure)
-
-
-class Projecting(torch.optim.SGD):
-    """Takes the part along a matrix out of gradients that are almost orthogonal to it, as AdamP
-    does.
-    """
-
-    @torch.no_grad()
-    def step(self, closure=None):
-        for weight in (each for group in self.param_groups for each in group["params"]):
-            along = (weight * weight.grad).sum() / weight.norm()
-            if weight.ndim > 1 and along.abs() < 0.04 * weight.grad.norm():
-                weight.grad -= along * weight / weight.norm()
-        return super().step(closure)
-
-
-def test_what_an_optimizer_computes_with_is_found_out():
-    weights = [nn.Parameter(torch.zeros(2, 2))]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        made = [
-            (torch.optim.AdamW(weights), "weight"),
-            (torch.optim.Adafactor(weights), "tensor"),
-            (LARS(weights, 0.1), "tensor"),
-            (LARS(weights, 0.0), "tensor"),  # before a warm-up
-            (Projecting(weights), "tensor"),
-            (OneNorm(weights, 0.1), "network"),
-            (torch.optim.Muon(weights), "none"),  # takes no vectors, such as biases
-            (torch.optim.LBFGS(weights), "none"),
-        ]
-        made.append((OfTensorsIfDecayed([{"params": weights[:1]}]), "weight"))
-        more = {"params": [nn.Parameter(torch.zeros(3))], "weight_decay": 0.1}
-        made.append((OfTensorsIfDecayed([{"params": weights[:1]}, more]), "tensor"))
-    assert [unit_of(each) for each, _ in made] == [unit for _, unit in made]
 
 
 @pytest.mark.parametrize(
@@ -163,25 +115,18 @@ def test_whole_tensors_in_one_vector_are_the_optimizers_own_also_after_a_fork(ki
     assert torch.equal(left, kept)
 
 
-def test_servers_that_would_hold_less_than_an_optimizer_needs_are_refused():
+def test_servers_hold_whole_tensors_for_all_but_elementwise_optimizers_of_torch():
     network = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
-    lars, one_norm = LARS(network.parameters(), 0.1), OneNorm(network.parameters(), 0.1)
-    for optimizer, sharding, setting in [
-        (lars, "bytes", "scheme.sharding"),
-        (one_norm, "bytes", "scheme.servers"),
-        (one_norm, "round_robin", "scheme.servers"),
-    ]:
-        for servers in (1, 2):
-            scheme = SyncParameterServer(servers=servers, sharding=sharding)
-            arguments = (optimizer, scheme, [], LiveOptions(optimizer))
-            if servers == 1:
-                held_weights(*arguments)
-                continue
-            with pytest.raises(SettingError) as refused:
-                held_weights(*arguments)
-            assert refused.value.setting == setting
-    in_turn = SyncParameterServer(servers=2, sharding="round_robin")
-    _, vectors = held_weights(lars, in_turn, [], LiveOptions(lars))
+    lars, sgd = LARS(network.parameters(), 0.1), torch.optim.SGD(network.parameters(), 0.1)
+
+    def held(optimizer, **scheme):
+        return held_weights(optimizer, SyncParameterServer(**scheme), [], LiveOptions(optimizer))[1]
+
+    for optimizer, servers in ((lars, 1), (sgd, 2)):
+        held(optimizer, servers=servers)
+    with pytest.raises(SettingError, match=r"^scheme\.sharding: LARS .* round_robin or one"):
+        held(lars, servers=2)
+    vectors = held(lars, servers=2, sharding="round_robin")
     parts = [vectors.of_server(server, 2, plain=False).segments for server in range(2)]
     assert [[each["shape"] for each in part] for part in parts] == [[[2, 3], [2, 2]], [[2], [2]]]
 

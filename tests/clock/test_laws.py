@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from paceline.cluster.supervisor import ProcessFailure
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 from paceline.scheme.gossip import Gossip
 from paceline.scheme.rule import Apply, Mean, PairMean, WorkerView, next_message
 from paceline.scheme.sync_allreduce import SyncAllReduce
@@ -304,17 +304,17 @@ def assert_nothing_is_lost(config, seen):
     """Steps add up to the budget, and staleness is what the order of pushes implies."""
     workers = config["workers"]
     budget = config["training"]["epochs"] * NUM_TRAIN // config["batch_size"]
-    accounting = Accounting(point_of(config).scheme, workers)
-    if accounting.own_weights and not accounting.equal_steps:
+    counts = Counts(point_of(config).scheme, workers)
+    if counts.scheme.own_weights and not counts.scheme.equal_steps:
         taken = [number for worker in seen.workers for number in worker.step_numbers]
         assert sorted(number for number in taken if number < budget) == list(range(budget))
     steps = {worker.worker: worker.steps for worker in seen.workers}
     servers = seen.servers
     dropped = len(servers[0].dropped_steps) if servers else 0
     assert sum(steps.values()) == budget + dropped
-    period = accounting.steps_between_pushes
+    period = counts.scheme.steps_between_pushes
     for server in servers:
-        pushes = {worker: steps[worker] // period for worker in accounting.pushing}
+        pushes = {worker: steps[worker] // period for worker in counts.pushing}
         assert Counter(worker for worker, _ in server.pushes) == +Counter(pushes)
         if config["names"]["scheme"] == ASYNC:
             assert server.held == 0

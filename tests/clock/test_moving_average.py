@@ -9,7 +9,6 @@ from torch.testing import assert_close
 
 from paceline.clock.snapshot import MovingAverage, decay_per_sample, evaluated_weights
 from paceline.errors import SettingError
-from paceline.scheme.accounting import Accounting
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.local_sgd import LocalSGD
 from paceline.study.compose import composed
@@ -196,10 +195,10 @@ def test_the_share_that_is_kept_goes_by_samples_whatever_the_updates(images):
 
 
 def test_what_is_evaluated_is_said():
-    served = evaluated_weights(Accounting(AsyncParameterServer(1), 2), averaged=True)
+    served = evaluated_weights(AsyncParameterServer(1), averaged=True)
     assert served.startswith("weights at the servers")
     assert served.endswith("beside them their moving average, by samples")
-    own = evaluated_weights(Accounting(LocalSGD(8), 2), averaged=False)
+    own = evaluated_weights(LocalSGD(8), averaged=False)
     assert own.startswith("mean over workers' weights")
 
 

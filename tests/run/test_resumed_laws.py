@@ -7,7 +7,7 @@ from torch.testing import assert_close
 
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.record.checkpoint import latest
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 from tests.clock.test_laws import LAWS
 from tests.tiny import point_of, run_tiny, tiny_point
 
@@ -72,7 +72,7 @@ def resume(scheme, settings, folder, rtol=1e-12, **where):
     taken = sum(worker.steps for worker in seen.workers)
     for server in seen.servers:
         assert server.samples == 3 * 48
-        behind = Accounting(point_of(config).scheme, law.workers).steps_per_push * 4
+        behind = Counts(point_of(config).scheme, law.workers).steps_per_push * 4
         assert (len(server.pushes) - len(server.dropped_steps)) * behind == server.samples
         taken -= len(server.dropped_steps) * law.settings.get("scheme__group_size", 1)
     assert taken * 4 == 3 * 48

@@ -17,8 +17,8 @@ from torch.testing import assert_close
 import paceline.scheme
 from paceline.errors import SettingError
 from paceline.record.target import MOVED, Target
-from paceline.scheme.accounting import END, Accounting, messages_of
 from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.counts import END, Counts
 from paceline.scheme.diloco import DiLoCo
 from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.gossip import Gossip
@@ -81,6 +81,22 @@ def answered(scheme, *answers, **when):
         message = next_message(rule, None if unanswered else left.pop(0).clone())
     assert not left
     return found
+
+
+def messages_of(rule):
+    """All messages of a rule; a value is answered by its copy, the others by zeros or nothing."""
+    answer = None
+    while (message := next_message(rule, answer)) is not None:
+        yield message
+        match message:
+            case Apply(gradient):
+                answer = 0 * gradient
+            case Kept(number):
+                answer = [0 * WEIGHTS] * number
+            case Mean(value) | NeighbourMean(value) | Push(value):
+                answer = value.clone()
+            case _:
+                answer = None
 
 
 def is_same(messages, *expected):
@@ -392,10 +408,10 @@ def test_a_scheme_without_servers_serves_nobody():
         (lambda: SyncParameterServer(1, 4).serving(4), "backup_workers: 4 leave none"),
         (lambda: SyncParameterServer(1, 1, 2), "backup_workers: .* group_size=1 is needed"),
         (
-            lambda: Accounting(AsyncParameterServer(1, group_size=3), 4),
+            lambda: Counts(AsyncParameterServer(1, group_size=3), 4),
             "group_size: 3 does not divide workers=4",
         ),
-        (lambda: Accounting(SyncParameterServer(1, 4), 4), "backup_workers: 4 leave none"),
+        (lambda: Counts(SyncParameterServer(1, 4), 4), "backup_workers: 4 leave none"),
         (lambda: ElasticAveraging(1, 1, 1), "elasticity: it must be below 1"),
     ],
 )
@@ -433,25 +449,39 @@ def test_every_scheme_has_a_source_and_laws(path):
     assert LAWS[path.stem]
 
 
-@pytest.mark.parametrize("path", CONF, ids=lambda path: path.stem)
-def test_all_that_a_rule_communicates_shows_in_its_first_step_or_at_the_end_of_one(path):
-    """What is counted by is asked of those alone; pushes are looked for in later steps too."""
-    scheme = built(path)
-    steps = [
-        Accounting(scheme, 6).messages(num_steps, progress, worker=worker)
-        for progress in (0.0, 0.3, 0.6, END)
-        for worker in range(6)
-        for num_steps in range(70)
-    ]
-    besides = [scheme.beside(worker, 6, num_steps=0, seed=0) for worker in range(6)]
-    rules = itertools.chain(steps, map(messages_of, filter(None, besides)))
-    kinds = {type(message) for messages in rules for message in messages}
-    meetings = {kind for kind in kinds if kind.in_step}
-    shown = {Push} if scheme.servers else set()
-    shown |= {PairMean} if any(scheme.partners(worker, 6) for worker in range(6)) else set()
-    shown |= {Apply} if Accounting(scheme, 6).own_weights else set()
-    assert bool(meetings) == Accounting(scheme, 6).equal_steps
-    assert kinds - meetings - {Adopt, Keep, Kept} == shown
+VARIANTS = [
+    *map(built, CONF),
+    AsyncParameterServer(1, "delay_compensation", 0),
+    SyncParameterServer(1, 2),
+    *(PostLocalSGD(3, switch_at) for switch_at in (0, 0.3, 1)),
+    *(ElasticAveraging(1, period, 0.1) for period in (1, 3, 8)),
+    *(Gossip(graph) for graph in ("ring", "exponential", "complete")),
+]
+
+
+@pytest.mark.parametrize("scheme", VARIANTS, ids=repr)
+def test_the_traits_of_a_scheme_are_true_of_its_rule(scheme):
+    found, pushes, averages = set(), [], False
+    for progress, worker, num_steps in itertools.product((0, 0.3, END), range(4), range(70)):
+        seen = view(num_steps, progress, worker)
+        messages = list(messages_of(scheme.step(seen)))
+        found |= {type(message) for message in messages}
+        applied = [each.gradient for each in messages if isinstance(each, Apply)]
+        averages |= any(gradient is not seen.gradient for gradient in applied)
+        pushes += [num_steps for each in messages if isinstance(each, Push) and not worker]
+    found |= {type(each) for steps in range(70) for each in messages_of(scheme.end(WEIGHTS, steps))}
+    besides = [scheme.beside(worker, 4, num_steps=0, seed=0) for worker in range(4)]
+    asked = {type(each) for rule in filter(None, besides) for each in messages_of(rule)}
+    assert asked == {PairMean} if any(scheme.partners(w, 4) for w in range(4)) else asked == set()
+    assert scheme.own_weights == (Apply in found)
+    assert scheme.equal_steps == bool(found & {Mean, NeighbourMean})
+    assert scheme.averages_gradients == averages
+    assert bool(scheme.servers) == (Push in found)
+    assert {after - before for before, after in itertools.pairwise(pushes) if after > before} <= {
+        scheme.steps_between_pushes
+    }
+    needed = scheme.served(GRADIENT, WEIGHTS, WEIGHTS * torch.nan)
+    assert scheme.needs_read == bool(needed.isnan().any())
 
 
 SERVING = {

@@ -7,18 +7,26 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pkgutil import resolve_name
-from typing import Any, Literal, TypedDict, cast, get_args
+from typing import Any, TypedDict, cast
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 SGD = "torch.optim.sgd:SGD"
+# They treat each weight by itself, so that weights can be cut anywhere among servers. All others
+# are taken to compute with whole tensors, as LARS does with their norms.
+ELEMENTWISE = frozenset(
+    {
+        *(torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam),
+        *(torch.optim.RAdam, torch.optim.Adamax, torch.optim.RMSprop, torch.optim.Adagrad),
+        *(torch.optim.Adadelta, torch.optim.ASGD, torch.optim.Rprop),
+    }
+)
 _PLACED = ("capturable", "differentiable", "foreach")  # by torch, for the tensors of the module
 
 Numbers = Sequence[float]  # of all groups, see LiveOptions
 Slot = tuple[str, int | None]  # name of an option, and the place in it if it has several numbers
-Unit = Literal["weight", "tensor", "network", "none"]  # from the least to the most
 
 
 class Segment(TypedDict):
@@ -245,65 +253,3 @@ def make_optimizer(kind: type[Optimizer], groups: Sequence[dict[str, Any]]) -> O
 
 def _own(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: each for key, each in options.items() if key not in _PLACED}
-
-
-def unit_of(optimizer: Optimizer) -> Unit:
-    """Return what the optimizer computes with, found by trial with the options of each group: each
-    "weight" by itself, so that weights can be cut anywhere among servers; each "tensor" by itself,
-    as LARS does by its norm; the whole "network"; "none" if it cannot take a step by gradients
-    alone. `optimizer` stays as it is.
-    """
-    groups = [
-        {key: each for key, each in group.items() if key != "params"}
-        for group in optimizer.param_groups
-    ]
-    different = {repr(options): options for options in groups}
-    units: Sequence[Unit] = [_unit(type(optimizer), options) for options in different.values()]
-    return max(units, key=get_args(Unit).index)
-
-
-def _unit(kind: type[Optimizer], options: Mapping[str, Any]) -> Unit:
-    generator = torch.Generator().manual_seed(0)
-    drawn = torch.randn(7, 10, generator=generator, dtype=torch.float64)  # weights, 6 gradients
-    if _is_number(options.get("lr")):
-        options = {**options, "lr": 0.1}  # in place of 0 at the beginning of a warm-up
-
-    def tensors(vector: Tensor) -> list[Tensor]:
-        first, second = torch.split(vector.clone(), [6, 4])
-        return [first.view(2, 3), second]
-
-    def trained(*, cut: bool = True, by_one: bool = True) -> Tensor:
-        weights = tensors(drawn[0]) if cut else [drawn[0].clone()]
-        groups = [weights] if by_one else [[weight] for weight in weights]
-        trials = [make_optimizer(kind, [{**options, "params": group}]) for group in groups]
-        for turn, gradient in enumerate(drawn[1:]):
-            if turn % 2:
-                gradient = _across(gradient, torch.cat([each.flatten() for each in weights]))
-            for weight, part in zip(weights, tensors(gradient) if cut else [gradient], strict=True):
-                weight.grad = part.clone()
-            for trial in trials:
-                trial.step()
-        return torch.cat([weight.flatten() for weight in weights])
-
-    def same(*, cut: bool = True, by_one: bool = True) -> bool:
-        other = trained(cut=cut, by_one=by_one)
-        return torch.allclose(whole, other, rtol=1e-9, atol=1e-12)
-
-    try:
-        whole = trained()
-        if not same(by_one=False):
-            return "network"
-    except Exception:  # an optimizer raises what it likes
-        return "none"
-    try:
-        return "weight" if same(cut=False) else "tensor"
-    except Exception:  # for a vector
-        return "tensor"
-
-
-def _across(gradient: Tensor, weights: Tensor) -> Tensor:
-    """Return a gradient almost orthogonal to each row of the weights of a trial; some optimizers
-    project their steps in this case alone, as AdamP does.
-    """
-    rows = zip(torch.split(gradient, [3, 3, 4]), torch.split(weights, [3, 3, 4]), strict=True)
-    return torch.cat([part - 0.999 * (part @ row) / (row @ row) * row for part, row in rows])

@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from paceline.clock.flat_optimizer import Unit, group_segments, unit_of
+from paceline.clock.flat_optimizer import ELEMENTWISE, group_segments
 from paceline.clock.run_spec import VectorSpec
 from paceline.clock.schedules import LiveOptions
 from paceline.errors import SettingError
 from paceline.exchange.shard import round_robin
-from paceline.scheme.rule import AbstractScheme, AbstractServedScheme
+from paceline.scheme.rule import AbstractScheme
 
 
 def zero_gradients(
@@ -74,11 +74,15 @@ def held_weights(
     """Return the trained weights of the optimizer in the order of a run's vectors, and these
     vectors. The order is that of the optimizer or, if servers hold whole tensors, of the servers.
     `statistics`: BatchNorm statistics. Raises SettingError("scheme.servers") for more servers than
-    whole tensors, and SettingError for servers that would hold less than the optimizer needs.
+    whole tensors, and SettingError("scheme.sharding") for servers that would hold parts of tensors
+    for an optimizer that may need them whole.
     """
-    unit, groups = unit_of(optimizer), group_segments(optimizer)
-    if scheme.servers > 1 and isinstance(scheme, AbstractServedScheme):
-        _check_shards(unit, scheme, type(optimizer).__name__)
+    whole, groups = type(optimizer) not in ELEMENTWISE, group_segments(optimizer)
+    if whole and scheme.servers > 1 and not scheme.own_weights and scheme.sharding == "bytes":
+        name = type(optimizer).__name__
+        message = f"{name} may compute with whole tensors, unlike torch's elementwise optimizers; "
+        message += "round_robin or one server is needed"
+        raise SettingError("scheme.sharding", message)
     order = [
         (weight, number)
         for number, group in enumerate(optimizer.param_groups)
@@ -92,7 +96,6 @@ def held_weights(
             raise SettingError("scheme.servers", message)
         parts = [[order[n] for n in part] for part in round_robin(len(order), scheme.servers)]
         order, shares = list(itertools.chain.from_iterable(parts)), list(map(_size, parts))
-    whole = unit != "weight"
     runs = [
         list(run)
         for _, run in itertools.groupby(order, key=lambda each: (each[1], whole and id(each[0])))
@@ -109,16 +112,6 @@ def held_weights(
         num_numbers=len(options.first),
     )
     return [weight for weight, _ in order], vectors
-
-
-def _check_shards(unit: Unit, scheme: AbstractScheme, name: str) -> None:
-    """Raise SettingError for servers that would hold less than an optimizer computes with."""
-    if unit == "network":
-        message = f"{name} computes with all weights together, and so needs one server"
-        raise SettingError("scheme.servers", message)
-    if unit == "tensor" and scheme.sharding != "round_robin":
-        message = f"{name} computes with whole tensors, and so needs round_robin or one server"
-        raise SettingError("scheme.sharding", message)
 
 
 def _size(tensors: Sequence[tuple[nn.Parameter, int]]) -> int:

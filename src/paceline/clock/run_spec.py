@@ -14,7 +14,7 @@ from paceline.clock.snapshot import MovingAverage
 from paceline.data.shuffle import DataTraffic
 from paceline.exchange.shard import segments, shard_bounds
 from paceline.model.learning_rate import LearningRate
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.split_step import SplitStep
 from paceline.timing.workload import AbstractWorkload
@@ -164,12 +164,11 @@ class ServerSpec:
 
 def server_specs(scheme: AbstractScheme, run: RunSpec, vectors: VectorSpec) -> list[ServerSpec]:
     """Return each server's part of the run."""
-    own_weights = Accounting(scheme, run.num_workers).own_weights
     run = replace(run, workload=None, traffic=None, split_step=None)
-    if own_weights:
+    if scheme.own_weights:
         run = replace(run, num_steps=None, learning_rate=None)
     return [
-        ServerSpec(server, run, vectors.of_server(server, scheme.servers, plain=own_weights))
+        ServerSpec(server, run, vectors.of_server(server, scheme.servers, plain=scheme.own_weights))
         for server in range(scheme.servers)
     ]
 
@@ -181,9 +180,9 @@ class StepNumbers:
     and faster workers get more. `draw()`: number of rounds that all workers have drawn before.
     """
 
-    def __init__(self, accounting: Accounting, draw: Callable[[], int]) -> None:
-        self._round = None if accounting.equal_steps else accounting.steps_per_push
-        self._workers, self._draw = accounting.num_workers, draw
+    def __init__(self, counts: Counts, draw: Callable[[], int]) -> None:
+        self._round = None if counts.scheme.equal_steps else counts.steps_per_push
+        self._workers, self._draw = counts.num_workers, draw
         self._taken = 0
         self._first = 0  # of the round under way
 

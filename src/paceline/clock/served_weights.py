@@ -13,7 +13,7 @@ from paceline.clock.flat_optimizer import flat_optimizer
 from paceline.clock.reports import ServerReport
 from paceline.clock.run_spec import ServerSpec
 from paceline.clock.snapshot import MovingAverage, Snapshot, scored_weights, state_of
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
 from paceline.scheme.serving import Arrival, Release
 
@@ -48,7 +48,7 @@ class ServedWeights:
         self.snapshots: list[Snapshot] = []
         self.weights = weights
         self._scheme, self._run = scheme, spec.run
-        self._accounting = Accounting(scheme, spec.run.num_workers)
+        self._counts = Counts(scheme, spec.run.num_workers)
         self._serving = scheme.serving(spec.run.num_workers)
         self._gradient, self._statistics, self._seconds = gradient, statistics, seconds
         self._optimizer = flat_optimizer(weights, spec.vectors.segments)
@@ -98,11 +98,11 @@ class ServedWeights:
 
     def grant(self, worker: int) -> bool:
         """Grant another step to a worker that is answered now; return False at the run's end."""
-        if self._accounting.needs_read:
+        if self._scheme.needs_read:
             self._read[worker] = self.weights.clone()
         budget = self._run.num_steps
         granted = not self.report.diverged and (budget is None or self._granted < budget)
-        self._granted += granted * self._accounting.steps_per_push
+        self._granted += granted * self._counts.steps_per_push
         return granted
 
     def lose(self, worker: int, reason: str, *, stepping: bool) -> tuple[int, ...]:
@@ -110,7 +110,7 @@ class ServedWeights:
         not finished a granted step, which returns to the budget.
         """
         self.report.lost.append((worker, reason))
-        self._granted -= stepping * self._accounting.steps_per_push
+        self._granted -= stepping * self._counts.steps_per_push
         self._staleness.pop(worker, None)  # its statistics would grow old
         return self.leave(worker)
 
@@ -131,14 +131,14 @@ class ServedWeights:
     def _carry_out(self, release: Release, worker: int) -> tuple[int, ...]:
         if release.applied:
             self._update(release.applied)
-        self._granted -= len(release.dropped) * self._accounting.steps_per_push
+        self._granted -= len(release.dropped) * self._counts.steps_per_push
         self.report.dropped_steps += [(w, self.num_pushes[w] - 1) for w in release.dropped]
         self.report.held += sum(each != worker for each in release.answered)
         return release.answered
 
     def _update(self, workers: tuple[int, ...]) -> None:
         gradient = self._mean(workers)
-        images = len(workers) * self._accounting.steps_per_push * self._run.batch_size
+        images = len(workers) * self._counts.steps_per_push * self._run.batch_size
         average = self._begun_average()
         rate = self._run.rate_factor(self.samples, images)
         stalest = max(self._staleness[worker] for worker in workers)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from paceline.exchange.process_group import members, receive_json, send_json
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.rule import AbstractScheme
 
 
 @dataclass(frozen=True)
@@ -148,17 +148,17 @@ def join_shards(shards: list[Snapshot]) -> Snapshot:
     return Snapshot(first.samples, first.updates, first.seconds, weights, first.statistics)
 
 
-def evaluated_weights(accounting: Accounting, *, averaged: bool) -> str:
+def evaluated_weights(scheme: AbstractScheme, *, averaged: bool) -> str:
     """Name the weights and the BatchNorm statistics that a snapshot of a run contains. `averaged`:
     it also has a moving average. BatchNorm statistics are never averaged over time.
     """
-    if accounting.scheme.servers:
-        weights = "the servers' center" if accounting.own_weights else "weights at the servers"
-    elif accounting.scheme.claim(1) == "synchronous":
+    if scheme.servers:
+        weights = "the servers' center" if scheme.own_weights else "weights at the servers"
+    elif scheme.claim(1) == "synchronous":
         weights = "weights shared by all workers"
     else:
         weights = "mean over workers' weights"
-    latest = "' latest" if accounting.scheme.servers else ""
+    latest = "' latest" if scheme.servers else ""
     average = "; beside them their moving average, by samples" if averaged else ""
     return f"{weights}; BatchNorm statistics: mean over workers{latest}{average}"
 

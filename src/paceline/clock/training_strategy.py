@@ -1,5 +1,6 @@
 """Base class of the project's Lightning strategies on both clocks, and what they support."""
 
+import inspect
 import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -20,12 +21,12 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torchmetrics import Metric
 
-from paceline.clock.flat_optimizer import unit_of
+from paceline.clock.flat_optimizer import ELEMENTWISE
 from paceline.clock.reports import SERVED_PRECISIONS, StrategyReport
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot
 from paceline.errors import SettingError
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
 
 _CHANGING = (StochasticWeightAveraging, GradientAccumulationScheduler, WeightAveraging)
@@ -167,8 +168,8 @@ class AbstractTrainingStrategy(Strategy, ABC):
             if isinstance(callback, _CHANGING):
                 name = type(callback).__name__
                 raise SettingError("callbacks", f"{name} changes steps or weights, which {by} owns")
-        accounting = Accounting(self.scheme, self.run.num_workers)
-        accounting.check_clipping(trainer.gradient_clip_val)
+        counts = Counts(self.scheme, self.run.num_workers)
+        counts.check_clipping(trainer.gradient_clip_val)
         groups = self.optimizers[0].param_groups
         dtypes = {weight.dtype for group in groups for weight in group["params"]}
         if len(dtypes) != 1:
@@ -251,11 +252,20 @@ def check_automatic(module: LightningModule, by: str) -> None:
 
 
 def check_one_optimizer(optimizers: list[Optimizer], by: str, *, of_slices: bool = False) -> None:
-    """Raise SettingError("model") for several optimizers, for one that does not take steps by
-    gradients alone, and for one that needs whole tensors where it gets slices of them.
+    """Raise SettingError("model") for several optimizers, for one whose `step` needs a closure, and
+    for one that may need whole tensors where it gets slices of them.
     """
-    unit = unit_of(optimizers[0]) if len(optimizers) == 1 else "none"
-    if unit == "none" or (of_slices and unit != "weight"):
-        names = ", ".join(type(optimizer).__name__ for optimizer in optimizers) or "none"
-        does = "treats each weight by itself" if of_slices else "takes steps by gradients alone"
-        raise SettingError("model", f"{by} applies one optimizer that {does}, not {names}")
+    kinds = [type(optimizer) for optimizer in optimizers]
+    if of_slices and not (len(kinds) == 1 and kinds[0] in ELEMENTWISE):
+        wanted = "an optimizer of torch that treats each weight by itself"
+    elif len(kinds) != 1 or _needs_closure(kinds[0]):
+        wanted = "one optimizer that takes steps by gradients alone"
+    else:
+        return
+    names = ", ".join(kind.__name__ for kind in kinds) or "none"
+    raise SettingError("model", f"{by} applies {wanted}, not {names}")
+
+
+def _needs_closure(kind: type[Optimizer]) -> bool:
+    closure = inspect.signature(kind.step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty

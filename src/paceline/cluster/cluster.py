@@ -13,7 +13,7 @@ from pydantic import Field
 from paceline.clock.reports import TrainingClock
 from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import UNKEYED, Flag, Neutral, NotNegative, Positive, Whole, settings
 from paceline.timing.profile import ServerPlacement
@@ -317,9 +317,8 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
                 )
             strategy.prepare(run, clock=clock, pace=pace, split=split)
             return strategy
-        accounting = Accounting(scheme, run.num_workers)
         if split is not None and not split.is_first:
-            most = rule_strategy.most_steps(accounting, run)
+            most = rule_strategy.most_steps(Counts(scheme, run.num_workers), run)
             return rule_strategy.ShardStrategy(split, run, most, device, pace)
-        kind = OwnWeightsStrategy if accounting.own_weights else ParameterServerStrategy
+        kind = OwnWeightsStrategy if scheme.own_weights else ParameterServerStrategy
         return kind(scheme, run, device=device, clock=clock, pace=pace, split=split)

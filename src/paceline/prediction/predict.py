@@ -28,7 +28,7 @@ from paceline.record.observed import images_per_second
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.run.budget import declared_shape, split_step_of
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.profile import ClusterProfile
 from paceline.timing.step_times import StepRate, StepTimes
@@ -282,10 +282,10 @@ def timed_clock(
     than pushes.
     """
     weights = torch.zeros(max(1, scheme.servers))
-    accounting = Accounting(scheme, run.num_workers)
-    batches = accounting.batches_per_round
+    counts = Counts(scheme, run.num_workers)
+    batches = counts.batches_per_round
     num_steps = math.ceil(steps * run.num_workers / batches) * batches
-    accounting.check_servers(num_steps)
+    counts.check_servers(num_steps)
     size = run.batch_size or 1
     parts = ClockParts(
         scheme,
@@ -350,7 +350,7 @@ def _lacking(point: Point) -> str:
     assert isinstance(cluster, VirtualCluster)
     senders = point.workers if scheme.collective == "parameter_server" else 0
     if scheme.servers:
-        senders = len(Accounting(scheme, point.workers).pushing)
+        senders = len(Counts(scheme, point.workers).pushing)
     each, profile = senders / max(1, scheme.servers), cluster.profile
     link = profile.node_link if profile.one_machine else profile.link
     if point.workers > 1 and math.isinf(link.bandwidth):

@@ -24,7 +24,6 @@ from paceline.record.reading import read_config, read_result, require_fit
 from paceline.record.record import PartialRecord
 from paceline.record.result import NUMBERS
 from paceline.record.rows import POINT_TABLES
-from paceline.scheme.accounting import Accounting
 from paceline.study.compose import composed
 from paceline.study.study_point import StudyPoint
 
@@ -95,7 +94,7 @@ def _check(old: Point, new: Point) -> None:
 
 
 def _is_ordered_by_steps(point: Point) -> bool:
-    return not point.scheme.servers and Accounting(point.scheme, point.workers).equal_steps
+    return not point.scheme.servers and point.scheme.equal_steps
 
 
 def retime_points(points: Sequence[StudyPoint]) -> None:

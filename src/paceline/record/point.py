@@ -18,7 +18,7 @@ from paceline.record.point_config import PointConfig
 from paceline.record.rerun import Sweep
 from paceline.record.target import Target
 from paceline.record.training import Training
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Flag, Positive, Seed, Whole, settings
 from paceline.timing.workload import OWN, AbstractWorkload
@@ -126,12 +126,12 @@ class Point:
         _ = self.config.asked_target  # reading it checks it
         if self.data.is_ours:
             self.data.build_as(AbstractImageData).check_unread(self.placement.store)
-        slow, accounting = self.cluster.slow_workers, Accounting(self.scheme, self.workers)
+        slow, counts = self.cluster.slow_workers, Counts(self.scheme, self.workers)
         if slow > self.workers:
             message = f"{slow}, but there are {self.workers} workers"
             raise SettingError("cluster.slow_workers", message)
-        self.training.check(accounting, self.model)
-        if self.placement.shuffle_every and not accounting.can_meet:
+        self.training.check(counts, self.model)
+        if self.placement.shuffle_every and not counts.can_meet:
             name = self.config.names["scheme"]
             message = f"it needs a time at which all workers meet; scheme={name} has none"
             raise SettingError("data.shuffle_every", message)
@@ -143,7 +143,7 @@ class Point:
         self._check_pace()
         self._check_sharding()
         if not self.cluster.carried_out_by_ddp(self.scheme):  # DDP clips the mean itself
-            accounting.check_clipping(self.training.gradient_clip_val)
+            counts.check_clipping(self.training.gradient_clip_val)
         self._check_precision()
         self._check_checkpoints()
         self._check_evaluations()

@@ -15,7 +15,7 @@ from paceline.clock.snapshot import evenly_spaced
 from paceline.data.image_set import AbstractImageData
 from paceline.errors import SettingError
 from paceline.record.point import Point
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 from paceline.timing.split_step import SplitStep
 from paceline.timing.workload import OWN
 
@@ -44,21 +44,21 @@ def budget_of(point: Point, num_train: int) -> Budget:
     """
     training, size, workers = point.training, point.batch_size, point.workers
     asked = training.samples or training.epochs * num_train
-    accounting = Accounting(point.scheme, workers)
-    images_per_round = size * accounting.batches_per_round
+    counts = Counts(point.scheme, workers)
+    images_per_round = size * counts.batches_per_round
     if training.samples and asked < images_per_round:
         message = f"{asked:g} is less than one round of {images_per_round} images"
         raise SettingError("training.samples", message)
     rounds = math.ceil(round(asked) / images_per_round)
     samples = rounds * images_per_round
-    if samples < workers * size * accounting.steps_between_pushes:
+    if samples < workers * size * point.scheme.steps_between_pushes:
         message = f"{samples} leave some of workers={workers} without a step"
         raise SettingError("training.samples", message)
-    accounting.check_servers(samples // size)
+    counts.check_servers(samples // size)
     kept = evenly_spaced(rounds, point.measurement.evaluations or 1)
     return Budget(
         samples=samples,
-        images_per_update=accounting.images_per_update(size),
+        images_per_update=counts.images_per_update(size),
         num_steps=samples // size,
         thresholds=[images_per_round * each for each in kept],
     )

@@ -18,7 +18,7 @@ from paceline.exchange.process_group import draw_number
 from paceline.record.checkpoint import complete, folder_of, latest
 from paceline.record.point import Point
 from paceline.run.asked import when_asked
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 
 _LOOK_SECONDS = 0.25  # between two looks for a request
 
@@ -90,7 +90,7 @@ class Checkpoints(Callback):
         self._cuts: Cuts | None = None
         if self._seconds is not None and isinstance(strategy, AbstractWallStrategy):
             self._cuts = Cuts(
-                Accounting(point.scheme, point.workers),
+                Counts(point.scheme, point.workers),
                 strategy,
                 look_seconds=self._look_seconds,
                 timeout_seconds=point.cluster.peer_seconds,

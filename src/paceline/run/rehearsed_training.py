@@ -32,7 +32,6 @@ from paceline.run.quiet import quiet_trainer
 from paceline.run.rehearsal import scored, without_gpu
 from paceline.run.run_trainer import RunTrainer, Told, called_inside
 from paceline.run.step_watch import StepWatch, differ, numbers_of, same, trained_weights
-from paceline.scheme.accounting import Accounting
 
 _BATCHES = 2  # of an epoch, of which there are two
 _MOST_STEPS = 100_000  # of a scheduler
@@ -46,8 +45,8 @@ def forms_group(point: Point) -> bool:
     """
     if point.workers == 1:
         return True
-    equal = Accounting(point.scheme, point.workers).equal_steps
-    return point.kind != "virtual" and not point.scheme.servers and equal
+    scheme = point.scheme
+    return point.kind != "virtual" and not scheme.servers and scheme.equal_steps
 
 
 def rehearse_training(

@@ -61,7 +61,7 @@ from paceline.run.users_module import (
     trains_as_ours,
 )
 from paceline.run.weights import load_weights, save_weights
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 from paceline.timing.pace import give_way
 
 
@@ -131,7 +131,7 @@ class TrainingProcess:
         self._is_first = self._worker == shard_index() == 0
         self._data_digest = data_digest(point.data) if self._is_first else None
         self._budget = budget_of(point, self._data.num_train)
-        self._accounting = Accounting(point.scheme, point.workers)
+        self._counts = Counts(point.scheme, point.workers)
         self._module = self._build_module()
         check_settings(settings, "model")
         self._split = self._split_worker()
@@ -213,7 +213,7 @@ class TrainingProcess:
         schedulers = ", ".join(_name_of(each.scheduler) for each in trainer.lr_scheduler_configs)
         return TrainingReport(
             strategy=self._strategy.report(step_ends, batches.seconds_waiting),
-            evaluated=evaluated_weights(self._accounting, averaged=averaged),
+            evaluated=evaluated_weights(self._point.scheme, averaged=averaged),
             images_per_update=self._budget.images_per_update,
             num_parameters=self._num_parameters,
             lr=(self._point.training.lr if by_hand else None) or self._peak_rate(trainer),
@@ -276,7 +276,7 @@ class TrainingProcess:
         return point.training.applied_to(
             run,
             images_per_update=budget.images_per_update,
-            images_meanwhile=self._accounting.batches_meanwhile * point.batch_size,
+            images_meanwhile=self._counts.batches_meanwhile * point.batch_size,
         )
 
     def _build_module(self) -> LightningModule:
@@ -287,7 +287,7 @@ class TrainingProcess:
         seed = self._point.seed
         seed_equally(seed)
         point, training = self._point, self._point.training
-        target = training.corrected(point.model, self._accounting.expected_staleness)
+        target = training.corrected(point.model, self._counts.expected_staleness)
         with refuse_strangers(forms_group(point)):
             module = target.build()
             first = partial(self._data.batch, self._worker, 0)

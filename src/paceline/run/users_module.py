@@ -22,7 +22,7 @@ from paceline.run.placed_data import PlacedData
 from paceline.run.quiet import quiet_trainer
 from paceline.run.rehearsed_training import rehearse_training
 from paceline.run.run_trainer import RunTrainer, Told
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 
 
 def seed_equally(seed: int) -> None:
@@ -130,7 +130,7 @@ def meet_strategy(
     forget_seed()
     if found.skipped and not strategy.skips_steps:
         raise SettingError("model", f"its training_step returns None, {NO_SKIPPING}")
-    accounting = Accounting(point.scheme, point.workers)
+    counts = Counts(point.scheme, point.workers)
     if several and found.moved and not together:
         message = "its trained weights change by something else than steps of its optimizer, and "
         message += "the scheme does not share that: real workers with sync_allreduce are needed"
@@ -141,7 +141,7 @@ def meet_strategy(
     if several and together and found.divided:
         message = "its backward takes several passes, of which all-reduce averages the first: add "
         raise SettingError("model", message + "the losses, and take one")
-    if found.bent and not together and not accounting.applies_own_gradients:
+    if found.bent and not together and not counts.applies_own_gradients:
         message = "its hooks limit or bend gradients, or a step takes several, here those of one "
         message += "worker and not their mean, as for real workers with scheme=sync_allreduce"
         raise SettingError("model", message)

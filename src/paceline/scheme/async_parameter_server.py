@@ -45,6 +45,10 @@ class AsyncParameterServer(AbstractServedScheme):
     group_size: GroupSize = 1
     sharding: Sharding = "bytes"
 
+    @property
+    def needs_read(self) -> bool:
+        return self.damping == "delay_compensation"
+
     def serving(self, num_workers: int) -> AbstractServing:
         return AtOnce()
 

@@ -43,6 +43,8 @@ class DiLoCo(AbstractScheme):
     between two meetings. `outer_momentum` is below 1.
     """
 
+    equal_steps = True
+
     period: Whole = Field()
     outer_lr: Positive = Field()
     outer_momentum: Share = Field()

@@ -46,6 +46,10 @@ class ElasticAveraging(AbstractScheme):
                 "scheme.elasticity", "it must be below 1, to keep some of the center"
             )
 
+    @property
+    def steps_between_pushes(self) -> int:
+        return self.period
+
     def step(self, worker: WorkerView) -> Step:
         if worker.num_steps > 0 and worker.num_steps % self.period == 0:
             yield from self._exchange(worker.weights)

@@ -17,6 +17,8 @@ from paceline.settings import Whole, settings
 class LocalSGD(AbstractScheme):
     """Workers average their weights every `period` steps of each worker."""
 
+    equal_steps = True
+
     period: Whole
 
     def step(self, worker: WorkerView) -> Step:

@@ -22,10 +22,15 @@ class PostLocalSGD(AbstractScheme):
     to the next.
     """
 
+    equal_steps = True
     needs_end = True
 
     period: Whole
     switch_at: Share
+
+    @property
+    def averages_gradients(self) -> bool:
+        return self.switch_at > 0
 
     def step(self, worker: WorkerView) -> Step:
         if worker.progress < self.switch_at:

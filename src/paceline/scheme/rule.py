@@ -47,19 +47,17 @@ class WorkerView:
 
 class Message:
     """A communication of a worker, or a change of its weights, that a rule yields. `verb`: name of
-    the method of a worker's links that carries it out. `in_step`: True if workers wait in it for
-    each other, all or some, so that all take equally many steps.
+    the method of a worker's links that carries it out.
     """
 
     verb: ClassVar[str] = ""
-    in_step: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class Mean(Message):
     """Send `value` to all workers; the answer is the mean of all their values."""
 
-    verb, in_step = "mean", True
+    verb = "mean"
 
     value: Tensor
 
@@ -70,7 +68,7 @@ class NeighbourMean(Message):
     the `senders`, whose message in the same step must name this worker as one of its receivers.
     """
 
-    verb, in_step = "neighbour_mean", True
+    verb = "neighbour_mean"
 
     value: Tensor
     receivers: tuple[int, ...]
@@ -154,20 +152,29 @@ def next_message(step: Step, answer: Any) -> Message | None:
 
 class AbstractScheme(ABC):
     """One way of sharing updates. A concrete scheme is a settings class that defines the rule and
-    what it promises; it is never subclassed. `paceline.scheme.accounting` derives counts from the
-    rule.
+    what it promises; it is never subclassed.
 
-    Traits, which a scheme sets by a class attribute or a setting of that name:
+    Traits, which a scheme sets by a class attribute, a property or a setting of that name, and
+    which must be true of its rule:
 
-    `servers`: number of servers, each of which holds a part of the weights; 0 if there are none.
-    `sharding`: how the weights are divided among servers: "bytes" in equal parts, "round_robin" in
-    whole tensors in turn. `group_size`: number of workers in a group, whose first worker pushes the
-    mean of the group; it must divide the number of workers. `collective`, `compression`: how a Mean
-    is formed. `carried_out_by_ddp`: True if on real processes Lightning's DDP does the same.
-    `needs_end`: True if the rule depends on the progress of the run, so that the run must have an
-    end.
+    `own_weights`: True if workers apply gradients to weights of their own; False if only servers
+    apply them, and a server's answer then tells a worker whether it may take another step.
+    `equal_steps`: True if workers wait for each other in a Mean or a NeighbourMean, so that all
+    take equally many steps; otherwise they draw steps from a common budget, and faster workers take
+    more. `averages_gradients`: True if workers apply means of gradients with weights of their own.
+    `steps_between_pushes`: number of steps of one worker from one push to the next, if workers have
+    weights of their own. `needs_read`: True if `served` depends on the weights that a server last
+    sent to the worker, of which it then keeps a copy. `servers`: number of servers, each of which
+    holds a part of the weights; 0 if there are none. `sharding`: how the weights are divided among
+    servers: "bytes" in equal parts, "round_robin" in whole tensors in turn. `group_size`: number of
+    workers in a group, whose first worker pushes the mean of the group; it must divide the number
+    of workers. `collective`, `compression`: how a Mean is formed. `carried_out_by_ddp`: True if on
+    real processes Lightning's DDP does the same. `needs_end`: True if the rule depends on the
+    progress of the run, so that the run must have an end.
     """
 
+    own_weights: bool = True
+    equal_steps: bool = False
     servers: int = 0
     sharding: Sharding = "bytes"
     group_size: int = 1
@@ -175,6 +182,18 @@ class AbstractScheme(ABC):
     compression: Compression = "none"
     carried_out_by_ddp: bool = False
     needs_end: bool = False
+
+    @property
+    def averages_gradients(self) -> bool:
+        return False
+
+    @property
+    def steps_between_pushes(self) -> int:
+        return 1
+
+    @property
+    def needs_read(self) -> bool:
+        return False
 
     @abstractmethod
     def step(self, worker: WorkerView) -> Step:
@@ -191,8 +210,7 @@ class AbstractScheme(ABC):
     def end(self, weights: Tensor, steps: int) -> Step:
         """Yield what a worker with its own weights does after its last step, in a run that has an
         end. Without servers it must keep the mean of all workers' weights, because the last
-        snapshot may come before it. A rule that yields a Mean only in some steps must yield one
-        here in a run of a single step, by which Accounting sees that all workers meet.
+        snapshot may come before it.
         """
         yield from ()
 
@@ -231,6 +249,8 @@ class AbstractServedScheme(AbstractScheme):
     """Scheme in which only servers apply the workers' gradients. Such schemes differ only in what
     servers do.
     """
+
+    own_weights = False
 
     def step(self, worker: WorkerView) -> Step:
         weights = yield Push(worker.gradient)

@@ -19,9 +19,14 @@ class SyncAllReduce(AbstractScheme):
     """
 
     carried_out_by_ddp = True
+    equal_steps = True
 
     collective: str = "native"
     compression: Compression = "none"
+
+    @property
+    def averages_gradients(self) -> bool:
+        return True
 
     def step(self, worker: WorkerView) -> Step:
         mean = yield Mean(worker.gradient)

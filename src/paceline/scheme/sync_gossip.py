@@ -30,6 +30,8 @@ class SyncGossip(AbstractScheme):
     sends to whom.
     """
 
+    equal_steps = True
+
     graph: Literal["ring", "exponential"]
 
     def step(self, worker: WorkerView) -> Step:

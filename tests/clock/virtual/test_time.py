@@ -222,6 +222,8 @@ def test_the_last_bucket_of_a_gradient_cannot_hide_behind_backward():
 class LateMean(AbstractScheme):
     """A mean of gradients or weights after a pairwise mean, long after backward has ended."""
 
+    equal_steps = True
+
     def __init__(self, of_weights):
         self._of_weights = of_weights
 

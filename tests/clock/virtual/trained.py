@@ -18,7 +18,7 @@ from paceline.clock.virtual.virtual_worker import BufferPool
 from paceline.errors import SettingError
 from paceline.model.classifier import Classifier
 from paceline.record.target import Target
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 from paceline.timing.step_times import StepTimes
 from tests.clock.test_laws import LAWS
 from tests.tiny import CONF, batches_of, tiny_network, tiny_point
@@ -56,7 +56,7 @@ def workers_for(scheme, at_least):
     """The fewest that the scheme can have, of so many or more."""
     for num_workers in range(at_least, at_least + 16):
         with contextlib.suppress(SettingError):
-            return Accounting(scheme, num_workers).num_workers
+            return Counts(scheme, num_workers).num_workers
     raise ValueError(f"no number of workers from {at_least} on suits {scheme}: change its laws")
 
 
@@ -68,8 +68,7 @@ def first_by(kind):
 
 def structure(scheme):
     """What decides who holds which vector when."""
-    read = Accounting(scheme, workers_for(scheme, 5)).needs_read
-    return (type(scheme), scheme.servers, scheme.group_size, read)
+    return (type(scheme), scheme.servers, scheme.group_size, scheme.needs_read)
 
 
 STRUCTURES = first_by(structure)

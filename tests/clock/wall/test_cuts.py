@@ -7,8 +7,8 @@ import pytest
 import torch.distributed as dist
 
 from paceline.clock.wall import cuts
-from paceline.scheme.accounting import Accounting
 from paceline.scheme.async_parameter_server import AsyncParameterServer
+from paceline.scheme.counts import Counts
 from paceline.scheme.independent import Independent
 
 
@@ -19,8 +19,8 @@ def first_of_two(monkeypatch):
     monkeypatch.setattr(cuts, "run_store", lambda: store)
     monkeypatch.setattr(cuts, "worker_index", lambda: 0)
     strategy: Any = SimpleNamespace(num_steps=3)
-    accounting = Accounting(Independent(), 2)
-    return cuts.Cuts(accounting, strategy, look_seconds=0, timeout_seconds=0.1)
+    counts = Counts(Independent(), 2)
+    return cuts.Cuts(counts, strategy, look_seconds=0, timeout_seconds=0.1)
 
 
 def test_who_has_stopped_does_not_wait_for_a_worker_that_has_ended(first_of_two):
@@ -44,8 +44,8 @@ def test_servers_are_asked_once_for_each_checkpoint_and_each_says_that_it_has_ke
     monkeypatch.setattr(cuts, "worker_index", lambda: 0)
     wire: Any = SimpleNamespace(stops=False, ask_to_stop=lambda: asked.append("stop"))
     strategy: Any = SimpleNamespace(num_steps=3, push=SimpleNamespace(wire=wire))
-    accounting = Accounting(AsyncParameterServer(2), 1)
-    cut = cuts.Cuts(accounting, strategy, look_seconds=0, timeout_seconds=0.1)
+    counts = Counts(AsyncParameterServer(2), 1)
+    cut = cuts.Cuts(counts, strategy, look_seconds=0, timeout_seconds=0.1)
     for number in (1, 2):
         assert not cut.comes(lambda: False)
         assert not any(cut.comes(lambda: True) for _ in range(3))

@@ -25,7 +25,7 @@ from paceline.clock.virtual.virtual_own_weights import VirtualOwnWeights
 from paceline.clock.virtual.virtual_push_link import VirtualPushLink
 from paceline.clock.virtual.virtual_servers import VirtualServers
 from paceline.clock.virtual.virtual_worker import Ahead, Buffer, VirtualWorker
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 
 
 class VirtualClock:
@@ -41,12 +41,12 @@ class VirtualClock:
         scheme, run = parts.scheme, parts.run
         self.kernel, self.workers, self.pool = parts.kernel, parts.workers, parts.pool
         self._parts, self._run, self._split = parts, run, parts.split
-        self._accounting = Accounting(scheme, run.num_workers)
+        self._counts = Counts(scheme, run.num_workers)
         self._data = VirtualData(parts, run.traffic) if run.traffic else None
         self.servers = VirtualServers(parts, vectors, weights.clone()) if scheme.servers else None
         self._push = VirtualPushLink(parts, self.servers) if self.servers else None
-        own_weights = self._accounting.own_weights
-        self._own = VirtualOwnWeights(parts, vectors, weights) if own_weights else None
+        own = scheme.own_weights
+        self._own = VirtualOwnWeights(parts, vectors, weights) if own else None
         self._means, self._neighbours = VirtualMeanLink(parts), VirtualNeighbourLink(parts)
         self._ready: deque[VirtualWorker] = deque()  # their backward has just ended
         self._ending = False
@@ -122,8 +122,8 @@ class VirtualClock:
         """Count the batches of all workers in the weights that this one knows."""
         if self._own is not None:
             return worker.next_number
-        first = self.workers[self._accounting.group_of(worker.index)[0]]  # it speaks for its group
-        return self._accounting.batches(first.versions[0], self._run.num_steps)
+        first = self.workers[self._counts.group_of(worker.index)[0]]  # it speaks for its group
+        return self._counts.batches(first.versions[0], self._run.num_steps)
 
     def state(self) -> dict[str, Any]:
         """Return the state between two steps, for `resume`; it holds the clock's own vectors."""

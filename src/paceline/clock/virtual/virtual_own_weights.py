@@ -15,8 +15,8 @@ from paceline.clock.snapshot import MovingAverage, Snapshot, scored_weights
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.kernel import Joint
 from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
-from paceline.scheme.accounting import Accounting
 from paceline.scheme.audit import Averaged
+from paceline.scheme.counts import Counts
 
 
 class RunningMean:
@@ -119,12 +119,12 @@ class VirtualOwnWeights:
         self._means: dict[int, tuple[RunningMean, RunningMean]] = {}  # by samples
         self._applying = Joint(parts.kernel, self._apply_all)
         self._finishing = Joint(parts.kernel, self._finish_all)
-        accounting = Accounting(parts.scheme, parts.run.num_workers)
+        counts = Counts(parts.scheme, parts.run.num_workers)
         draw = itertools.count().__next__
-        self._numbers = [StepNumbers(accounting, draw) for _ in parts.workers]
+        self._numbers = [StepNumbers(counts, draw) for _ in parts.workers]
         for worker, numbers in zip(parts.workers, self._numbers, strict=True):
             worker.step_numbers = [numbers.next()]
-        self._equal_steps = accounting.equal_steps
+        self._equal_steps = parts.scheme.equal_steps
         self._num_finished = 0  # steps of all workers
 
     def begin(self, worker: VirtualWorker) -> None:

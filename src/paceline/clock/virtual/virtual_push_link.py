@@ -21,7 +21,7 @@ from paceline.clock.virtual.virtual_network import Passage
 from paceline.clock.virtual.virtual_servers import VirtualServers
 from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
 from paceline.exchange.shard import turns
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 
 # Weights in the servers' answer to a push, and True if the worker may take another step.
 Answer = tuple[Buffer, bool]
@@ -163,8 +163,8 @@ class VirtualGroupLink:
 
     def __init__(self, parts: ClockParts, push: Callable[[VirtualWorker], Process[Answer]]) -> None:
         self._parts, self._push, self._kernel = parts, push, parts.kernel
-        self._accounting = Accounting(parts.scheme, parts.run.num_workers)
-        self._groups = {first: _Group(parts.kernel) for first in self._accounting.pushing}
+        self._counts = Counts(parts.scheme, parts.run.num_workers)
+        self._groups = {first: _Group(parts.kernel) for first in self._counts.pushing}
 
     def statistics(self, first: VirtualWorker) -> Tensor:
         """Return the mean of the group's statistics, valid until its push is answered."""
@@ -179,7 +179,7 @@ class VirtualGroupLink:
         return self._push_through(first, group, worker)
 
     def _members(self, worker: VirtualWorker) -> list[VirtualWorker]:
-        return [self._parts.workers[each] for each in self._accounting.group_of(worker.index)]
+        return [self._parts.workers[each] for each in self._counts.group_of(worker.index)]
 
     def _push_mean(self, first: VirtualWorker, group: _Group) -> Process[Answer]:
         arrived_at = self._kernel.now

@@ -11,7 +11,7 @@ from paceline.clock.served_weights import ServedWeights
 from paceline.clock.snapshot import Snapshot, join_shards
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 
 
 class VirtualServers:
@@ -24,7 +24,7 @@ class VirtualServers:
         self.weights = weights
         self.bounds = vectors.bounds(scheme.servers)
         self._workers, self._pool = parts.workers, parts.pool
-        self._accounting = Accounting(scheme, run.num_workers)
+        self._counts = Counts(scheme, run.num_workers)
         self._statistics_pool = parts.statistics_pool
         self._pushed: dict[int, Buffer] = {}  # statistics of each worker's last push
         self.shares_statistics = False  # with workers, which do not change theirs in place
@@ -82,7 +82,7 @@ class VirtualServers:
 
     def begin(self, worker: VirtualWorker) -> bool:
         """Give the worker the first weights (version 0); return True if it may take a step."""
-        first = self._accounting.group_of(worker.index)[0]
+        first = self._counts.group_of(worker.index)[0]
         if worker.index == first:
             worker.versions = [0] * len(self.served)
             grants = [served.grant(worker.index) for served in self.served]

@@ -40,8 +40,8 @@ from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
 from paceline.clock.virtual.wave_engines import AbstractEngine, EngineName, Trained, mapped
 from paceline.data.batches import LazyBatches
 from paceline.errors import SettingError
-from paceline.scheme.accounting import Accounting
-from paceline.scheme.rule import AbstractScheme, Message
+from paceline.scheme.counts import Counts
+from paceline.scheme.rule import AbstractScheme, Message, WorkerView
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
 
@@ -150,7 +150,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     def training_batches(self, data: TrainingData) -> SizedBatches:
         assert self.run.num_steps is not None
         self._together = data.together
-        length = Accounting(self.scheme, self.run.num_workers).most_batches(self.run.num_steps)
+        length = Counts(self.scheme, self.run.num_workers).most_batches(self.run.num_steps)
         return self.batches(data.batch, self.run.batch_size, length)
 
     def steps_of_batch(self, loss: Tensor) -> Sequence[tuple[int, Tensor]]:
@@ -473,11 +473,12 @@ def check_scheme(scheme: object, run: RunSpec) -> None:
         raise SettingError("workers", f"a whole number of at least 1 is needed, not {workers!r}")
     if not isinstance(scheme, AbstractScheme):
         raise SettingError("scheme", f"{type(scheme).__name__} has no virtual form: no rule")
-    accounting = Accounting(scheme, workers)  # refuses what cannot have so many workers
+    Counts(scheme, workers)  # refuses what cannot have so many workers
     if scheme.needs_end and run.num_steps is None:
         message = f"{type(scheme).__name__} changes its rule during a run: its length is needed"
         raise SettingError("num_steps", message)
-    first = next(accounting.messages(), None)
+    one = torch.ones(1)
+    first = next(scheme.step(WorkerView(one, one, 0, workers, 0, 0.0)), None)
     if not isinstance(first, Message):
         name = type(first).__name__
         raise SettingError("scheme", f"{type(scheme).__name__} has no virtual form: {name}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from paceline.exchange.process_group import run_store, worker_index
 from paceline.exchange.wire.worker_wire import WorkerWire
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 
 if TYPE_CHECKING:
     from paceline.clock.wall.wall_strategy import AbstractWallStrategy
@@ -32,17 +32,17 @@ class Cuts:
 
     def __init__(
         self,
-        accounting: Accounting,
+        counts: Counts,
         strategy: "AbstractWallStrategy",
         *,
         look_seconds: float,
         timeout_seconds: float,
     ) -> None:
-        self._strategy, self._granted = strategy, not accounting.own_weights
+        self._strategy, self._granted = strategy, not counts.scheme.own_weights
         self._store, self._timeout_seconds = run_store(), timeout_seconds
         self._look_seconds = look_seconds
-        self._workers, self._servers = accounting.num_workers, accounting.scheme.servers
-        self._together = accounting.can_meet and self._workers > 1
+        self._workers, self._servers = counts.num_workers, counts.scheme.servers
+        self._together = counts.can_meet and self._workers > 1
         self._number, self._asked = 0, False
         self._next: int | None = None  # step after which all look together
         self._stride, self._looked_at = 1, time.perf_counter()

@@ -49,7 +49,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
             flat,
             self.run,
             self.vectors,
-            StepNumbers(self.accounting, self._draw),
+            StepNumbers(self.counts, self._draw),
             push=self.push,
             pair=pair,
             options=self._options.read,
@@ -85,7 +85,7 @@ class OwnWeightsStrategy(AbstractRuleStrategy):
         if self.push is not None:
             self.push.wire.versions = state["versions"]
         # each worker has drawn its first number anew, for nothing, if it draws at all
-        drawn_anew = 0 if self.accounting.equal_steps else self.run.num_workers
+        drawn_anew = 0 if self.scheme.equal_steps else self.run.num_workers
         self._drawn_before = state["drawn"] - drawn_anew
 
     def on_train_end(self) -> None:

@@ -34,7 +34,7 @@ class ParameterServerStrategy(AbstractRuleStrategy):
 
     @property
     def samples(self) -> int:
-        return self.run.samples_at(self.accounting.batches(self.updates, self.run.num_steps))
+        return self.run.samples_at(self.counts.batches(self.updates, self.run.num_steps))
 
     @property
     def bytes_exchanged(self) -> tuple[int, int]:

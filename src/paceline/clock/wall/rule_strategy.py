@@ -33,7 +33,7 @@ from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.errors import SettingError
 from paceline.exchange.liveness import rest
 from paceline.exchange.process_group import count_workers, draw_number, run_store, worker_index
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
 from paceline.timing.pace import Pace
 
@@ -66,8 +66,8 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         for name in ("batch_size", "num_steps"):
             if not getattr(run, name):
                 raise SettingError(name, "real processes need a value of at least 1")
-        self.scheme, self.accounting = scheme, Accounting(scheme, run.num_workers)
-        self.num_batches = most_steps(self.accounting, run)
+        self.scheme, self.counts = scheme, Counts(scheme, run.num_workers)
+        self.num_batches = most_steps(self.counts, run)
         self._beside = Beside()
         self._begun_beside = -1  # number of steps before the one beside which it began
 
@@ -205,12 +205,12 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self.begin_anew()
 
 
-def most_steps(accounting: Accounting, run: RunSpec) -> int:
+def most_steps(counts: Counts, run: RunSpec) -> int:
     """Return the largest number of steps of one worker in a run that has an end."""
     assert run.num_steps is not None
-    if accounting.own_weights and accounting.equal_steps:
-        return run.num_steps // accounting.num_workers
-    return accounting.most_batches(run.num_steps)
+    if counts.scheme.own_weights and counts.scheme.equal_steps:
+        return run.num_steps // counts.num_workers
+    return counts.most_batches(run.num_steps)
 
 
 class ShardStrategy(AbstractWallStrategy, SingleDeviceStrategy):

@@ -19,7 +19,7 @@ from paceline.exchange.liveness import Lost, LostPeerError
 from paceline.exchange.process_group import count_workers, members, receive_json, send_json
 from paceline.exchange.wire.frame import Header
 from paceline.exchange.wire.server_wire import ServerWire
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
 
 _HOST = torch.device("cpu")
@@ -49,8 +49,8 @@ class Server:
         self._spec, self._tolerate, self._checkpoints = spec, tolerate, checkpoints
         self._before: Mapping[str, Any] = {"sent": 0, "received": 0, "seconds": 0.0}
         vectors, num_workers = spec.vectors, spec.run.num_workers
-        accounting = Accounting(scheme, num_workers)
-        self._workers = accounting.pushing
+        counts = Counts(scheme, num_workers)
+        self._workers = counts.pushing
         dtype = getattr(torch, vectors.dtype)
         weights = torch.zeros(vectors.num_weights, dtype=dtype, device=device)
         self._wire = ServerWire(
@@ -58,7 +58,7 @@ class Server:
             vectors.num_statistics,
             self._workers,
             vectors.num_numbers,
-            at_once=accounting.can_meet or len(self._workers) == 1,
+            at_once=counts.can_meet or len(self._workers) == 1,
         )
         self._clock = TrainingClock()
         self._served = ServedWeights(
@@ -70,9 +70,9 @@ class Server:
             seconds=self._seconds,
             numbers=self._wire.numbers,
         )
-        all_are_needed = accounting.own_weights or scheme.group_size > 1
+        all_are_needed = scheme.own_weights or scheme.group_size > 1
         # number of workers that may still die
-        self._spare = 0 if all_are_needed else num_workers - accounting.batches_per_update
+        self._spare = 0 if all_are_needed else num_workers - counts.batches_per_update
         self._training = set(self._workers)
         self._stepping: set[int] = set()  # workers with a granted step that is not pushed yet
         self._waiting: list[int] = []  # workers without a step, until another's may return
@@ -242,7 +242,7 @@ def serve(
     report = server.run()
     living, samples = _agreed(server, spec, scheme.servers)
     # A living worker that dies from now on would take its snapshots with it.
-    tolerate(set(Accounting(scheme, spec.run.num_workers).pushing) - set(living))
+    tolerate(set(Counts(scheme, spec.run.num_workers).pushing) - set(living))
     for index, snapshot in enumerate(server.snapshots_at(samples)):
         send_snapshot(snapshot, living[index % len(living)])
     for worker in living:

@@ -22,7 +22,7 @@ from paceline.exchange.process_group import has_nccl, members, send_json, worker
 from paceline.exchange.wire.frame import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
-from paceline.scheme.accounting import Accounting
+from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
 
 _HOST = torch.device("cpu")
@@ -132,11 +132,11 @@ class PushLink:
         device: torch.device = _HOST,
     ) -> None:
         self._statistics = statistics
-        accounting = Accounting(scheme, run.num_workers)
-        self._num_numbers = 0 if accounting.own_weights else vectors.num_numbers
+        counts = Counts(scheme, run.num_workers)
+        self._num_numbers = 0 if scheme.own_weights else vectors.num_numbers
         self._scheme, self._run, self._vectors, self._numbers = scheme, run, vectors, numbers
         self.granted = False
-        first, *others = accounting.group_of(worker_index())
+        first, *others = counts.group_of(worker_index())
         self._speaks = worker_index() == first
         self.wire = WorkerWire(
             vectors.bounds(scheme.servers if self._speaks else 1),

@@ -1,38 +1,22 @@
-"""Counts of batches, pushes and updates in a run by a scheme, found by running the scheme's rule
-(what a worker and a server do in a step) on vectors of one element.
+"""Counts of batches, pushes and updates in a run by a scheme; those of servers are found by serving
+equally fast workers in turn.
 """
-
-from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
 
 from paceline.errors import SettingError
-from paceline.scheme.rule import (
-    AbstractScheme,
-    Apply,
-    Kept,
-    Message,
-    Push,
-    Step,
-    WorkerView,
-    next_message,
-)
+from paceline.scheme.rule import AbstractScheme
 from paceline.scheme.serving import Arrival, Release
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
 BEGINNING, END = 0.0, math.nextafter(1.0, 0.0)  # of a run: the least and the most progress
-_MOST_STEPS = 2**16  # in which to look for a first push; takes almost a second
 
 
 @dataclass(frozen=True)
-class Accounting:
+class Counts:
     """Counts of a scheme with `num_workers` workers, each computed once when it is first needed.
     Raises SettingError if the scheme cannot have this number of workers.
     """
@@ -47,51 +31,19 @@ class Accounting:
         if self.scheme.servers:
             self.scheme.serving(self.num_workers)
 
-    @cached_property
-    def own_weights(self) -> bool:
-        """True if workers apply gradients to weights of their own; False if only servers apply
-        them, and a server's answer then tells a worker whether it may take another step.
-        """
-        if not self.scheme.servers:
-            return True
-        return any(isinstance(message, Apply) for message in self.messages())
-
-    @cached_property
-    def equal_steps(self) -> bool:
-        """True if workers wait for each other in some message, so that all take equally many steps.
-        Otherwise they draw steps from a common budget, and faster workers take more.
-        """
-        end = messages_of(self.scheme.end(_vector(0), 1))
-        single = itertools.chain(self.messages(), self.messages(0, END), end)
-        return any(message.in_step for message in single)
-
     @property
     def can_meet(self) -> bool:
         """True if all workers can wait for each other before any step, because they take equally
         many steps and no gradient is dropped.
         """
-        if self.num_workers == 1 or self.equal_steps:
+        if self.num_workers == 1 or self.scheme.equal_steps:
             return True
         return self.scheme.claim(self.num_workers) == "synchronous" and not self._drops
-
-    @cached_property
-    def steps_between_pushes(self) -> int:
-        """Steps of one worker from one push to the next; 1 if there are no servers."""
-        if not self.scheme.servers or not self.own_weights:
-            return 1
-        applied = 0
-        for message in itertools.chain.from_iterable(map(self.messages, range(_MOST_STEPS))):
-            applied += isinstance(message, Apply)
-            if applied and isinstance(message, Push):
-                return applied
-        name = type(self.scheme).__name__
-        setting = "scheme.period" if hasattr(self.scheme, "period") else "scheme"
-        raise SettingError(setting, f"{name} has servers, but pushes in none of {applied:,} steps")
 
     @property
     def steps_per_push(self) -> int:
         """Number of batches of which one push has the gradients, over all workers of a group."""
-        return self.scheme.group_size * self.steps_between_pushes
+        return self.scheme.group_size * self.scheme.steps_between_pushes
 
     def check_servers(self, num_steps: int) -> None:
         """Raise SettingError for more servers than pushes in `num_steps` of all workers."""
@@ -115,20 +67,16 @@ class Accounting:
         """True if every gradient that is applied at the beginning and at the end of the run is one
         that a worker computed. Damping by staleness counts as such, since it only lowers the rate.
         """
+        scheme = self.scheme
         if self.num_workers == 1:
             return True
-        return all(self._applies_own_gradients(progress) for progress in (BEGINNING, END))
-
-    def _applies_own_gradients(self, progress: float) -> bool:
-        if not self.own_weights:
-            if self.scheme.group_size > 1 or self.needs_read:
-                return False  # a group's mean; one that is compensated
-            serving = self.scheme.serving(self.num_workers)
-            return serving.arrive(Arrival(0, 0, progress)).applied == (0,)
-        gradient = _vector(1)
-        messages = self.messages(0, progress, gradient=gradient)
-        applied = [each for each in messages if isinstance(each, Apply)]
-        return all(message.gradient is gradient for message in applied)
+        if scheme.own_weights:
+            return not scheme.averages_gradients
+        if scheme.group_size > 1 or scheme.needs_read:
+            return False  # a group's mean; one that is compensated
+        firsts = (Arrival(0, 0, progress) for progress in (BEGINNING, END))
+        serve = scheme.serving
+        return all(serve(self.num_workers).arrive(each).applied == (0,) for each in firsts)
 
     def group_of(self, worker: int) -> range:
         """List the workers of this worker's group, which push one mean; the first of them exchanges
@@ -143,20 +91,11 @@ class Accounting:
         return range(0, self.num_workers, self.scheme.group_size)
 
     @cached_property
-    def needs_read(self) -> bool:
-        """True if servers must keep a copy of the weights that they last sent to each worker,
-        because the gradient to apply depends on them.
-        """
-        one, unknown = _vector(1), _vector(math.nan)
-        applied = self.scheme.served(one, one, unknown)
-        return applied is not one and bool(applied.isnan())
-
-    @cached_property
     def expected_staleness(self) -> float:
         """Mean staleness [updates] of the pushes that servers apply at the end of a run of equally
         fast workers; 0 if workers apply gradients themselves.
         """
-        return 0.0 if self.own_weights else self._mean_staleness(END)
+        return 0.0 if self.scheme.own_weights else self._mean_staleness(END)
 
     @property
     def batches_meanwhile(self) -> float:
@@ -183,11 +122,11 @@ class Accounting:
         the number of workers. If a scheme changes during the run, this is its number in the first
         phase.
         """
-        workers = range(self.num_workers)
-        have_partners = any(self.scheme.partners(each, self.num_workers) for each in workers)
-        if self.scheme.needs_end or self.equal_steps or have_partners:
-            return self.num_workers
-        if not self.scheme.servers:
+        scheme, workers = self.scheme, self.num_workers
+        have_partners = any(scheme.partners(each, workers) for each in range(workers))
+        if scheme.needs_end or scheme.equal_steps or have_partners:
+            return workers
+        if not scheme.servers:
             return 1
         return int(self._mean_batches(BEGINNING))
 
@@ -200,15 +139,15 @@ class Accounting:
         """Number of which the batches of a run must be a multiple, so that it ends with a whole
         round.
         """
-        if self.own_weights:
-            return self.num_workers if self.equal_steps else self.steps_per_push
+        if self.scheme.own_weights:
+            return self.num_workers if self.scheme.equal_steps else self.steps_per_push
         return self.batches_per_update
 
     def batches(self, updates: int, num_steps: int | None) -> int:
         """Count the batches in the first `updates` updates of a run. `num_steps`: steps of all
         workers in the run; None if the run has no end.
         """
-        if self.own_weights or not self.scheme.needs_end or num_steps is None:
+        if self.scheme.own_weights or not self.scheme.needs_end or num_steps is None:
             return updates * self.batches_per_update
         if num_steps not in self._totals:
             pushes = self._pushes_in_turn(lambda batches: batches / num_steps)
@@ -231,21 +170,6 @@ class Accounting:
         if not self.scheme.servers:
             return False
         return any(release.dropped for _, release in self._second_turn())
-
-    def messages(
-        self,
-        num_steps: int = 0,
-        progress: float = BEGINNING,
-        *,
-        worker: int = 0,
-        gradient: Tensor | None = None,
-    ) -> Iterator[Message]:
-        """Yield the messages of a worker in one step with weights of 0. `gradient` [1]: its
-        gradient; None for a gradient of 1.
-        """
-        gradient = _vector(1) if gradient is None else gradient
-        view = WorkerView(gradient, _vector(0), worker, self.num_workers, num_steps, progress)
-        return messages_of(self.scheme.step(view))
 
     def _mean_staleness(self, progress: float) -> float:
         staleness = [
@@ -294,71 +218,3 @@ class Accounting:
     def _totals(self) -> dict[int, tuple[Iterator[int], list[int]]]:
         """Batches behind further updates, and their sums so far, by number of steps."""
         return {}
-
-
-def messages_of(rule: Step) -> Iterator[Message]:
-    """Run a scheme's rule for one step and yield its messages. Each message that carries a tensor
-    is answered with a copy of it, Apply with weights of 0, and Kept with vectors of 0.
-    """
-    answer = None
-    while (message := next_message(rule, answer)) is not None:
-        yield message
-        if isinstance(message, Apply):
-            answer = _vector(0)
-        elif isinstance(message, Kept):
-            answer = [_vector(0) for _ in range(message.number)]
-        else:
-            value: Tensor | None = getattr(message, "value", None)
-            answer = None if value is None else value.clone()
-
-
-class _Late:
-    """Vector of one element that becomes a tensor only when something is computed with it.
-
-    Most rules only pass vectors on, and importing torch takes seconds.
-    """
-
-    def __init__(self, value: float) -> None:
-        self._value = value
-
-    @cached_property
-    def tensor(self) -> Tensor:
-        import torch
-
-        return torch.full((1,), float(self._value))
-
-    @property
-    def __class__(self) -> Any:  # so that isinstance(vector, Tensor) is true # pyright: ignore
-        return type(self.tensor)
-
-    def clone(self) -> _Late:
-        return _Late(self._value)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.tensor, name)
-
-    @classmethod
-    def __torch_function__(cls, function: Any, types: Any, args: Any, kwargs: Any = None) -> Any:
-        """Compute a function of torch that has such a vector among its arguments."""
-        from torch.utils import _pytree
-
-        args, kwargs = _pytree.tree_map_only(cls, lambda late: late.tensor, (args, kwargs or {}))
-        return function(*args, **kwargs)
-
-
-def _operator(name: str) -> Callable[..., Any]:
-    def operate(late: _Late, *others: Any) -> Any:
-        return getattr(late.tensor, name)(*others)
-
-    return operate
-
-
-for _name in (
-    *("add", "radd", "sub", "rsub", "mul", "rmul", "truediv", "rtruediv", "pow", "rpow", "neg"),
-    *("matmul", "abs", "eq", "ne", "lt", "le", "gt", "ge", "bool", "float", "len", "getitem"),
-):
-    setattr(_Late, f"__{_name}__", _operator(f"__{_name}__"))
-
-
-def _vector(value: float) -> Tensor:
-    return cast("Tensor", _Late(value))
