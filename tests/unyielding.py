@@ -16,13 +16,13 @@ from pathlib import Path
 _collects = gc.isenabled()
 gc.disable()  # while modules are imported, as they stay
 importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)
-own_weights_strategy, process_group, training_process, *_ = map(
+rule_links, process_group, training_process, *_ = map(
     importlib.import_module,
     (
-        "paceline.clock.wall.own_weights_strategy",
+        "paceline.clock.wall.rule_links",
         "paceline.exchange.process_group",
         "paceline.run.training_process",
-        "paceline.clock.wall.parameter_server_strategy",
+        "paceline.clock.wall.rule_strategy",
         "paceline.command.sweep_command",
         "paceline.run.run_point",
         "paceline.study.hydra_entry",
@@ -49,7 +49,7 @@ def run_each(points, folder: Path):
     for number, point in enumerate(points):
         processes = sum(point.num_processes)
         os.environ |= {process_group.STORE: f"{store}.{number}", "WORLD_SIZE": str(processes)}
-        own_weights_strategy._runs = itertools.count()  # of a group of their own
+        rule_links._runs = itertools.count()  # of a group of their own
         taking_part = int(os.environ["RANK"]) < processes
         returned.append(run(point, folder / str(number)) if taking_part else None)
     return returned

@@ -12,6 +12,7 @@ from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
 from paceline.clock.wall.own_weights_strategy import OwnWeightsStrategy
 from paceline.clock.wall.parameter_server_strategy import ParameterServerStrategy
+from paceline.clock.wall.rule_strategy import RuleStrategy
 from paceline.clock.wall.server import serve
 from paceline.errors import SettingError
 from paceline.exchange.process_group import join, leave
@@ -113,7 +114,7 @@ def _outcome(name: str, strategy: Any, folder: str) -> str:
         except SettingError as error:
             if torch.equal(_weights(asked.moves(module)), before):
                 return f"refused: {error.setting}"
-            if isinstance(strategy, ParameterServerStrategy):
+            if isinstance(strategy, RuleStrategy) and strategy.scheme.servers:
                 raise  # the server waits
             return f"{LATE}: {error.setting}"
         if hasattr(strategy, "finish"):

@@ -5,7 +5,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from paceline.exchange.ddp_hook import BucketMean
+from paceline.exchange.collectives import collective
+from paceline.exchange.ddp_hook import bucket_hook
+from paceline.exchange.group_wire import GroupWire
 from paceline.exchange.process_group import join
 
 STEPS = 3
@@ -20,36 +22,32 @@ def gradients(ways):
     return [_after_steps(*way) for way in ways]
 
 
-def _after_steps(collective, compression):
-    model = _network()
-    mean, lengths = BucketMean(collective, compression), []
-    model.register_comm_hook((mean, lengths), _counted_mean)
+def _after_steps(name, compression):
+    model, wire = _network(), GroupWire()
+    hook, lengths = bucket_hook(collective(name), compression, wire), []
+    model.register_comm_hook((hook, wire.group, lengths), _counted)
     for step in range(STEPS):
         model.zero_grad()
         _backward(model, step)
     kept = [parameter.grad.tolist() for parameter in model.parameters()]
-    assert mean.num_buckets == len(lengths)
-    return kept, lengths, mean.bytes_exchanged[0]
+    return kept, lengths, wire.bytes_sent
 
 
 def failing():
     """Worker 1 fails between two buckets, of which worker 0 waits for the second."""
     join(30, "cpu")
     model = _network()
-    model.register_comm_hook(BucketMean("ring", "none"), _mean)
+    hook = bucket_hook(collective("ring"), "none", GroupWire())
+    model.register_comm_hook((hook, None, []), _counted)
     if dist.get_rank() == 1:
         model.module[0].weight.register_hook(_fail)
     _backward(model, 0)
 
 
-def _mean(mean, bucket):
-    return mean(bucket)
-
-
-def _counted_mean(state, bucket):
-    mean, lengths = state
+def _counted(state, bucket):
+    hook, group, lengths = state
     lengths.append(bucket.buffer().numel())
-    return mean(bucket)
+    return hook(group, bucket)
 
 
 def _fail(gradient):

@@ -95,6 +95,7 @@ def test_a_server_on_a_cpu_reads_the_checkpoint_of_one_on_a_gpu(tmp_path, monkey
     monkeypatch.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
     torch.save({"weights": torch.arange(3.0)}, path)
     monkeypatch.undo()
-    files = ServerCheckpoints(tmp_path, "server_0", num_processes=1)
+    point = point_of(tiny_point("async_parameter_server", 1, 4))
+    files = ServerCheckpoints(point, tmp_path, "server_0")
     files.before = path
     assert torch.equal(files.load()["weights"], torch.arange(3.0))

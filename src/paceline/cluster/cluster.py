@@ -296,8 +296,6 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
     ) -> AbstractTrainingStrategy:
         """Return Lightning's own DDP if that is equivalent, and the worker is not split."""
         from paceline.clock.wall import ddp, rule_strategy  # Lightning takes seconds
-        from paceline.clock.wall.own_weights_strategy import OwnWeightsStrategy
-        from paceline.clock.wall.parameter_server_strategy import ParameterServerStrategy
         from paceline.exchange.process_group import worker_index
         from paceline.timing.pace import Pace
 
@@ -320,5 +318,6 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
         if split is not None and not split.is_first:
             most = rule_strategy.most_steps(Counts(scheme, run.num_workers), run)
             return rule_strategy.ShardStrategy(split, run, most, device, pace)
-        kind = OwnWeightsStrategy if scheme.own_weights else ParameterServerStrategy
-        return kind(scheme, run, device=device, clock=clock, pace=pace, split=split)
+        return rule_strategy.RuleStrategy(
+            scheme, run, device=device, clock=clock, pace=pace, split=split
+        )

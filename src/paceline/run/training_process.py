@@ -87,7 +87,7 @@ def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
             report = TrainingProcess(point, folder, before).run()
     else:
         server = f"server_{dist.get_rank() - num_training}"
-        kept = ServerCheckpoints(folder, server, num_training + num_servers)
+        kept = ServerCheckpoints(point, folder, server)
         torch.set_num_threads(_threads_of_server(point))
         on = device_of_server(point.server_device, local_rank(), workers_each)
         report = serve(point.scheme, tolerate, kept, on)
@@ -160,9 +160,9 @@ class TrainingProcess:
         )
         drawn = strategy.training_batches(data)
         batches = TimedBatches(drawn, clock, waits=self._split is not None)
-        files = CheckpointFiles(self._folder, f"worker_{self._worker}", sum(point.num_processes))
+        files = CheckpointFiles(point, self._folder, f"worker_{self._worker}")
         strategy.part = files.before
-        checkpoints = Checkpoints(point, self._folder, clock, strategy, files)
+        checkpoints = Checkpoints(point, clock, strategy, files)
         callbacks: list[Callback] = [observer, checkpoints]
         if watched is not None and point.workers > 1:
             callbacks.append(watched)

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from paceline.clock.links import Process, RuleDriver
 from paceline.clock.reports import StrategyReport
 from paceline.clock.run_spec import VectorSpec
 from paceline.clock.snapshot import Snapshot
 from paceline.clock.virtual.clock_parts import ClockParts
-from paceline.clock.virtual.kernel import Event
+from paceline.clock.virtual.kernel import Event, Process
 from paceline.clock.virtual.virtual_data import VirtualData
 from paceline.clock.virtual.virtual_links import (
     VirtualLinks,
@@ -26,6 +25,7 @@ from paceline.clock.virtual.virtual_push_link import VirtualPushLink
 from paceline.clock.virtual.virtual_servers import VirtualServers
 from paceline.clock.virtual.virtual_worker import Ahead, Buffer, VirtualWorker
 from paceline.scheme.counts import Counts
+from paceline.scheme.rule import WorkerView
 
 
 class VirtualClock:
@@ -45,8 +45,8 @@ class VirtualClock:
         self._data = VirtualData(parts, run.traffic) if run.traffic else None
         self.servers = VirtualServers(parts, vectors, weights.clone()) if scheme.servers else None
         self._push = VirtualPushLink(parts, self.servers) if self.servers else None
-        own = scheme.own_weights
-        self._own = VirtualOwnWeights(parts, vectors, weights) if own else None
+        own_weights = self._counts.scheme.own_weights
+        self._own = VirtualOwnWeights(parts, vectors, weights) if own_weights else None
         self._means, self._neighbours = VirtualMeanLink(parts), VirtualNeighbourLink(parts)
         self._ready: deque[VirtualWorker] = deque()  # their backward has just ended
         self._ending = False
@@ -67,8 +67,7 @@ class VirtualClock:
             links = VirtualLinks(
                 worker, self.pool, self._means, self._neighbours, self._push, self._own
             )
-            driver = RuleDriver(self._parts.scheme, links, worker.index, self._run)
-            self.kernel.start(self._train(worker, links, driver))
+            self.kernel.start(self._train(worker, links))
         self.pool.release(first)
         self.kernel.settle()
 
@@ -200,23 +199,35 @@ class VirtualClock:
 
     # the life of a worker
 
-    def _train(
-        self, worker: VirtualWorker, links: VirtualLinks, driver: RuleDriver
-    ) -> Process[None]:
-        """Take all steps of a worker, then carry out the end of its rule."""
+    def _train(self, worker: VirtualWorker, links: VirtualLinks) -> Process[None]:
+        """Take all steps of a worker, each from a batch to new weights, then carry out the end of
+        its rule.
+        """
+        scheme, run = self._parts.scheme, self._run
         while self._may_step(worker):
             if self._ending:
                 return
             if self._data is not None:
                 yield from self._data.fetch(worker)
-            yield from self._compute(worker, driver)
-            worker.gradient = yield worker.computed  # by the Trainer
+            yield from self._compute(worker, links)  # takes the time of the worker's step
+            worker.gradient = yield worker.computed  # by the Trainer, or by an engine
             worker.computing = False
             if worker.gradient is None:
                 return
             if self._split is not None:
                 yield from self._split.gather(worker)
-            yield from self._drive(worker, driver)
+            assert worker.weights is not None
+            rule = scheme.step(
+                WorkerView(
+                    worker.gradient.vector,
+                    worker.weights.vector,
+                    worker.index,
+                    run.num_workers,
+                    worker.num_steps,
+                    run.progress(worker.next_number),
+                )
+            )
+            yield from links.carry_out(rule)  # messages, which take time
             links.release()
             if self._split is not None:
                 yield from self._split.hand_out(worker)
@@ -227,17 +238,10 @@ class VirtualClock:
                 yield from self._own.finish(worker)
         if self._own is not None:
             assert worker.weights is not None
-            yield from driver.end(worker.weights.vector, worker.num_steps)
+            yield from links.carry_out(scheme.end(worker.weights.vector, worker.num_steps))
             links.release()
         if self._push is not None:
             self._push.leave(worker)
-
-    def _drive(self, worker: VirtualWorker, driver: RuleDriver) -> Process[None]:
-        assert worker.gradient is not None
-        assert worker.weights is not None
-        gradient, weights = worker.gradient.vector, worker.weights.vector
-        progress = self._run.progress(worker.next_number)
-        return driver.step(gradient, weights, worker.num_steps, progress)
 
     def _may_step(self, worker: VirtualWorker) -> bool:
         if self._own is None:
@@ -245,11 +249,12 @@ class VirtualClock:
         self._own.begin(worker)
         return self._own.has_step(worker)
 
-    def _compute(self, worker: VirtualWorker, driver: RuleDriver) -> Process[None]:
+    def _compute(self, worker: VirtualWorker, links: VirtualLinks) -> Process[None]:
         worker.computing, worker.computed = True, Event()
         if worker.beside is None or worker.beside.has_happened:
-            beside = driver.beside(worker.num_steps)
-            worker.beside = None if beside is None else self.kernel.start(beside)
+            index, run, steps = worker.index, self._run, worker.num_steps
+            rule = self._parts.scheme.beside(index, run.num_workers, steps, run.seed)
+            worker.beside = None if rule is None else self.kernel.start(links.carry_out(rule))
         begun, cores = self.kernel.now, self._parts.cores
         alone = self._parts.step_times.seconds(worker.index, worker.num_steps)
         if self._split is not None:

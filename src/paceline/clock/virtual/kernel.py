@@ -8,12 +8,15 @@ process waits itself.
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from paceline.clock.links import Process
 from paceline.timing.profile import SharedCores
+
+Result = TypeVar("Result")
+# A generator that yields what it waits for, and returns a result.
+Process = Generator[Any, Any, Result]
 
 
 class Moment(NamedTuple):

@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from paceline.clock.links import Process
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.clock_parts import ClockParts
-from paceline.clock.virtual.kernel import Event
+from paceline.clock.virtual.kernel import Event, Process
 from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.data.order import SampleStream, check_sampler, is_map_style
 from paceline.data.shuffle import DataTraffic

@@ -1,20 +1,20 @@
 """Links of a worker on the virtual clock, and means over all workers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from paceline.clock.links import AbstractLinks, Process, at_once
 from paceline.clock.virtual.clock_parts import ClockParts
-from paceline.clock.virtual.kernel import Event, Moment
+from paceline.clock.virtual.kernel import Event, Moment, Process
 from paceline.clock.virtual.virtual_own_weights import VirtualOwnWeights
 from paceline.clock.virtual.virtual_push_link import VirtualPushLink
 from paceline.clock.virtual.virtual_worker import Buffer, BufferPool, VirtualWorker
 from paceline.exchange.collectives import Volume, collective
+from paceline.scheme.rule import Step, next_message
 from paceline.timing.workload import Bucket, share_of_step
 
 _HALVES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -170,10 +170,13 @@ class VirtualNeighbourLink:
 
 
 @dataclass(frozen=True)
-class VirtualLinks(AbstractLinks):
-    """Links of one worker, which wait for events of the virtual clock. `means`, `neighbours`,
-    `pushes`, `own`: links for means, to other workers and to servers, and own weights of all
-    workers; None for what the scheme does not use.
+class VirtualLinks:
+    """Links of one worker. They have a method for each message of its rule, named by the message's
+    `verb`, which returns the answer, or a process that does and waits for events of the virtual
+    clock. The answer is valid until the rule of this step ends.
+
+    `means`, `neighbours`, `pushes`, `own`: links for means, to other workers and to servers, and
+    own weights of all workers; None for what the scheme does not use.
     """
 
     worker: VirtualWorker
@@ -182,6 +185,14 @@ class VirtualLinks(AbstractLinks):
     neighbours: VirtualNeighbourLink
     pushes: VirtualPushLink | None
     own: VirtualOwnWeights | None
+
+    def carry_out(self, rule: Step) -> Process[None]:
+        """Carry out each message that a rule yields, and send it the answer."""
+        answer: Any = None
+        while (message := next_message(rule, answer)) is not None:
+            answer = getattr(self, message.verb)(*vars(message).values())
+            if isinstance(answer, Generator):
+                answer = yield from cast("Process[Any]", answer)
 
     def mean(self, value: Tensor) -> Process[Tensor]:
         return self.means.mean(self.worker, value)
@@ -210,18 +221,15 @@ class VirtualLinks(AbstractLinks):
         assert self.own is not None
         return self.own.apply(self.worker, gradient)
 
-    @at_once
     def keep(self, vectors: Sequence[Tensor]) -> None:
         before = self.worker.kept
         self.worker.kept = [self.pool.copy(vector) for vector in vectors]
         for buffer in before:
             self.pool.release(buffer)
 
-    @at_once
     def kept(self, number: int) -> Sequence[Tensor]:
         return [buffer.vector for buffer in self.worker.kept]
 
-    @at_once
     def adopt(self, weights: Tensor) -> None:
         worker = self.worker
         if self.own is not None:

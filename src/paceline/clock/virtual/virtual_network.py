@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from paceline.clock.links import Process
-from paceline.clock.virtual.kernel import Buses, Event, Kernel, Plan, ProcessorSharing
+from paceline.clock.virtual.kernel import Buses, Event, Kernel, Plan, Process, ProcessorSharing
 from paceline.random_bits import normal
 from paceline.timing.profile import ClusterProfile
 

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from paceline.clock.flat_optimizer import AbstractFlatOptimizer, flat_optimizer
-from paceline.clock.links import Process
 from paceline.clock.run_spec import StepNumbers, VectorSpec
 from paceline.clock.snapshot import MovingAverage, Snapshot, scored_weights
 from paceline.clock.virtual.clock_parts import ClockParts
-from paceline.clock.virtual.kernel import Joint
+from paceline.clock.virtual.kernel import Joint, Process
 from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
 from paceline.scheme.audit import Averaged
 from paceline.scheme.counts import Counts

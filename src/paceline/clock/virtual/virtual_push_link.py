@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable
 import torch
 from torch import Tensor
 
-from paceline.clock.links import Process
 from paceline.clock.virtual.clock_parts import ClockParts
-from paceline.clock.virtual.kernel import Event, Kernel, SingleServer
+from paceline.clock.virtual.kernel import Event, Kernel, Process, SingleServer
 from paceline.clock.virtual.virtual_network import Passage
 from paceline.clock.virtual.virtual_servers import VirtualServers
 from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker

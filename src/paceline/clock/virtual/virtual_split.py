@@ -7,8 +7,7 @@ processes.
 
 from collections.abc import Sequence
 
-from paceline.clock.links import Process
-from paceline.clock.virtual.kernel import Cores, Kernel
+from paceline.clock.virtual.kernel import Cores, Kernel, Process
 from paceline.clock.virtual.virtual_worker import VirtualWorker
 from paceline.exchange.collectives import Volume, Volumes, collective
 from paceline.scheme.rule import AbstractScheme

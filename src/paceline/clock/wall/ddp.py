@@ -21,14 +21,16 @@ from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.training_strategy import check_automatic, check_one_optimizer
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.errors import SettingError
-from paceline.exchange.collectives import collective
-from paceline.exchange.ddp_hook import BucketMean
+from paceline.exchange.collectives import Native, collective
+from paceline.exchange.ddp_hook import Bucket, Hook, bucket_hook
+from paceline.exchange.group_wire import GroupWire
 from paceline.exchange.liveness import rest
 from paceline.exchange.process_group import broadcast_json, count_workers, members, worker_index
 from paceline.timing.pace import Pace
 
 _HOST = torch.device("cpu")
 _UNLIMITED = 2**20  # MiB
+_HALF = 2  # bytes of a compressed number
 
 
 class AbstractSynchronousStrategy(AbstractWallStrategy):
@@ -123,6 +125,15 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
     def _finish_backward(self) -> None:
         """Do what comes between backward and the optimizer's step."""
 
+    def _native_bytes(self, *sums: tuple[int, int, int], size: int) -> tuple[int, int]:
+        """Compute the bytes sent and received in all updates, which the backend does not count.
+        `sums`: number of processes and of numbers, and the rank of this process. `size`: bytes of a
+        number.
+        """
+        volumes = [collective("native").volumes(*shape)[rank] for *shape, rank in sums]
+        sent, received = zip(*(each.in_bytes(size * self.updates) for each in volumes), strict=True)
+        return sum(sent), sum(received)
+
     @property
     def _speaks(self) -> bool:
         """True in the first process of a worker."""
@@ -197,24 +208,21 @@ class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
         self.begin_anew()
 
 
-def reduce_bucket(
-    state: tuple[BucketMean, Pace | None],
-    bucket: dist.GradBucket,  # type: ignore[reportPrivateImportUsage]
-) -> Future[Tensor]:
+def reduce_bucket(state: tuple[Hook, GroupWire, Pace | None], bucket: Bucket) -> Future[Tensor]:
     """Reduce a bucket. A paced worker sends the last one when the emulated backward has ended, and
     begins its next step when that is reduced. Otherwise it would begin late if others share its
     core.
     """
-    mean, pace = state
+    hook, wire, pace = state
     if pace is None or not bucket.is_last():
-        return mean(bucket)
+        return hook(wire.group, bucket)
     pace.wait()
 
     def begin(reduced: Future[Tensor]) -> Tensor:
         pace.begin()
         return reduced.value()
 
-    return mean(bucket).then(begin)
+    return hook(wire.group, bucket).then(begin)
 
 
 class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
@@ -264,12 +272,14 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
 
     def configure_ddp(self) -> None:
         super().configure_ddp()
-        self._mean = None
+        name, compression = self._chosen
+        by, self._wire = collective(name), GroupWire()
+        self._is_native = isinstance(by, Native)
         if self.pace is not None or self._chosen != ("native", "none"):
             assert isinstance(self.model, DistributedDataParallel)
-            self._mean = BucketMean(*self._chosen)
+            state = bucket_hook(by, compression, self._wire), self._wire, self.pace
             # Lightning registers hooks on CUDA only.
-            self.model.register_comm_hook((self._mean, self.pace), reduce_bucket)  # pyright: ignore[reportUnknownMemberType]
+            self.model.register_comm_hook(state, reduce_bucket)  # pyright: ignore[reportUnknownMemberType]
 
     def pre_backward(self, closure_loss: Tensor) -> None:
         """Note that buckets are reduced from here on, so that this process waits for others."""
@@ -278,7 +288,7 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
 
     @property
     def bytes_so_far(self) -> Sequence[int]:
-        return self._mean.bytes_exchanged if self._mean else (0, 0)
+        return self._wire.bytes_sent, self._wire.bytes_received
 
     def on_train_end(self) -> None:
         """Read DDP's own timing, for which torch samples the first ten steps and every hundredth. A
@@ -291,14 +301,11 @@ class SyncAllReduceStrategy(AbstractSynchronousStrategy, DDPStrategy):
         communicating = timing.get("avg_backward_comm_time", 0)
         hidden = timing.get("avg_backward_compute_comm_overlap_time", 0)
         self.seconds_communicating = max(0, communicating - hidden) / 1e9 * self.num_steps
-        self._bytes_exchanged = self._mean.bytes_exchanged if self._mean else self._native_bytes()
-
-    def _native_bytes(self) -> tuple[int, int]:
-        """Compute the bytes sent and received without a hook, which the backend does not count."""
         weights = [each for each in self._trained_weights if each.requires_grad]
-        length, size = sum(weight.numel() for weight in weights), weights[0].element_size()
-        volume = collective("native").volumes(self.run.num_workers, length)[dist.get_rank()]
-        return volume.in_bytes(size * self.updates)
+        length = sum(weight.numel() for weight in weights)
+        size = weights[0].element_size() if self._chosen[1] == "none" else _HALF
+        ring = self._native_bytes((self.run.num_workers, length, dist.get_rank()), size=size)
+        self._bytes_exchanged = ring if self._is_native else tuple(self.bytes_so_far)
 
 
 class SplitAllReduceStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
@@ -327,16 +334,10 @@ class SplitAllReduceStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
     def on_train_end(self) -> None:
         super().on_train_end()
         self._part.gather()
-        self._bytes_exchanged = self._native_bytes()
-
-    def _native_bytes(self) -> tuple[int, int]:
-        """Compute the bytes sent and received by this process, which the backend does not count."""
-        native, size = collective("native"), self.held_weights[0].element_size()
         by_all, by_alike = self._part.num_averaged()
-        workers = self.run.num_workers
-        volumes = [
-            native.volumes(self._part.shards * workers, by_all)[dist.get_rank()],
-            native.volumes(workers, by_alike)[worker_index()],
-        ]
-        sent, received = zip(*(each.in_bytes(size * self.updates) for each in volumes), strict=True)
-        return sum(sent), sum(received)
+        workers, size = self.run.num_workers, self.held_weights[0].element_size()
+        self._bytes_exchanged = self._native_bytes(
+            (self._part.shards * workers, by_all, dist.get_rank()),
+            (workers, by_alike, worker_index()),
+            size=size,
+        )

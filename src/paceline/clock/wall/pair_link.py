@@ -2,11 +2,10 @@
 in a thread, while the worker's network computes on a copy of its weights.
 """
 
-import queue
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,45 +19,6 @@ from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import PairWire
 from paceline.scheme.audit import Averaged
 from paceline.scheme.rule import AbstractScheme
-
-
-class Beside:
-    """Makes one call at a time in a daemon thread; each method raises the last call's error."""
-
-    def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._last: Future[None] = Future()
-        self._last.set_result(None)
-
-    def is_idle(self) -> bool:
-        done = self._last.done()
-        self.check()
-        return done
-
-    def begin(self, call: Callable[[], None]) -> None:
-        """Make `call` in the thread; no other may be under way."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._make_all, daemon=True)
-            self._thread.start()
-        self._last = Future()
-        self._calls.put(call)
-
-    def wait(self) -> None:
-        """Wait for the call under way."""
-        self._last.result()
-
-    def check(self) -> None:
-        if self._last.done():
-            self._last.result()
-
-    def _make_all(self) -> None:
-        while True:
-            call = self._calls.get()
-            try:
-                self._last.set_result(call())
-            except Exception as error:
-                self._last.set_exception(error)
 
 
 class AbstractPairLink(ABC):
@@ -142,11 +102,12 @@ class PassiveLink(AbstractPairLink):
     def __init__(self, num_weights: int, dtype: torch.dtype, asking: Sequence[int]) -> None:
         self._wire = ServerWire(torch.zeros(num_weights, dtype=dtype), 0, asking)
         super().__init__(num_weights, dtype, self._wire)
-        self._asking, self._answering = set(asking), Beside()
+        self._asking, self._answering = set(asking), Future[None]()
 
     @contextmanager
     def step(self) -> Generator[None]:
-        self._answering.check()
+        if self._answering.done():
+            self._answering.result()
         with super().step():
             yield
 
@@ -154,13 +115,13 @@ class PassiveLink(AbstractPairLink):
         self._wire.weights.copy_(self.weights)
         for worker in sorted(self._asking):
             self._wire.answer(worker, Header(0, True))
-        self._answering.begin(self._answer_all)
+        self._answering = ThreadPoolExecutor(1, "answers").submit(self._answer_all)
 
     def average(self, partner: int) -> None:
         raise RuntimeError(f"worker {worker_index()} is to be asked, not to ask {partner}")
 
     def finish(self) -> None:
-        self._answering.wait()
+        self._answering.result()
 
     def _answer_all(self) -> None:
         while self._asking:

@@ -1,4 +1,4 @@
-"""Lightning strategies that drive a scheme's rule on real processes.
+"""Lightning strategy of a worker that follows a scheme's rule on real processes.
 
 Lightning's world size is 1 in each worker. With more, its loop broadcasts a SIGTERM flag every step
 (Lightning PR 20825 and 21487), and an asynchronous scheme would run in lockstep.
@@ -6,9 +6,8 @@ Lightning's world size is 1 in each worker. With more, its loop broadcasts a SIG
 
 import json
 import time
-from abc import abstractmethod
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import torch
@@ -16,40 +15,41 @@ from pytorch_lightning import Trainer
 from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.trainer.states import TrainerFn
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.clock.flat_weights import FlatWeights, held_weights
-from paceline.clock.links import AbstractLinks, RuleDriver, complete
 from paceline.clock.reports import TrainingClock
 from paceline.clock.run_spec import RunSpec, VectorSpec
 from paceline.clock.schedules import LiveOptions, Schedules
 from paceline.clock.snapshot import Snapshot, statistics_of
 from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.training_strategy import RemoteOptimizer, keep_metrics_apart
-from paceline.clock.wall.pair_link import Beside
+from paceline.clock.wall.pair_link import pair_link
+from paceline.clock.wall.rule_links import OwnWeightsLinks, ServedLinks
 from paceline.clock.wall.wall_links import PushLink
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.errors import SettingError
 from paceline.exchange.liveness import rest
 from paceline.exchange.process_group import count_workers, draw_number, run_store, worker_index
 from paceline.scheme.counts import Counts
-from paceline.scheme.rule import AbstractScheme
+from paceline.scheme.rule import AbstractScheme, Step, WorkerView, next_message
 from paceline.timing.pace import Pace
 
 
-class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
+class RuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     """Strategy of one worker: ranks 0..workers-1 of the process group train, servers follow.
 
-    Under torchrun, use it in `Trainer(devices=1, plugins=[LightningEnvironment()], max_epochs=-1)`;
-    processes of servers `join` the group and call `paceline.clock.wall.server.serve(scheme)`. `run`
-    needs a batch_size and an end; after that, every worker must call `finish()`, which waits for
-    the others. `clock`: training clock for the times of snapshots, if there are no servers. `pace`:
-    emulates the worker's accelerator. `split`: the first process of a split worker, which holds all
-    its weights, and sends them to the others after each step.
-    """
+        chosen = RuleStrategy(LocalSGD(period=8), RunSpec(2, batch_size=32, num_steps=1000))
+        Trainer(strategy=chosen, devices=1, plugins=[LightningEnvironment()], max_epochs=-1)
 
-    applied_by: str  # the component that applies updates, in messages
+    Processes of servers `join` the group and call `paceline.clock.wall.server.serve(scheme)`. After
+    the end of the run, every worker must call `finish()`, which waits for the others. Raises
+    SettingError for a `run` without a batch_size and an end. `clock`: training clock for the times
+    of snapshots, if there are no servers. `pace`: emulates the worker's accelerator. `split`: the
+    first process of a split worker, which holds all its weights, and sends them to the others after
+    each step.
+    """
 
     def __init__(
         self,
@@ -66,9 +66,10 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         for name in ("batch_size", "num_steps"):
             if not getattr(run, name):
                 raise SettingError(name, "real processes need a value of at least 1")
-        self.scheme, self.counts = scheme, Counts(scheme, run.num_workers)
-        self.num_batches = most_steps(self.counts, run)
-        self._beside = Beside()
+        self.scheme, self._counts = scheme, Counts(scheme, run.num_workers)
+        self.num_batches = most_steps(self._counts, run)
+        self._thread = ThreadPoolExecutor(1, "beside a step")
+        self._beside: Future[None] | None = None
         self._begun_beside = -1  # number of steps before the one beside which it began
 
     def setup(self, trainer: Trainer) -> None:
@@ -77,22 +78,51 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         keep_metrics_apart(self.trained_module())
         if trainer.state.fn != TrainerFn.FITTING:
             return
-        self.check_honoured(trainer, self.applied_by, again=hasattr(self, "_driver"))
+        by = "a worker with weights of its own" if self._own_weights else "a parameter server"
+        self.check_honoured(trainer, by, again=hasattr(self, "_links"))
         own = self.optimizers[0]
         of_all = own if self.split is None else self.split.whole_optimizer(self.precision_plugin)
-        self._options, self._statistics = (
-            LiveOptions(own),
-            statistics_of(self.whole_module, self.moving),
-        )
-        held = held_weights(of_all, self.scheme, self._statistics, self._options)
-        self._weights, self.vectors = held
-        self._schedules = Schedules(trainer.lr_scheduler_configs, self._options, self.run)
-        self._flat, links = self._connect(trainer)
-        self._driver = RuleDriver(self.scheme, links, worker_index(), self.run)
-        zero = self._flat.zero_gradient if self.split is None else self.split.zero_gradient
-        remote: Optimizer = RemoteOptimizer(own, zero, self._step)
+        options, statistics = LiveOptions(own), statistics_of(self.whole_module, self.moving)
+        self._weights, vectors = held_weights(of_all, self.scheme, statistics, options)
+        self._schedules = Schedules(trainer.lr_scheduler_configs, options, self.run)
+        self._links = links = self._connect(vectors, options, statistics)
+        links.begin()
+        trainer.should_stop = not links.has_step
+        self.step_numbers, self.averages = links.step_numbers, links.averages
+        zero = links.flat.zero_gradient if self.split is None else self.split.zero_gradient
+        remote: Optimizer = RemoteOptimizer(own, zero, self.step)
         self.optimizers = [remote]
         self._hand_out()
+
+    @property
+    def _own_weights(self) -> bool:
+        return self._counts.scheme.own_weights
+
+    def _connect(
+        self, vectors: VectorSpec, options: LiveOptions, statistics: Sequence[Tensor]
+    ) -> ServedLinks | OwnWeightsLinks:
+        scheme, run, device, weights = self.scheme, self.run, self.root_device, self._weights
+        if scheme.servers:
+            self.push = PushLink(scheme, run, vectors, options.read, statistics, device)
+        if not self._own_weights:
+            assert self.push is not None
+            wire = self.push.wire
+            flat = FlatWeights(weights, wire.weights, wire.gradient)
+            return ServedLinks(flat, run, self._counts, self.push)
+        pair = pair_link(scheme, run, vectors)
+        gradient = torch.zeros(vectors.num_weights, dtype=weights[0].dtype, device=device)
+        computed = pair.computed if pair else torch.zeros_like(gradient)
+        return OwnWeightsLinks(
+            FlatWeights(weights, computed, gradient),
+            run,
+            vectors,
+            self._counts,
+            push=self.push,
+            pair=pair,
+            options=options.read,
+            statistics=statistics,
+            clock=self._clock,
+        )
 
     def on_train_start(self) -> None:
         super().on_train_start()
@@ -100,13 +130,103 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self.counted = count_workers(self.run.num_workers, is_worker=True)
         self._begin_step()
 
+    def step(self) -> None:
+        """Take one step: from a batch to new weights.
+
+        Lightning's loop has drawn the batch, and called the module's training_step and backward.
+        Now it calls the step of the optimizer, which is this function (see RemoteOptimizer). The
+        gradients of all weights are views of one vector, `flat.gradient`.
+        """
+        links, flat, run = self._links, self._links.flat, self.run
+        if self.split is None:
+            flat.gather_gradient()  # those that hooks have replaced, before the emulated step ends
+        self.wait_for_pace()
+        before = time.perf_counter()
+        if self.split is not None:
+            self.split.gather_gradient()
+            flat.gather_gradient()
+        rest()  # from here on this process may wait for others
+
+        # The rule says what the worker does with its gradient. Under async_parameter_server it
+        # yields Push(gradient): `links.push` sends the gradient to all servers, which apply it at
+        # once by `Server._take`, and returns the weights in their answers. It then yields
+        # Adopt(weights): `links.adopt` copies them into `flat.weights`, on which the network
+        # computes, unless they are there already, in memory that worker and servers share.
+        progress = run.progress(links.step_numbers[-1] if links.step_numbers else 0)
+        worker, workers = worker_index(), run.num_workers
+        view = WorkerView(flat.gradient, flat.weights, worker, workers, self.num_steps, progress)
+        self._carry_out(self.scheme.step(view))
+
+        self.num_steps += 1
+        links.finish_step()
+        if not links.has_step:  # by the servers' answers, or as all steps of the run are taken
+            self._trainer.should_stop = True
+            self._carry_out(self.scheme.end(flat.weights, self.num_steps))
+        links.keep_snapshots()
+        self._hand_out()
+        self.seconds_communicating += time.perf_counter() - before
+        self._begin_step()
+
+    def _carry_out(self, rule: Step) -> None:
+        """Carry out each message that a rule yields, and send it the answer."""
+        answer = None
+        while (message := next_message(rule, answer)) is not None:
+            answer = getattr(self._links, message.verb)(*vars(message).values())
+
+    def _hand_out(self) -> None:
+        if self.split is not None:
+            self.split.hand_out(not self._trainer.should_stop)
+
+    def _begin_step(self) -> None:
+        """Set options for the next step, and start its pace and what the rule does beside it."""
+        self._schedules.set(self.samples // self.run.batch_size)
+        idle = self._beside is None or self._beside.done()
+        if idle:
+            self.settle()  # raises its error
+        if idle and not self._trainer.should_stop and self._begun_beside < self.num_steps:
+            self._begun_beside, run = self.num_steps, self.run
+            beside = self.scheme.beside(worker_index(), run.num_workers, self.num_steps, run.seed)
+            if beside is not None:
+                self._beside = self._thread.submit(self._carry_out, beside)
+        self.begin_anew()
+
+    def settle(self) -> None:
+        """Wait for what the rule does beside steps."""
+        if self._beside is not None:
+            self._beside.result()
+
+    @property
+    def held_weights(self) -> list[nn.Parameter]:
+        return self._weights
+
+    @property
+    def samples(self) -> int:
+        return self._links.samples
+
+    @property
+    def updates(self) -> int:
+        """Updates of this worker's weights, or of server 0's when this worker last read them."""
+        if self._own_weights:
+            return self.num_steps
+        assert self.push is not None
+        return self.push.wire.versions[0]
+
+    @property
+    def bytes_exchanged(self) -> tuple[int, int]:
+        return self._links.bytes_exchanged
+
     def state(self) -> dict[str, Any]:
-        communicating = self.seconds_communicating
-        return {**super().state(), "communicating": communicating, "beside": self._begun_beside}
+        return {
+            **super().state(),
+            "communicating": self.seconds_communicating,
+            "beside": self._begun_beside,
+            "links": self._links.state(),
+        }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         super().load_state(state)
         self.seconds_communicating, self._begun_beside = state["communicating"], state["beside"]
+        self._links.load_state(state["links"])
 
     def load_checkpoint(
         self, checkpoint_path: Any, weights_only: bool | None = None
@@ -125,23 +245,15 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         names = [*(name for name, _ in module.named_buffers()), *self.moving]
         module.load_state_dict({name: saved[name] for name in names if name in saved}, strict=False)
 
-    def settle(self) -> None:
-        self._beside.wait()
-
-    @property
-    def held_weights(self) -> list[nn.Parameter]:
-        return self._weights
+    def on_train_end(self) -> None:
+        super().on_train_end()
+        self.settle()
+        self._links.finish()
 
     def finish(self) -> list[Snapshot]:
-        snapshots = self._leave()
+        snapshots = self._links.leave()
         self._share_files()  # others may wait for a step of this worker until it has left
         return snapshots
-
-    @abstractmethod
-    def _leave(self) -> list[Snapshot]:
-        """Stop taking part in other workers' steps; return the snapshots that this worker
-        evaluates.
-        """
 
     def _share_files(self) -> None:
         """Give each worker's callbacks the paths of the checkpoints that the first worker wrote, so
@@ -157,52 +269,6 @@ class AbstractRuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
             run_store().set(name, json.dumps(paths))
         for each, paths in zip(kept, json.loads(run_store().get(name)), strict=True):
             each.best_model_path, each.last_model_path = paths
-
-    @abstractmethod
-    def _connect(self, trainer: Trainer) -> tuple[FlatWeights, AbstractLinks]:
-        """Connect to the others and adopt the first weights; return the weights and the links."""
-
-    def _push_link(self, vectors: VectorSpec) -> PushLink:
-        read, statistics = self._options.read, self._statistics
-        return PushLink(self.scheme, self.run, vectors, read, statistics, self.root_device)
-
-    @abstractmethod
-    def _finish_step(self) -> None:
-        """Continue with the next step, or stop the Trainer if there is none."""
-
-    def _step(self) -> None:
-        """Drive the rule through one step; each communication blocks."""
-        flat = self._flat
-        if self.split is None:
-            flat.gather_gradient()  # before the emulated step ends
-        self.wait_for_pace()
-        before = time.perf_counter()
-        if self.split is not None:
-            self.split.gather_gradient()
-            flat.gather_gradient()
-        progress = self.run.progress(self.step_numbers[-1] if self.step_numbers else 0)
-        rest()
-        complete(self._driver.step(flat.gradient, flat.weights, self.num_steps, progress))
-        self.num_steps += 1
-        self._finish_step()
-        self._hand_out()
-        self.seconds_communicating += time.perf_counter() - before
-        self._begin_step()
-
-    def _hand_out(self) -> None:
-        if self.split is not None:
-            self.split.hand_out(not self._trainer.should_stop)
-
-    def _begin_step(self) -> None:
-        """Set options for the next step, and start its pace and what the rule does beside it."""
-        stops = self._trainer.should_stop
-        self._schedules.set(self.samples // self.run.batch_size)
-        if not stops and self._begun_beside < self.num_steps and self._beside.is_idle():
-            self._begun_beside = self.num_steps
-            process = self._driver.beside(self.num_steps)
-            if process is not None:
-                self._beside.begin(partial(complete, process))
-        self.begin_anew()
 
 
 def most_steps(counts: Counts, run: RunSpec) -> int:

@@ -14,7 +14,6 @@ from paceline.clock.reports import ServerReport, TrainingClock
 from paceline.clock.run_spec import ServerSpec
 from paceline.clock.served_weights import ServedWeights
 from paceline.clock.snapshot import Snapshot, send_snapshot
-from paceline.clock.wall.cuts import end_cuts, tell_kept
 from paceline.exchange.liveness import Lost, LostPeerError
 from paceline.exchange.process_group import count_workers, members, receive_json, send_json
 from paceline.exchange.wire.frame import Header
@@ -27,12 +26,15 @@ Tolerate = Callable[[Iterable[int]], None]
 
 
 class Checkpoints(Protocol):
-    """Checkpoints of a server. `load` returns the state to continue from, or None. `keep` writes
-    the state after `samples` of all workers.
+    """Checkpoints of a server. `load` returns the state to continue from, or None. `is_due` says
+    whether workers are to stop for one. `keep` writes the state after `samples` of all workers.
+    After `end` nobody waits for one.
     """
 
     def load(self) -> Mapping[str, Any] | None: ...
+    def is_due(self) -> bool: ...
     def keep(self, state: Mapping[str, Any], samples: int) -> None: ...
+    def end(self) -> None: ...
 
 
 class Server:
@@ -76,6 +78,8 @@ class Server:
         self._training = set(self._workers)
         self._stepping: set[int] = set()  # workers with a granted step that is not pushed yet
         self._waiting: list[int] = []  # workers without a step, until another's may return
+        # checkpoints for which this server stops the workers, if it grants steps
+        self._stops = None if scheme.own_weights or spec.server else checkpoints
         self._stop_after: int | None = None  # pushes of each worker; None: no checkpoint comes
 
     @property
@@ -141,7 +145,11 @@ class Server:
                 "seconds": self._clock.seconds(),
             }
             self._checkpoints.keep(state, self._served.samples)
-        tell_kept()
+
+    def _end_checkpoints(self) -> None:
+        self._stop_after = None
+        if self._checkpoints is not None:
+            self._checkpoints.end()
 
     def _resume(self, state: Mapping[str, Any]) -> None:
         """Continue from a checkpoint, in which every worker has a granted step."""
@@ -155,14 +163,11 @@ class Server:
 
     def _receive(self, worker: int, message: Header | Lost) -> None:
         if isinstance(message, Lost):
-            end_cuts()
-            self._stop_after = None
+            self._end_checkpoints()
             self._remove_lost(worker, message.reason)
         elif message.keep:
             return self._keep()
         elif message.proceed:
-            if message.stop:
-                self._stop_after = self._served.pushes_before_a_stop()
             self._take(worker, message)
         else:
             self._training.remove(worker)
@@ -187,6 +192,8 @@ class Server:
         started = time.perf_counter()
         self._stepping.discard(worker)
         answered = self._served.arrive(worker, push.version)
+        if self._stops and self._stop_after is None and self._stops.is_due():
+            self._stop_after = self._served.pushes_before_a_stop()
         remaining = started + self._spec.run.server_seconds - time.perf_counter()
         if remaining > 0:  # a sleep of 0 s takes 0.1 ms, and may lose the core
             time.sleep(remaining)
@@ -217,7 +224,7 @@ class Server:
         if granted:
             self._stepping.add(worker)
         elif self._spare and may_wait and self._stepping and self._spec.server == 0:
-            end_cuts()  # it stops no more
+            self._end_checkpoints()  # this worker stops no more
             self._waiting.append(worker)
             return
         after = self._stop_after

@@ -1,20 +1,14 @@
-"""Links of a worker on real processes."""
+"""Links of a worker to others on real processes: for means, to its group, and to servers."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from paceline.clock.flat_optimizer import flat_optimizer
-from paceline.clock.flat_weights import FlatWeights
-from paceline.clock.links import AbstractLinks, at_once, complete
-from paceline.clock.run_spec import RunSpec, StepNumbers, VectorSpec, server_specs
+from paceline.clock.run_spec import RunSpec, VectorSpec, server_specs
 from paceline.clock.snapshot import Snapshot, flatten, join_shards, receive_snapshots
-from paceline.clock.wall.pair_link import AbstractPairLink
 from paceline.clock.wall.staging import staged
 from paceline.exchange.collectives import collective
 from paceline.exchange.liveness import Lost, LostPeerError
@@ -204,134 +198,3 @@ class PushLink:
         self.granted = granted
         if self._group is not None:
             self._group.hand_on(Header(self.wire.versions[0], granted, stop=self.wire.stops))
-
-
-class ServedLinks(AbstractLinks):
-    """Links of a worker whose gradients are applied by servers."""
-
-    def __init__(self, flat: FlatWeights, push: PushLink) -> None:
-        self._flat, self._push = flat, push
-
-    @at_once
-    def push(self, value: Tensor) -> Tensor:
-        return self._push.push(value)
-
-    @at_once
-    def adopt(self, weights: Tensor) -> None:
-        self._flat.adopt(weights)
-
-
-class OwnWeightsLinks(AbstractLinks):
-    """Links of a worker that applies gradients to its own weights by its own optimizer.
-
-    `step_numbers`: run-wide numbers of this worker's steps and of the next one. `push`: None if
-    there are no servers. `pair`: link that owns the weights if other workers may ask for pairwise
-    means; the network computes on a copy then. `options()`: present numbers among the optimizer's
-    options.
-    """
-
-    def __init__(
-        self,
-        flat: FlatWeights,
-        run: RunSpec,
-        vectors: VectorSpec,
-        numbers: StepNumbers,
-        *,
-        push: PushLink | None,
-        pair: AbstractPairLink | None,
-        options: Callable[[], Sequence[float]],
-    ) -> None:
-        self._flat, self._run, self._numbers, self._options = flat, run, numbers, options
-        self._push, self._pair = push, pair
-        self.means = MeanLink(flat.weights.numel(), flat.weights.dtype, flat.weights.device)
-        self.weights = pair.weights if pair else flat.weights
-        self._optimizer = flat_optimizer(self.weights, vectors.segments)
-        self.step_numbers = [numbers.next()]
-        self._kept: list[Tensor] = []
-
-    def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint, when no other worker changes these weights."""
-        return {
-            "weights": self.weights,
-            "computed": self._flat.weights,
-            "optimizer": self._optimizer.state(),
-            "numbers": self._numbers.state(),
-            "step_numbers": self.step_numbers,
-            "kept": self._kept,
-            "pair": self._pair.state() if self._pair else None,
-        }
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        self.weights.copy_(state["weights"])
-        self._flat.adopt(state["computed"])
-        self._optimizer.load_state(state["optimizer"])
-        self._numbers.load_state(state["numbers"])
-        self.step_numbers[:] = state["step_numbers"]
-        self._kept = [vector.to(self.weights.device) for vector in state["kept"]]
-        if self._pair is not None:
-            self._pair.load_state(state["pair"])
-
-    @property
-    def has_step(self) -> bool:
-        """True if a step of the run is left for this worker."""
-        return not self._run.ends_before(self.step_numbers[-1])
-
-    def begin(self, first: Tensor) -> None:
-        """Adopt the first weights, which are the same for all workers."""
-        complete(self.adopt(first))
-        if self._pair is not None:
-            self._pair.begin()
-
-    @at_once
-    def mean(self, value: Tensor) -> Tensor:
-        return self.means.mean(value)
-
-    @at_once
-    def neighbour_mean(
-        self, value: Tensor, receivers: Sequence[int], senders: Sequence[int]
-    ) -> Tensor:
-        return self.means.neighbour_mean(value, receivers, senders)
-
-    @at_once
-    def push(self, value: Tensor) -> Tensor:
-        assert self._push is not None
-        return self._push.push(value)
-
-    @at_once
-    def pair(self, partner: int) -> None:
-        """Average weights beside this worker's steps, see AbstractPairLink. The network computes on
-        the changed weights after the worker's next update.
-        """
-        assert self._pair is not None
-        self._pair.average(partner)
-
-    @at_once
-    def apply(self, gradient: Tensor) -> Tensor:
-        gradient = gradient.to(self.weights.device)  # a GPU may still compute it
-        with self._pair.step() if self._pair else nullcontext():
-            factor = self._run.rate_factor(self._run.samples_at(self.step_numbers[-1]))
-            self._optimizer.step(gradient, factor, self._options())
-            self._flat.adopt(self.weights)
-        return self._flat.weights
-
-    @at_once
-    def keep(self, vectors: Sequence[Tensor]) -> None:
-        self._kept = [vector.clone() for vector in vectors]
-
-    @at_once
-    def kept(self, number: int) -> Sequence[Tensor]:
-        return self._kept
-
-    @at_once
-    def adopt(self, weights: Tensor) -> None:
-        self.weights.copy_(weights)
-        self._flat.adopt(self.weights)
-
-    def finish_step(self) -> None:
-        self.step_numbers.append(self._numbers.next())
-
-    def finish(self) -> None:
-        """Wait until no other worker changes these weights any more."""
-        if self._pair is not None:
-            self._pair.finish()
-            self._flat.adopt(self.weights)

@@ -46,7 +46,6 @@ class WorkerEnd:
         self._incoming = Pieces(memoryview(self._header), *pulled, seal=self._received)
         first = [memoryview(self._packed), *([numbers] if len(numbers) else [])]
         self._whole_push = self._pieces(*first, *pushed)
-        self._asks = False  # the server to stop, with the next push
         connection.setblocking(True)  # the kernel's time limit needs no system call per message
         limit = _TIMEVAL.pack(int(timeout_seconds), int(timeout_seconds % 1 * 1e6))
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
@@ -56,8 +55,7 @@ class WorkerEnd:
         """Send a push computed on weights of `version`."""
         if self._signals is not None:
             self._signals.push()
-        asks, self._asks = self._asks, False
-        self._packed[:] = pack(Header(version, True, stop=asks))
+        self._packed[:] = pack(Header(version, True))
         self._send(self._whole_push.begin_again())
 
     def pull(self) -> Header:
@@ -77,10 +75,6 @@ class WorkerEnd:
     def keep(self, version: int) -> None:
         """Tell the server to save its state for a checkpoint; it sends no answer."""
         self._send_header(Header(version, False, keep=True))
-
-    def ask_to_stop(self) -> None:
-        """Ask the server, with the next push, to stop all workers for a checkpoint."""
-        self._asks = True
 
     def leave(self, version: int) -> None:
         """Tell the server that no push follows, and close the connection."""

@@ -104,10 +104,6 @@ class WorkerWire:
         for server in self._turns:
             self._ends[server].push(versions[server])
 
-    def ask_to_stop(self) -> None:
-        """Ask server 0, with the next push, to stop all workers for a checkpoint."""
-        self._ends[0].ask_to_stop()
-
     def keep(self) -> None:
         """Tell the servers to save their state for a checkpoint; they send no answer."""
         for end, version in zip(self._ends, self.versions, strict=True):
