@@ -12,8 +12,9 @@ import pytest
 import yaml
 
 from paceline.errors import SettingError
+from paceline.record.label import run_label
 from paceline.record.measurement import MLflow
-from paceline.record.mlflow import RecordLog, client, run_label
+from paceline.record.mlflow import RecordLog, client
 from tests.ends import wait_until
 from tests.made_records import made_config, make_record
 
@@ -83,7 +84,7 @@ def test_a_record_is_logged_whole_and_once(uri, runs):
     assert tags["mlflow.note.content"] == "Does it?"
     assert tags["mlflow.experimentKind"] == "custom_model_development"
     assert (run.info.status, run.info.end_time - run.info.start_time) == ("FINISHED", 4000)
-    assert run.info.run_name == "sync_allreduce x1 batch 32 s0"
+    assert run.info.run_name == "allreduce x1 batch 32 s0"
     tags = {"study": "made", "status": "finished", "tuning": "false", "present": "false"}
     assert tags.items() <= run.data.tags.items()
     params = {"scheme": "sync_allreduce", "workers": "1", "model.shape": "[1, 28]"}

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from filelock import FileLock
 
 from paceline.errors import SettingError, first_line, refused
+from paceline.record.label import AXES, run_label
 from paceline.record.measurement import MLflow
 from paceline.record.point_config import flat_settings
 from paceline.record.reading import read_config, read_result, record_version
@@ -29,8 +30,7 @@ from paceline.record.result import NUMBERS
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-_AXES = ("scheme", "workers", "batch_size", "seed")  # of a run of no study
-_USUAL = (*_AXES, "data", "model", "training.lr")  # parameters of each run of a study
+_USUAL = (*AXES, "data", "model", "training.lr")  # parameters of each run of a study
 _FILES = ("config.yaml", "result.json", "curve.csv")
 _COMPARED = {  # what users compare: MLflow shows its charts before those of other numbers
     "test_top1": "accuracy/top1",
@@ -38,7 +38,6 @@ _COMPARED = {  # what users compare: MLflow shows its charts before those of oth
     "seconds": "time/seconds",
 }
 _VALIDATION = ("top1", "top5", "averaged_top1")  # of those images, where users expect test images
-_SHORT = {"workers": "x", "batch_size": "batch ", "seed": "s"}  # before their values
 _PERIOD = 2.0  # s between two looks at the records
 _SECONDS = 8  # until a database counts as locked, or a server as unreachable
 _LOCK_SECONDS = 120  # other processes may create the same database, each for seconds
@@ -186,7 +185,7 @@ class RecordLog:
         if kind in self._views or not self._axes:
             return
         metrics = [f"metrics.`{name}`" for name in _COMPARED.values()]
-        params = [f"params.`{name}`" for name in dict.fromkeys([*_AXES, *self._axes])]
+        params = [f"params.`{name}`" for name in dict.fromkeys([*AXES, *self._axes])]
         present = "attributes.status = 'FINISHED' and tags.present = 'true'"
         by_configuration = [{"mode": "tag", "groupByData": "configuration"}]
         state = {
@@ -239,7 +238,7 @@ class RecordLog:
         from mlflow.entities import Param
 
         config, key = read_config(folder).values, folder.name
-        label = run_label(config, self._axes or _AXES)
+        label = run_label(config, self._axes or AXES)
         tags = {
             "key": key,
             "configuration": label.rpartition(" ")[0],  # all but the seed
@@ -268,29 +267,6 @@ def client(tracking_uri: str) -> "MlflowClient":
     for name in ("mlflow", "alembic", "urllib3.connectionpool"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return MlflowClient(tracking_uri)
-
-
-def run_label(config: Mapping[str, Any], axes: Sequence[str] = _AXES) -> str:
-    """Describe a point by its values of `axes` (dotted names), and by its seed, which comes last.
-
-    For example `async x16 tuned s3`, of 16 workers: a text stands alone, and null is left out. For
-    a trial of a hyperparameter search, the tried values replace `training.rate`.
-    """
-    values, trial = {**flat_settings(config), **config.get("names", {})}, config.get("trial")
-    first = [name for name in ("scheme", "workers") if name in axes]
-    names = [name for name in dict.fromkeys([*first, *axes]) if name != "seed"]
-    if trial:
-        tried = (f"{name} {trial[name]:.3g}" for name in ("lr", "momentum") if trial.get(name))
-        values["training.rate"] = " ".join(["tuning", *tried])
-        names = [*(name for name in names if name != "training.rate"), "training.rate"]
-    found = [(name, values.get(name)) for name in (*names, "seed")]
-    return " ".join(
-        value.removesuffix("_parameter_server")
-        if isinstance(value, str)
-        else _SHORT.get(name, f"{name.rpartition('.')[2]} ") + str(value)
-        for name, value in found
-        if value is not None
-    )
 
 
 def flat_params(config: Mapping[str, Any]) -> dict[str, str]:
