@@ -1,4 +1,4 @@
-"""Tables of a study: as they are read, damaged or written, and the numbers of its metrics."""
+"""Tables of a study: as they are read, damaged or written."""
 
 import math
 
@@ -7,15 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from paceline.analysis.analyse import metrics
-from paceline.analysis.configuration_table import configuration_table
 from paceline.analysis.frames import as_csv, as_written, typed_table
 from paceline.analysis.tables import implied_by_scheme, read_tables
 from paceline.errors import SettingError
 from paceline.report.findings import read_findings
 from tests.made_decisions import made_tuning
 from tests.made_reports import (
-    concluded,
     fail,
     made_two_schemes,
     make_run,
@@ -52,21 +49,6 @@ def test_a_setting_that_follows_from_the_scheme_is_told_per_scheme(made):
     assert "scheme.period" not in tables.axes
     told = implied_by_scheme(tables)
     assert dict(zip(told["scheme"], told["scheme.period"], strict=True)) == periods
-
-
-def test_metrics_are_some_numbers(tmp_path):
-    runs = [make_run(workers=workers, seed=seed) for workers in (1, 2) for seed in (0, 1, 2)]
-    tables = read_tables(write_reports(tmp_path / "made", [*runs, fail(make_run(seed=3))]))
-    found, table = metrics(tables, configuration_table(tables)), concluded(tables)
-    counts = {"n": 7, "n_finished": 6, "n_diverged": 0, "n_failed": 1, "n_missing": 0}
-    best = {name: table[f"{name}_mean"].max() for name in ("test_top1", "images_per_second")}
-    assert found == counts | {f"best_{n}": pytest.approx(v, rel=1e-5) for n, v in best.items()}
-
-
-def test_a_study_in_which_nothing_finished_is_counted(tmp_path):
-    runs = [fail(make_run(seed=seed)) for seed in (0, 1)]
-    tables = read_tables(write_reports(tmp_path / "made", runs))
-    assert metrics(tables, configuration_table(tables))["n_failed"] == 2
 
 
 @pytest.mark.parametrize("name", ["runs.csv", "tuning.csv", "study.json"])

@@ -1,5 +1,6 @@
 """A record reaches MLflow whole and once, and no failure of MLflow reaches a record."""
 
+import json
 import shutil
 import socket
 import sqlite3
@@ -11,8 +12,9 @@ import pytest
 import yaml
 
 from paceline.errors import SettingError
+from paceline.record.label import run_label
 from paceline.record.measurement import MLflow
-from paceline.record.mlflow import RecordLog, client, run_label
+from paceline.record.mlflow import RecordLog, client
 from tests.ends import wait_until
 from tests.made_records import made_config, make_record
 
@@ -73,7 +75,7 @@ def history(uri, run, metric):
 
 
 def test_a_record_is_logged_whole_and_once(uri, runs):
-    made = made_config(model={"more": "0123456789" * 1000, "shape": [1, 28]})
+    made = made_config(trial=None, model={"more": "0123456789" * 1000, "shape": [1, 28]})
     make_record(runs / made.key, made, bytes_sent=1000, images_per_second=9.5, test_top1=0.25)
     for _ in range(2):
         assert log(runs, uri, note="Does it?") is None
@@ -82,18 +84,20 @@ def test_a_record_is_logged_whole_and_once(uri, runs):
     assert tags["mlflow.note.content"] == "Does it?"
     assert tags["mlflow.experimentKind"] == "custom_model_development"
     assert (run.info.status, run.info.end_time - run.info.start_time) == ("FINISHED", 4000)
-    assert run.info.run_name == "sync_allreduce workers 1 batch_size 32 seed 0"
-    tags = {"study": "made", "workers": "1", "status": "finished", "tuning": "false"}
+    assert run.info.run_name == "allreduce x1 batch 32 s0"
+    tags = {"study": "made", "status": "finished", "tuning": "false", "present": "false"}
     assert tags.items() <= run.data.tags.items()
     params = {"scheme": "sync_allreduce", "workers": "1", "model.shape": "[1, 28]"}
     assert params.items() <= run.data.params.items()
+    assert "trial" not in run.data.params  # null
     assert run.data.params["model.more"].startswith("0123456789" * 500)  # which MLflow cuts
     metrics = run.data.metrics
     assert (metrics["accuracy/top1"], metrics["throughput/images_per_second"]) == (0.25, 9.5)
-    assert (metrics["final/top1"], metrics["curve/top1"]) == (0.5, 0.5)
+    assert (metrics["final/validation_top1"], metrics["curve/validation_top1"]) == (0.5, 0.5)
+    assert not {"final/top1", "curve/top1"} & metrics.keys()
     assert (metrics["system/wall_seconds"], metrics["system/bytes_sent"]) == (4, 1000)
     assert "final/validation_loss" not in metrics  # null
-    assert history(uri, run, "curve/top1") == [(64, 500, 0.5), (128, 1000, 0.5)]
+    assert history(uri, run, "curve/validation_top1") == [(64, 500, 0.5), (128, 1000, 0.5)]
     files = client(uri).list_artifacts(run.info.run_id)
     assert sorted(file.path for file in files) == ["config.yaml", "curve.csv", "result.json"]
 
@@ -111,13 +115,15 @@ def test_a_damaged_record_and_one_that_is_not_asked_for_are_not_logged(uri, runs
 @pytest.mark.parametrize(
     ("axes", "trial", "label"),
     [
-        ([], None, "seed 3"),
-        (["workers", "seed", "training.rate", "no.such"], None, "workers 16 tuned seed 3"),
-        (["training.rate", "scheme"], {"lr": 0.05418}, "gossip tuning lr 0.0542 seed 3"),
+        ([], None, "s3"),
+        (["workers", "seed", "training.rate", "no.such", "scheme"], None, "async x16 tuned s3"),
+        (["training.rate", "scheme"], {"lr": 0.05418}, "async tuning lr 0.0542 s3"),
+        (["batch_size", "scheme.period"], None, "batch 64 period 2 s3"),
     ],
 )
 def test_a_run_is_named_by_the_axes_of_its_study(axes, trial, label):
-    config = {"names": {"scheme": "gossip"}, "workers": 16, "seed": 3, "trial": trial}
+    config = {"names": {"scheme": "async_parameter_server"}, "scheme": {"period": 2}}
+    config |= {"workers": 16, "seed": 3, "batch_size": 64, "trial": trial}
     assert run_label(config | {"training": {"rate": "tuned"}}, axes) == label
 
 
@@ -126,19 +132,60 @@ def test_without_a_store_nothing_is_written(runs):
     assert not runs.exists()
     server = log_of(runs, "https://ml.example.org/")
     server._experiment = "7"
-    assert server.address == "https://ml.example.org/#/experiments/7"
+    assert server.address == "https://ml.example.org/#/experiments/7/runs"
 
 
 def test_records_are_logged_while_a_sweep_runs_and_a_new_one_has_a_run_of_its_own(uri, runs):
     with log_of(runs, uri):
         record(runs, rows=0)
-        (runs / KEY / "progress.csv").write_text("samples,seconds,train_loss\n64,0.5,2.0\n9,")
         wait_until(lambda: statuses(uri) == ["FINISHED"])
-        (run,) = logged(uri)
-        assert history(uri, run, "live/train_loss") == [(64, 500, 2)]
         shutil.rmtree(runs / KEY)
         record(runs, rows=0, started="2026-01-02T04:04:05+00:00", status="failed")
     assert statuses(uri) == ["FINISHED", "FAILED"]
+
+
+def test_a_view_averages_the_newest_finished_run_of_each_present_point(uri, runs):
+    """Neither runs of old settings, nor of another clock, nor one that was run again."""
+    present, numbers = {OTHER}, {"test_top1": 0.5, "images_per_second": 9.5}
+
+    def sweep():
+        axes = ["workers", "seed", "cluster"]
+        assert log(runs, uri, axes=axes, present=lambda: set(present)) is None
+
+    for seed, status in enumerate(("finished", "finished", "finished", "diverged")):
+        record(runs, seed, status=status, **numbers)
+    sweep()
+    assert shown(uri, "measured") == {("1", "03")}
+    present |= {made_config(seed=seed).key for seed in (2, 3, 4)}
+    record(runs, 4, kind="virtual", **numbers)
+    shutil.rmtree(runs / OTHER)
+    record(runs, 1, started="2026-01-02T04:04:05+00:00", **numbers)
+    sweep()
+    assert len(logged(uri)) == 6
+    assert shown(uri, "measured") == {("2", "03"), ("1", "04")}
+    assert shown(uri, "virtual") == {("4", "03")}
+    present.remove(OTHER)
+    sweep()
+    assert shown(uri, "measured") == {("2", "03")}
+
+
+def shown(uri, kind):
+    """Seed and hour of the runs that the saved view of a kind selects; they have its columns."""
+    store = client(uri)
+    experiment = store.get_experiment_by_name("made")
+    view = json.loads(experiment.tags[f"mlflow.sharedViewState.{kind}"])
+    assert (view["name"], view["createdAt"]) == (kind, 0)  # else MLflow leaves it out
+    state = json.loads(view["state"])
+    found = store.search_runs([experiment.experiment_id], state["searchFilter"])
+    params = {"scheme", "workers", "batch_size", "seed", "data", "model", "cluster"}
+    for run in found:
+        assert run.data.params.keys() == params
+        columns = {f"metrics.`{name}`" for name in run.data.metrics}
+        columns |= {f"params.`{name}`" for name in params}
+        assert {*state["selectedColumns"], state["orderByKey"]} <= columns
+        (group,) = state["groupBy"]["groupByKeys"]
+        assert run.data.tags[group["groupByData"]] == "x1 local"
+    return {(run.data.params["seed"], run.data.tags["started"][11:13]) for run in found}
 
 
 def test_a_record_whose_files_cannot_be_stored_has_one_run(uri, runs, monkeypatch):
@@ -189,7 +236,9 @@ def test_processes_that_share_a_new_store_log_each_record_once(runs, tmp_path):
     subprocess.run(command, check=True, cwd=tmp_path)
     with sqlite3.connect(tmp_path / "new/mlflow.db") as database:
         ended = database.execute("SELECT status, count(*) FROM runs GROUP BY status").fetchall()
-        rows = database.execute("SELECT count(*) FROM metrics WHERE key = 'curve/top1'").fetchall()
+        rows = database.execute(
+            "SELECT count(*) FROM metrics WHERE key = 'curve/train_loss'"
+        ).fetchall()
         names = database.execute("SELECT name FROM experiments ORDER BY name").fetchall()
     assert (ended, rows, names) == ([("FINISHED", 4)], [(200,)], [("Default",), ("made",)])
 

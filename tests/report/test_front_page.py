@@ -5,8 +5,9 @@ import json
 import pytest
 
 from paceline.cli import command
-from paceline.report.front_page import METRICS, write_front_page
-from tests.made_reports import made_two_schemes, write_page, write_reports
+from paceline.report.findings import read_findings
+from paceline.report.front_page import METRICS, study_metrics, write_front_page
+from tests.made_reports import fail, made_two_schemes, make_run, write_page, write_reports
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +27,24 @@ def test_a_study_has_its_question_and_what_to_use(reports):
     assert "Which &lt;b>one\\|two&lt;/b>?" in line
     assert metrics["answer"]
     assert metrics["answer"] in line
+
+
+def test_metrics_are_means_by_configuration_over_finished_runs(tmp_path):
+    """Each other axis is named only if it varies; a geometric mean of images/s."""
+    made = [
+        make_run("async_parameter_server", 2, test_top1=0.5, images_per_second=4e3),
+        make_run("async_parameter_server", 2, seed=1, test_top1=0.7, images_per_second=16e3),
+        fail(make_run("async_parameter_server", 2, seed=2), "diverged"),
+        make_run(test_top1=0.9, images_per_second=5e3) | {"kind": "virtual"},
+        fail(make_run(workers=2)),
+    ]
+    found = study_metrics(read_findings(write_reports(tmp_path / "made", made)))
+    assert found.pop("answer")
+    assert found == {
+        "top1": {"async x2 measured": 0.6, "allreduce x1 virtual": 0.9},
+        "images_per_second": {"async x2 measured": 8e3, "allreduce x1 virtual": 5e3},
+        "n_finished": 3,
+    }
 
 
 def test_what_is_missing_or_damaged_is_named_with_its_command(reports):

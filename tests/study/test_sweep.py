@@ -20,6 +20,7 @@ from paceline.study.sweep import (
 from tests.made_records import make_record
 
 URI = "measurement.mlflow.tracking_uri"
+SHORT = {"sync_allreduce": "allreduce", "async_parameter_server": "async"}
 UNLOGGED = [f"{URI}=null"]
 
 
@@ -72,9 +73,10 @@ def test_a_sweep_runs_the_study_and_logs_every_record(root, records, store, caps
     assert experiment.tags["mlflow.note.content"] == "Does it?"
     runs = client(store).search_runs([experiment.experiment_id])
     assert {run.data.tags["key"]: run.info.run_name for run in runs} == {
-        point.key: f"{point.config.names['scheme']} seed {point.config.seed}"
+        point.key: f"{SHORT[point.config.names['scheme']]} s{point.config.seed}"
         for point in study.points
     }
+    assert {run.data.tags["present"] for run in runs} == {"true"}
     assert sorted(run.info.status for run in runs) == ["FAILED"] + 3 * ["FINISHED"]
     assert len({frozenset(run.data.metrics) for run in runs if run.info.status == "FINISHED"}) == 1
 

@@ -11,7 +11,7 @@ import os
 import sqlite3
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 from filelock import FileLock
 
 from paceline.errors import SettingError, first_line, refused
+from paceline.record.label import AXES, run_label
 from paceline.record.measurement import MLflow
 from paceline.record.point_config import flat_settings
 from paceline.record.reading import read_config, read_result, record_version
@@ -29,12 +30,14 @@ from paceline.record.result import NUMBERS
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-DEFAULT_AXES = ("scheme", "workers", "batch_size", "seed")  # of a run of no study
+_USUAL = (*AXES, "data", "model", "training.lr")  # parameters of each run of a study
 _FILES = ("config.yaml", "result.json", "curve.csv")
-_FIRST = {  # what users compare: MLflow shows its charts before those of other numbers
+_COMPARED = {  # what users compare: MLflow shows its charts before those of other numbers
     "test_top1": "accuracy/top1",
     "images_per_second": "throughput/images_per_second",
+    "seconds": "time/seconds",
 }
+_VALIDATION = ("top1", "top5", "averaged_top1")  # of those images, where users expect test images
 _PERIOD = 2.0  # s between two looks at the records
 _SECONDS = 8  # until a database counts as locked, or a server as unreachable
 _LOCK_SECONDS = 120  # other processes may create the same database, each for seconds
@@ -54,24 +57,30 @@ class RecordLog:
     The context ends after all records were logged that can be; then `failure` is the reason why
     others were not, or None.
 
-    `folder`: folder of the study's records. `axes`: settings that name the runs. `key`: the only
-    record to be logged; None for all. `note`: description of the experiment. Without a
-    `tracking_uri`, the context does nothing. Entering it creates the store and the experiment, and
-    raises SettingError if the store cannot be used.
+    `folder`: folder of the study's records. `axes`: settings that differ between its points: they
+    name the runs, and are their parameters, besides a few usual ones. A run of no study has all
+    settings that are not null. `present`: returns the keys of the points that the study now has;
+    the newest run of each is tagged as present, and a saved view for each kind of run averages
+    these over seeds. `key`: the only record to be logged; None for all. `note`: description of the
+    experiment. Without a `tracking_uri`, the context does nothing. Entering it creates the store
+    and the experiment, and raises SettingError if the store cannot be used.
     """
 
     def __init__(
         self,
         folder: Path,
         mlflow: MLflow,
-        axes: Sequence[str] = DEFAULT_AXES,
+        axes: Sequence[str] = (),
         *,
+        present: Callable[[], Collection[str]] = tuple[str],
         key: str | None = None,
         note: str | None = None,
     ) -> None:
         self.failure: str | None = None
         self._folder, self._mlflow, self._axes = folder, mlflow, axes
-        self._key, self._note = key, note
+        self._present, self._key, self._note = present, key, note
+        self._tagged: Collection[str] = ()  # keys of the points whose runs are tagged as present
+        self._views = set[str]()  # kinds of runs that have a view
         self._uri = mlflow.tracking_uri or ""
         self._versions = dict[str, int | None]()  # of the records that were looked at, by key
         self._begun = dict[str, str]()  # runs that are not whole yet, by the key of their record
@@ -80,10 +89,12 @@ class RecordLog:
 
     @property
     def address(self) -> str:
-        """Where the runs are shown: an address, or the command that shows a database."""
+        """Where the runs are shown: an address, after the command that shows a database."""
+        page = f"/#/experiments/{self._experiment}/runs"
+        page += f"?viewStateShareKey={min(self._views)}" if self._views else ""
         if self._uri.startswith("http"):
-            return f"{self._uri.rstrip('/')}/#/experiments/{self._experiment}"
-        return f"mlflow ui --backend-store-uri {self._uri}"
+            return self._uri.rstrip("/") + page
+        return f"mlflow ui --backend-store-uri {self._uri}, then http://127.0.0.1:5000{page}"
 
     def __enter__(self) -> Self:
         if self._uri:
@@ -144,12 +155,49 @@ class RecordLog:
                 self.failure = f"{what}: {first_line(error)}"
 
     def _log_new(self) -> None:
-        """Log the records that are new since the last look."""
+        """Tag the runs of the present points, and log the records that are new."""
+        if (present := self._present()) != self._tagged:
+            self._tag(present)
         for path in sorted(self._folder.glob(f"{self._key or '[!.]*'}/result.json")):
             folder, version = path.parent, record_version(path.parent)
             if version != self._versions.get(folder.name):
                 self._log_record(folder)
                 self._versions[folder.name] = version
+
+    def _tag(self, present: Collection[str]) -> None:
+        """Tag the newest run of each present point as present, and all others as not present."""
+        study, left = f"tags.study = '{self._folder.name}'", set(present)
+        with _alone(self._uri):
+            for run in self._client.search_runs([self._experiment], study, max_results=50_000):
+                key, tags = run.data.tags["key"], run.data.tags
+                if tags.get("present") != (value := _yes_no(key in left)):
+                    self._client.set_tag(run.info.run_id, "present", value)
+                left.discard(key)  # runs come from the newest to the oldest
+                self._save_view(tags["kind"])
+        self._tagged = present
+
+    def _save_view(self, kind: str) -> None:
+        """Save a view of the present runs of a kind, which MLflow shows in its menu "Views".
+
+        MLflow keeps it in a tag, whose format is not documented; a page that cannot read it ignores
+        it. The columns that the page shows without a view are chosen in the browser alone.
+        """
+        if kind in self._views or not self._axes:
+            return
+        metrics = [f"metrics.`{name}`" for name in _COMPARED.values()]
+        params = [f"params.`{name}`" for name in dict.fromkeys([*AXES, *self._axes])]
+        present = "attributes.status = 'FINISHED' and tags.present = 'true'"
+        by_configuration = [{"mode": "tag", "groupByData": "configuration"}]
+        state = {
+            "searchFilter": f"{present} and tags.kind = '{kind}'",
+            "orderByKey": metrics[0],
+            "selectedColumns": [*metrics, *params],
+            "groupBy": {"aggregateFunction": "average", "groupByKeys": by_configuration},
+            "runsHiddenMode": "SHOW_ALL",
+        }
+        view = json.dumps({"name": kind, "createdAt": 0, "state": json.dumps(state)})
+        self._client.set_experiment_tag(self._experiment, f"mlflow.sharedViewState.{kind}", view)
+        self._views.add(kind)
 
     def _log_record(self, folder: Path) -> None:
         """Log a complete and valid record, unless it was logged before."""
@@ -158,20 +206,19 @@ class RecordLog:
         key, result = folder.name, read_result(folder)
         if result is None:
             return
-        about = {name: str(result[name]) for name in ("study", "kind", "status", "commit")}
-        about["started"] = result["started"]
+        about = {n: str(result[n]) for n in ("study", "kind", "status", "commit", "started")}
         known = f"tags.key = '{key}' and tags.study = '{about['study']}'"
-        known += f" and tags.started = '{about['started']}'"
         with _alone(self._uri):
-            if self._client.search_runs([self._experiment], known):
+            older = self._client.search_runs([self._experiment], known)
+            if any(run.data.tags["started"] == about["started"] for run in older):
                 return
+            for run in older:
+                self._client.set_tag(run.info.run_id, "present", "false")
             begun = 1000 * datetime.fromisoformat(result["started"]).timestamp()
             run = self._begun.get(key) or self._begin(folder, round(begun))
-            progress, curve = folder / "progress.csv", folder / "curve.csv"
-            rows = [*_rows("live", progress), *_rows("curve", curve), _final(result)]
             metrics = [
                 Metric(name, value, round(begun + 1000 * row["seconds"]), int(row["samples"]))
-                for row in rows
+                for row in (*_curve(folder / "curve.csv"), _final(result))
                 for name, value in row.items()
                 if name not in ("samples", "seconds") and value is not None
             ]
@@ -181,6 +228,7 @@ class RecordLog:
                 copy(run, str(folder / name))
             tags = [RunTag(*tag) for tag in about.items()]
             self._client.log_batch(run, tags=tags)  # last: by them a run is known as whole
+            self._save_view(about["kind"])
             status = "FINISHED" if result["status"] == "finished" else "FAILED"
             self._client.set_terminated(run, status, round(begun + 1000 * result["wall_seconds"]))
         self._begun.pop(key, None)  # a later record of the point has a run of its own
@@ -190,16 +238,18 @@ class RecordLog:
         from mlflow.entities import Param
 
         config, key = read_config(folder).values, folder.name
+        label = run_label(config, self._axes or AXES)
         tags = {
             "key": key,
-            "scheme": config["names"]["scheme"],
-            "workers": str(config["workers"]),
-            "tuning": "true" if config.get("trial") else "false",
+            "configuration": label.rpartition(" ")[0],  # all but the seed
+            "tuning": _yes_no(config.get("trial")),
+            "present": _yes_no(key in self._tagged),
         }
-        about = started, tags, run_label(config, self._axes)
+        about = started, tags, label
         run = self._begun[key] = self._client.create_run(self._experiment, *about).info.run_id
-        texts = flat_params(config).items()
-        params = [Param(name.removeprefix("names."), text) for name, text in texts]
+        texts = {n.removeprefix("names."): text for n, text in flat_params(config).items()}
+        names = {*_USUAL, *self._axes} if self._axes else texts
+        params = [Param(n, text) for n, text in texts.items() if n in names and text != "null"]
         self._client.log_batch(run, params=params)
         return run
 
@@ -217,25 +267,6 @@ def client(tracking_uri: str) -> "MlflowClient":
     for name in ("mlflow", "alembic", "urllib3.connectionpool"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     return MlflowClient(tracking_uri)
-
-
-def run_label(config: Mapping[str, Any], axes: Sequence[str] = DEFAULT_AXES) -> str:
-    """Describe a point by its values of `axes` (dotted names), and by its seed, which comes last.
-
-    For example `gossip workers 16 tuned seed 3`: a text stands alone, and null is left out. For a
-    trial of a hyperparameter search, the tried values replace `training.rate`.
-    """
-    values, trial = {**flat_settings(config), **config.get("names", {})}, config.get("trial")
-    if trial:
-        tried = (f"{name} {trial[name]:.3g}" for name in ("lr", "momentum") if trial.get(name))
-        values["training.rate"] = " ".join(["tuning", *tried])
-        axes = [*(name for name in axes if name != "training.rate"), "training.rate"]
-    found = {name: values.get(name) for name in axes if name != "seed"} | {"seed": values["seed"]}
-    return " ".join(
-        value if isinstance(value, str) else f"{name.rpartition('.')[2]} {value}"
-        for name, value in found.items()
-        if value is not None
-    )
 
 
 def flat_params(config: Mapping[str, Any]) -> dict[str, str]:
@@ -271,27 +302,35 @@ def _database(tracking_uri: str) -> Path | None:
 
 
 def _final(result: Mapping[str, Any]) -> Row:
-    """Return the numbers of `result.json` as metrics `final/...`, `system/...`, or as in _FIRST."""
-    units = {"wall_seconds": "bytes", "launch_seconds": "bytes"}  # shown beside numbers of bytes
-    units |= {number.name: number.unit for number in NUMBERS}
+    """Return the numbers of `result.json` as metrics: as in _COMPARED, `final/`, or `system/`."""
+    groups = {"wall_seconds": "system", "launch_seconds": "system"}
+    groups |= {each.name: "system" if each.unit == "bytes" else "final" for each in NUMBERS}
     numbers = {
-        _FIRST.get(name, f"{'system' if unit == 'bytes' else 'final'}/{name}"): result[name]
-        for name, unit in units.items()
+        _COMPARED.get(name) or _metric(group, name): result[name]
+        for name, group in groups.items()
         if isinstance(result.get(name), int | float)
     }
     return {"samples": 0, "seconds": 0.0} | numbers
 
 
-def _rows(group: str, path: Path) -> list[Row]:
-    """Return the rows of a CSV file, with `samples` and `seconds` of the training clock.
+def _curve(path: Path) -> list[Row]:
+    """Return the rows of curve.csv, with `samples` and `seconds` of the training clock.
 
-    The names of the metrics begin with `group/`; `group/seconds` repeats the seconds of the row.
+    The names of the metrics begin with `curve/`; `curve/seconds` repeats the seconds of the row.
     """
-    text = path.read_text() if path.exists() else ""
     rows = list[Row]()
-    lines = text[: text.rfind("\n") + 1].splitlines()  # a process may have been killed in one
-    for cells in csv.DictReader(lines):
+    for cells in csv.DictReader(path.read_text().splitlines()):
         row = {name: float(cell) if cell else None for name, cell in cells.items()}
-        metrics = {f"{group}/{name}": row[name] for name in row if name != "samples"}
+        metrics = {_metric("curve", name): row[name] for name in row if name != "samples"}
         rows.append({"samples": row["samples"], "seconds": row["seconds"], **metrics})
     return rows
+
+
+def _metric(group: str, name: str) -> str:
+    """Return the name of a metric, where accuracy without another word is that on test images."""
+    words = name.replace("top", "validation_top") if name in _VALIDATION else name
+    return f"{group}/{words}"
+
+
+def _yes_no(value: object) -> str:
+    return "true" if value else "false"

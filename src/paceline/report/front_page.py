@@ -6,9 +6,10 @@ from typing import Any
 
 import pandas as pd
 
-from paceline.analysis.analyse import NAME, metrics
+from paceline.analysis.configuration_table import NAME, known
 from paceline.analysis.frames import Row
 from paceline.errors import SettingError
+from paceline.record.label import label
 from paceline.record.report_files import damaged, read_about, read_file, replaced
 from paceline.report.findings import StudyFindings
 from paceline.report.render import render
@@ -16,6 +17,11 @@ from paceline.report.summary import one_line
 
 PAGE = "README.md"
 METRICS = "metrics.json"
+_MEANS = {  # columns of configurations.csv, by their names in metrics.json
+    "top1": "test_top1_mean",
+    "images_per_second": "images_per_second_mean",
+    "target_seconds": "target_seconds_mean",
+}
 _MAPPED = "when_asynchronous"  # the study whose figure is the map of situations
 _FIRST = (_MAPPED, "scale", "schemes", "example")  # in front
 _PUBLISHED = "predictions/predictions.csv"  # of `paceline predict --published`
@@ -24,10 +30,24 @@ _PUBLISHED = "predictions/predictions.csv"  # of `paceline predict --published`
 def study_metrics(findings: StudyFindings) -> Row:
     """Return the content of a study's metrics.json, which `dvc metrics diff` compares.
 
-    It has numbers, and the `answer` in one line.
+    It has means over seeds by configuration, as in {"top1": {"async x2": 0.9}}, how many runs
+    finished, and the `answer` in one line. Accuracy comes first, so that a terminal has room for it
+    in the table of `dvc exp show`.
     """
-    numbers = metrics(findings.tables, findings.concluded[NAME])
-    return numbers | {"answer": one_line(findings)}
+    table = findings.concluded[NAME]
+    kinds = ["kind"] * (table["kind"].nunique() > 1)
+    names = ["scheme", "workers", *findings.varying, *kinds]
+    means = {
+        name: {
+            label(row, names): float(f"{row[column]:.6g}")
+            for _, row in known(table, column).iterrows()
+        }
+        for name, column in _MEANS.items()
+    }
+    finished = {"n_finished": len(findings.tables.finished)}
+    return (
+        {name: of for name, of in means.items() if of} | finished | {"answer": one_line(findings)}
+    )
 
 
 def write_front_page(reports: Path) -> Path:

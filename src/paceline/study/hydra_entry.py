@@ -16,7 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 from paceline.cluster.processes import preload
 from paceline.errors import SettingError, tell
 from paceline.record.data_digest import is_of_other_data
-from paceline.record.mlflow import RecordLog, run_label
+from paceline.record.label import run_label
+from paceline.record.mlflow import RecordLog
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest

@@ -78,6 +78,9 @@ class Study:
     def points(self) -> list[StudyPoint]:
         return [point for grid in self.grids for point in grid]
 
+    def keys(self) -> set[str]:
+        return {point.key for point in self.points}
+
     @property
     def tunings(self) -> list[GridSearch]:
         """The different tunings (hyperparameter searches) of the study's points.

@@ -124,13 +124,15 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
     point that failed while an older record stays. If points are in a queue and the sweep does not
     wait for them, no record counts as missing.
     """
-    config, axes = study.points[0].config, study.points[0].axes
+    config, points = study.points[0].config, study.points
+    axes = [n for n in points[0].axes if len({str(each.axes.get(n)) for each in points}) > 1]
     folder, mlflow = study.root / "runs" / config.study, config.measurement.mlflow
     with one_at_a_time(folder):
         settle_partial_records(folder)
         study.refresh()
         runner = _Runner(launch, write)
-        with RecordLog(folder, mlflow, list(axes), note=config.question) as log:
+        log = RecordLog(folder, mlflow, axes, present=study.keys, note=config.question)
+        with log:
             done = _tune(study, runner) and runner.complete(config.study, study.grids)
         if log.failure:
             tell(f"measurement.mlflow.tracking_uri: {log.failure}")
