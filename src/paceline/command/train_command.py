@@ -49,5 +49,11 @@ def run(options: argparse.Namespace, root: Path) -> int:
                 hydra.show_cfg(CONFIG, first, options.cfg, options.package, options.resolve)
             return 0
         if options.multirun:
-            return 0 if multirun(options.overrides, root) else 1
+            study, is_complete = multirun(options.overrides, root)
+            if study is not None:
+                from paceline.command.means_view import means_view  # pandas takes a second
+                from paceline.command.terminal import show
+
+                show(means_view(study.points))
+            return 0 if is_complete else 1
         return run_one(options.overrides, root)
