@@ -7,8 +7,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from paceline.errors import SettingError
-from paceline.study.compose import composed, composer
-from paceline.study.study_points import study_points
+from paceline.study.compose import composed, composer, searching_in
+from paceline.study.study_points import Study, study_points
 
 REPOSITORY = Path(__file__).parent.parent.parent
 SHAPED = ["cluster=shaped_nodes", "cluster.link={bandwidth: 1e6, latency: 0.0}"]
@@ -58,6 +58,24 @@ def test_a_file_that_is_no_yaml_is_one_line_with_its_place(tmp_path):
     with pytest.raises(SettingError, match=r'", line 2, column 12 expected') as error:
         composed(["experiments=odd"], tmp_path)
     assert "\n" not in str(error.value)
+
+
+def test_a_further_folder_is_read_before_pacelines_own(tmp_path):
+    folder = tmp_path / "it's here, [too]"
+    (folder / "model").mkdir(parents=True)
+    text = (REPOSITORY / "conf/model/small_cnn.yaml").read_text().replace("width: 16", "width: 8")
+    (folder / "model/resnet34.yaml").write_text(text)
+    searched = searching_in(folder, REPOSITORY)
+    config = composed([searched, "model=resnet34", "scheme=gossip"], REPOSITORY)
+    assert (config.names["model"], config.names["scheme"]) == ("resnet34", "gossip")
+    other = composed(["model=resnet34"], REPOSITORY)  # of torchvision
+    assert (other.names["model"], other.values["model"]["network"]["name"]) == (
+        *("torchvision", "resnet34"),
+    )
+    points = Study(None, REPOSITORY, [searched, "model=small_cnn,resnet34"]).points
+    assert [point.axes for point in points] == [{"model": "small_cnn"}, {"model": "resnet34"}]
+    with pytest.raises(SettingError, match="^--config-dir: there is no folder "):
+        searching_in(tmp_path / "none", REPOSITORY)
 
 
 RATES = "${per:${names.scheme},${workers},{gossip:{1:0.5,4:0.25},local_sgd:{2:0.125}}}"

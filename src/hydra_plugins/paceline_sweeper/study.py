@@ -50,7 +50,9 @@ class StudySweeper(Sweeper):
         from paceline.study.sweep import checked_study, sweep
 
         name = self._config.hydra.runtime.choices.get("experiments")
-        settings = [each for each in arguments if each != f"experiments={name}"]
+        places = self._config.hydra.overrides.hydra  # where files are, and how points are run
+        settings = [each for each in places if each.startswith("hydra.searchpath=")]
+        settings += [each for each in arguments if each != f"experiments={name}"]
         with hydra_errors("study"):
             study = checked_study(name, Path.cwd(), settings, self._params)
             own = study.points[0].config.study
