@@ -74,7 +74,7 @@ def test_a_further_folder_is_read_before_pacelines_own(tmp_path):
     )
     points = Study(None, REPOSITORY, [searched, "model=small_cnn,resnet34"]).points
     assert [point.axes for point in points] == [{"model": "small_cnn"}, {"model": "resnet34"}]
-    with pytest.raises(SettingError, match="^--config-dir: there is no folder "):
+    with pytest.raises(SettingError, match=r"^--config-dir: there is no folder "):
         searching_in(tmp_path / "none", REPOSITORY)
 
 

@@ -131,6 +131,7 @@ def _run(
             # set in the processes of joblib's launcher, and unknown to those that they start
             multiprocessing.set_start_method("spawn", force=True)
         point = Point.of(config)
+        point.require_data()
         preload()
         from paceline.run.run_point import run_point  # torch, while the forkserver imports it
 

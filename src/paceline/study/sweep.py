@@ -129,6 +129,9 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
     with one_at_a_time(folder):
         settle_partial_records(folder)
         study.refresh()
+        for point in {str(p.config.target("data")): p for p in to_run(study.points)}.values():
+            if point.has_rate:
+                point.point.require_data()
         runner = _Runner(launch, write)
         with RecordLog(folder, mlflow, list(axes), note=config.question) as log:
             done = _tune(study, runner) and runner.complete(config.study, study.grids)
