@@ -78,6 +78,17 @@ def test_a_further_folder_is_read_before_pacelines_own(tmp_path):
         searching_in(tmp_path / "none", REPOSITORY)
 
 
+@pytest.mark.parametrize(
+    ("setting", "place"), [("data.shape", "conf/data/cifar10.yaml"), ("other", "a file of conf/")]
+)
+def test_a_setting_that_refers_to_none_is_refused_with_the_file_that_lacks_it(setting, place):
+    with pytest.raises(SettingError) as refused:
+        composed(["data=cifar10", f"training.lr=${{{setting}}}"], REPOSITORY)
+    assert refused.value.setting.endswith(".lr")
+    assert f"refers to {setting}, which" in refused.value.message
+    assert refused.value.message.endswith(f"VALUE into {place}")
+
+
 RATES = "${per:${names.scheme},${workers},{gossip:{1:0.5,4:0.25},local_sgd:{2:0.125}}}"
 
 

@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import (
     ConfigAttributeError,
     ConfigKeyError,
+    InterpolationKeyError,
     MissingMandatoryValue,
     OmegaConfBaseException,
 )
@@ -334,10 +335,22 @@ def as_setting_error(error: Exception, setting: str) -> SettingError:
         known = [*map(str, getattr(error, "parent_node", None) or ())]
         close = did_you_mean(setting.rpartition(".")[2], known)
         return SettingError(setting, f"there is no such setting{close}")
+    if isinstance(error, InterpolationKeyError):
+        return SettingError(setting, _unresolved(error))
     if isinstance(error, MissingMandatoryValue):
         return SettingError(setting, "a value is needed")
     message = str(error).partition("\n    full_key: ")[0]  # after it, words on OmegaConf's classes
     return SettingError(setting, message.rpartition("raised while resolving interpolation: ")[2])
+
+
+def _unresolved(error: InterpolationKeyError) -> str:
+    """Return what to write for a setting that refers to one that no file has, as ${data.shape}."""
+    missing = str(error).split("'")[1]
+    group, _, name = missing.rpartition(".")
+    root = error.parent_node._get_root() if error.parent_node is not None else None
+    chosen = OmegaConf.select(root, f"names.{group}") if root is not None and group else None
+    place = f"conf/{group}/{chosen}.yaml" if chosen else "a file of conf/"
+    return f"it refers to {missing}, which there is not; write {name}: VALUE into {place}"
 
 
 def check_groups(overrides: Sequence[str]) -> None:
