@@ -20,14 +20,15 @@ setup: $(VENV)/.ready
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "paceline: needs Python >= 3.11, and $(PYTHON) is $$($(PYTHON) -V 2>/dev/null || echo missing); try PYTHON=path" >&2; exit 1; }
-	@echo "Installing into $(VENV):$(if $(CPU),, about 5 GB,) a minute or more" >&2
+	@echo "Installing into $(VENV)$(if $(CPU),,: 7 GB on disk); this takes minutes" >&2
 	@$(PYTHON) -m venv $(VENV)
 	@command -v uv >/dev/null || $(VENV)/bin/python -m pip install --quiet uv || true
-	@$(WITH_VENV) uv pip install --quiet --python $(VENV)/bin/python --compile-bytecode $(if $(CPU),--torch-backend cpu) $(LOCKED) || { \
+	@$(WITH_VENV) uv pip install --python $(VENV)/bin/python --compile-bytecode $(if $(CPU),--torch-backend cpu) $(LOCKED) || { \
 	  test -z "$(CPU)" || exit 1; \
 	  echo "paceline: uv failed; pip tries, with its own configuration, and takes longer" >&2; \
 	  $(VENV)/bin/python -m pip install --quiet $(LOCKED); }
 	@touch $@
+	@echo "next: source $(VENV)/bin/activate && make study, or paceline --help" >&2
 
 study: setup
 	@$(WITH_VENV) paceline sweep quick

@@ -18,7 +18,7 @@ NOT_HERE = {
     "make lint": "without an environment of its own; .ci/run does",
     "make lint test": ".ci/run does",
     "make test-slow": ".ci/run does",
-    "pip install git+URL_OF_THIS_REPOSITORY": "downloads 5 GB; test_new_project.py has the wheel",
+    "pip install git+URL_OF_THIS_REPOSITORY": "takes 7 GB; test_new_project.py has the wheel",
     "paceline calibrate && paceline predict cluster=this_machine workers=2,4,8": "measures alone",
     "dvc repro report@meetings": "the reader writes its stage",
     "paceline agent &": "several machines",

@@ -46,6 +46,8 @@ for words in json.loads(sys.argv[1]):
         (["show"], 0, _SLOW),
         (["train", "workers=none", "nothing=1"], 2, _SLOW),
         (["train", "training.lr=-1"], 2, _SLOW),
+        (["train", "data=image_folder", "data.root=none"], 2, _SLOW),
+        (["train", "-m", "data=image_folder", "data.root=none", "seed=0,1"], 2, _SLOW),
         (["show", "quick"], 0, _SLOW),
         (["sweep", "quick", "--dry-run"], 0, _SLOW),
     ]

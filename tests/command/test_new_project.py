@@ -84,6 +84,14 @@ def test_the_command_says_what_it_wrote_and_what_comes_next(tmp_path):
     assert run(tmp_path, "init", "its own")[0] == 2
 
 
+def test_help_names_the_files_of_the_project_and_of_paceline(project):
+    text = " ".join(" ".join(run(project, "train", "--help")[1]).split())
+    for group in ("cluster agents, aws_p4d,", "model alexnet, cifar_resnet, googlenet, nin, own,"):
+        assert group in text
+    assert all(f" {scheme}, " in text for scheme in ("gossip", "local_sgd"))
+    assert " experiments first " in text
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """The files of the wheel in a folder, as pip installs them."""

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import io
 import runpy
+import shutil
 import tarfile
 from functools import partial
 from http.server import HTTPServer, SimpleHTTPRequestHandler
@@ -38,6 +39,7 @@ def fashion(tmp_path, monkeypatch):
     monkeypatch.setattr(fashion_mnist, "CONTENT_MD5S", write_idx(tmp_path / "FashionMNIST/raw"))
     monkeypatch.setattr(fashion_mnist, "DEBIAN_FOLDER", tmp_path / "debian")
     monkeypatch.setattr(FashionMNIST, "mirrors", ["http://127.0.0.1:9/"])
+    monkeypatch.setattr(fashion_mnist, "_SERVER", "http://127.0.0.1:9/")
     return tmp_path
 
 
@@ -85,6 +87,20 @@ def test_fashion_mnist_is_found_in_each_place_and_read_exactly(fashion, folder):
     assert splits.std == pytest.approx((pixels.std(correction=0).item(),), abs=1e-12)
 
 
+@pytest.mark.parametrize("left", ["FashionMNIST", "prepared", "cifar-10-batches-py"])
+def test_no_server_is_asked_where_the_files_are_or_what_was_made_of_them(left, fashion, cifar):
+    """Both in one root."""
+    kind = (
+        Cifar(**settings(cifar, **OF_CIFAR))
+        if "cifar" in left
+        else FashionMnist(**settings(fashion))
+    )
+    kind.prepare()
+    for each in {"FashionMNIST", "prepared", "cifar-10-batches-py"} - {left}:
+        shutil.rmtree(fashion / each)
+    kind.require_files()
+
+
 @pytest.mark.parametrize("archived", [False, True])
 def test_cifar_is_read_exactly_from_its_files_and_from_an_archive(cifar, archived, monkeypatch):
     root = cifar
@@ -128,11 +144,13 @@ def test_a_download_through_torchvision_is_whole_and_verified(fashion, monkeypat
 
 def test_a_failing_download_is_one_line_that_says_what_was_looked_for_where(fashion):
     root = fashion / "elsewhere"
-    with pytest.raises(SettingError, match=r"^data\.root: .* download failed: .*") as caught:
-        FashionMnist(**settings(root)).load()
-    message = str(caught.value)
-    assert all(str(place) in message for place in (root, fashion / "debian"))
-    assert "\n" not in message
+    data = FashionMnist(**settings(root))
+    for refused in (data.require_files, data.load):
+        with pytest.raises(SettingError, match=r"^data\.root: .* download failed: .*") as caught:
+            refused()
+        message = str(caught.value)
+        assert all(str(place) in message for place in (root, fashion / "debian"))
+        assert "\n" not in message
     assert [path.suffix for path in (root / "prepared").iterdir()] == [".lock"]
 
 

@@ -7,8 +7,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from paceline.errors import SettingError
-from paceline.study.compose import composed, composer
-from paceline.study.study_points import study_points
+from paceline.study.compose import composed, composer, searching_in
+from paceline.study.study_points import Study, study_points
 
 REPOSITORY = Path(__file__).parent.parent.parent
 SHAPED = ["cluster=shaped_nodes", "cluster.link={bandwidth: 1e6, latency: 0.0}"]
@@ -58,6 +58,35 @@ def test_a_file_that_is_no_yaml_is_one_line_with_its_place(tmp_path):
     with pytest.raises(SettingError, match=r'", line 2, column 12 expected') as error:
         composed(["experiments=odd"], tmp_path)
     assert "\n" not in str(error.value)
+
+
+def test_a_further_folder_is_read_before_pacelines_own(tmp_path):
+    folder = tmp_path / "it's here, [too]"
+    (folder / "model").mkdir(parents=True)
+    text = (REPOSITORY / "conf/model/small_cnn.yaml").read_text().replace("width: 16", "width: 8")
+    (folder / "model/resnet34.yaml").write_text(text)
+    searched = searching_in(folder, REPOSITORY)
+    config = composed([searched, "model=resnet34", "scheme=gossip"], REPOSITORY)
+    assert (config.names["model"], config.names["scheme"]) == ("resnet34", "gossip")
+    other = composed(["model=resnet34"], REPOSITORY)  # of torchvision
+    assert (other.names["model"], other.values["model"]["network"]["name"]) == (
+        *("torchvision", "resnet34"),
+    )
+    points = Study(None, REPOSITORY, [searched, "model=small_cnn,resnet34"]).points
+    assert [point.axes for point in points] == [{"model": "small_cnn"}, {"model": "resnet34"}]
+    with pytest.raises(SettingError, match=r"^--config-dir: there is no folder "):
+        searching_in(tmp_path / "none", REPOSITORY)
+
+
+@pytest.mark.parametrize(
+    ("setting", "place"), [("data.shape", "conf/data/cifar10.yaml"), ("other", "a file of conf/")]
+)
+def test_a_setting_that_refers_to_none_is_refused_with_the_file_that_lacks_it(setting, place):
+    with pytest.raises(SettingError) as refused:
+        composed(["data=cifar10", f"training.lr=${{{setting}}}"], REPOSITORY)
+    assert refused.value.setting.endswith(".lr")
+    assert f"refers to {setting}, which" in refused.value.message
+    assert refused.value.message.endswith(f"VALUE into {place}")
 
 
 RATES = "${per:${names.scheme},${workers},{gossip:{1:0.5,4:0.25},local_sgd:{2:0.125}}}"

@@ -17,10 +17,12 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from paceline.errors import SettingError
 from paceline.study import compose as compose  # functions in settings, also for other programs
 
 if TYPE_CHECKING:
     from paceline.study.study_point import Points
+    from paceline.study.study_points import Study
 
 
 class StudySweeper(Sweeper):
@@ -34,30 +36,34 @@ class StudySweeper(Sweeper):
     ) -> None:
         self._context, self._config = hydra_context, config
 
-    def sweep(self, arguments: list[str]) -> bool:
+    def sweep(self, arguments: list[str]) -> tuple["Study", bool]:
         """Run the points of a study, then collect their records into tables.
 
-        If no study is chosen, only run the points that `arguments` describe. Returns True if no
-        record is missing at the end (see `sweep`).
+        If no study is chosen, its points are those that `arguments` describe. Returns the study,
+        and True if no record is missing at the end (see `sweep`). Raises SettingError("study") if
+        the name of such a study is that of a file in experiments/, whose tables it would replace.
         """
         from paceline.study.collect import collect
         from paceline.study.compose import hydra_errors
         from paceline.study.point_processes import processes_kept
-        from paceline.study.progress import points_table
+        from paceline.study.study_points import studies
         from paceline.study.sweep import checked_study, sweep
 
         name = self._config.hydra.runtime.choices.get("experiments")
-        settings = [each for each in arguments if each != f"experiments={name}"]
+        places = self._config.hydra.overrides.hydra  # where files are, and how points are run
+        settings = [each for each in places if each.startswith("hydra.searchpath=")]
+        settings += [each for each in arguments if each != f"experiments={name}"]
         with hydra_errors("study"):
             study = checked_study(name, Path.cwd(), settings, self._params)
+            own = study.points[0].config.study
+            if name is None and own in studies(study.root):
+                message = f"{own} is a file in experiments/; another name is needed, or"
+                raise SettingError("study", f"{message} paceline sweep {own}")
             with processes_kept():
                 complete = sweep(study, self._launch, _retime)
-            if name is None:
-                print(points_table(study.points))
-                print(study.points[0].folder.parent.relative_to(study.root))
-            elif any(point.result for point in study.points):
+            if any(point.result for point in study.points):
                 collect(study)
-            return complete
+            return study, complete
 
     def _launch(self, points: "Points") -> list[Any]:
         """Run points; return their results, or None for a point whose process has died."""

@@ -74,8 +74,8 @@ def _require_study(study: str, root: Path) -> None:
     if study in [*files, *(path.parent.name for path in root.glob("reports/*/study.json"))]:
         return
     if study in [path.name for path in root.glob("runs/*")]:
-        message = f"{study} has only single runs, and a report needs a file in experiments/, which "
-        message += "paceline sweep runs; paceline show KEY shows one of the runs"
+        message = f"{study} has only single runs; paceline show KEY shows one, and a report needs "
+        message += "several, of paceline train --multirun or of a file in experiments/"
         raise SettingError("study", message)
     from paceline.study.study_points import require_study  # imports Hydra
 

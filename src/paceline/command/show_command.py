@@ -50,7 +50,7 @@ def run(options: argparse.Namespace, root: Path) -> int:
         return _open(study, root)
     if study is None:
         show(studies_view(root))
-    elif key is None and study in studies(root):
+    elif key is None and study in known_studies(root):
         show(study_view(study, root))
     else:
         from paceline.command.record_view import find_record, record_view  # pandas takes a second
@@ -77,10 +77,16 @@ def _open(study: str | None, root: Path) -> int:
     return 0
 
 
+def known_studies(root: Path) -> list[str]:
+    """Return the names of the studies that have a file in experiments/, or tables in reports/."""
+    collected = (path.parent.name for path in root.glob("reports/*/study.json"))
+    return sorted({*studies(root), *collected})
+
+
 def studies_view(root: Path) -> Iterator[RenderableType]:
     """Yield a table with a row for each study; a damaged file is named in the row of its study."""
     with composer(root) as compose:
-        rows = [_row(study, root, compose) for study in studies(root)]
+        rows = [_row(study, root, compose) for study in known_studies(root)]
     yield plain_table(_HEADINGS, rows)
     yield "paceline show STUDY tells more of one"
 
@@ -154,21 +160,24 @@ def _collected(study: str, root: Path) -> Shown | None:
     """Return the points of a study by its tables, and by those of their records that are in runs/.
 
     Returns None if points have no record, or if the study's file, or a record of a point that the
-    tables lack, is newer than the tables. Raises SettingError("study") for a damaged study.json.
+    tables lack, is newer than the tables. A multirun has no file: its points are those of its
+    tables. Raises SettingError("study") for a damaged study.json.
     That a record has the key of its settings is not checked, because that takes several times as
     long as to read its result.
     """
     folder, file = root / "reports" / study, root / "experiments" / f"{study}.yaml"
-    if not (folder / "study.json").exists() or running(root, study):
+    is_multirun = not file.exists()
+    if not (folder / "study.json").exists() or (running(root, study) and not is_multirun):
         return None
     about = read_about(folder, f"paceline sweep {study}")
     rows = _rows(folder / "runs.csv", study)
     known = {*rows, *_rows(folder / "tuning.csv", study)}
     others = [path for path in _records(study, root) if path.parent.name not in known]
     written = (folder / "study.json").stat().st_mtime
-    is_new = any(path.stat().st_mtime > written for path in (file, *others))
-    if is_new or len(rows) < about["num_points"]:
-        return None
+    if not is_multirun:
+        is_new = any(path.stat().st_mtime > written for path in (file, *others))
+        if is_new or len(rows) < about["num_points"]:
+            return None
     results = _results(study, root)
     now = [{**row, **(results.get(key) or {})} for key, row in rows.items()]
     return Shown(about["question"], about["axes"], now, about["num_points"])

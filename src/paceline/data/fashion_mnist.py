@@ -13,7 +13,7 @@ from typing import Annotated
 import numpy as np
 
 from paceline.data.image_set import Known
-from paceline.data.prepared import AbstractPreparedImageData, downloading
+from paceline.data.prepared import AbstractPreparedImageData, downloading, require_answer
 from paceline.data.source import Part, Source, whole
 from paceline.errors import SettingError
 from paceline.settings import UNKEYED
@@ -27,6 +27,7 @@ CONTENT_MD5S = {
 }
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")  # package dataset-fashion-mnist
 _TORCHVISION_FOLDER = "FashionMNIST/raw"
+_SERVER = "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/"  # as in torchvision
 
 
 class FashionMnist(AbstractPreparedImageData):
@@ -47,6 +48,15 @@ class FashionMnist(AbstractPreparedImageData):
     def fingerprint(self) -> list[str]:
         return list(CONTENT_MD5S.values())
 
+    def require_files(self) -> None:
+        if find_files(self.root) is None and not self.folder().exists():
+            require_answer(_SERVER, self._looked_for)
+
+    @property
+    def _looked_for(self) -> str:
+        places = " nor ".join(map(str, _places(self.root)))
+        return f"the four files of Fashion-MNIST are neither in {places}"
+
     def read(self) -> Source:
         folder = find_files(self.root) or self._download()
         train, test = read_part(folder, "train"), read_part(folder, "t10k")
@@ -56,10 +66,9 @@ class FashionMnist(AbstractPreparedImageData):
     def _download(self) -> Path:
         from torchvision.datasets import FashionMNIST  # 3 s
 
-        places = " nor ".join(map(str, _places(self.root)))
         folder = Path(_TORCHVISION_FOLDER).parts[0]
         with (
-            downloading(f"the four files of Fashion-MNIST are neither in {places}"),
+            downloading(self._looked_for),
             TemporaryDirectory(prefix=".download-", dir=self.root) as temporary,
         ):
             FashionMNIST(temporary, download=True)

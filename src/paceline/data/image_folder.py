@@ -36,6 +36,10 @@ class ImageFolder(AbstractPreparedImageData):
     name = "image_folder"
     has_files = True
 
+    def require_files(self) -> None:
+        for part in ("train", "test"):
+            self._require(self.root / part)
+
     def fingerprint(self) -> list[Any]:
         """Return the image shape, and a digest of the names and bytes of all images."""
         paths = chain.from_iterable(map(_all, self._images.values()))
@@ -79,12 +83,15 @@ class ImageFolder(AbstractPreparedImageData):
         except OSError as error:
             raise _unreadable(error) from error
 
-    def _classes(self, folder: Path) -> dict[str, list[str]]:
-        from PIL import Image
-
+    def _require(self, folder: Path) -> None:
         if not folder.is_dir():
             message = f"no folder {folder}; looked for {self.root}/{{train,test}}/<class>/*"
             raise SettingError("data.root", message)
+
+    def _classes(self, folder: Path) -> dict[str, list[str]]:
+        from PIL import Image
+
+        self._require(folder)
         suffixes, found = Image.registered_extensions(), dict[str, list[str]]()
         for each in sorted(folder.iterdir()):
             if each.is_dir() and not each.name.startswith("."):

@@ -121,6 +121,12 @@ class AbstractImageData(ABC):
         self.split_seed = split_seed
         self.augmentation = augmentation
 
+    def require_files(self) -> None:  # noqa: B027 (most data sets have none to download)
+        """Raise SettingError("data.root") if files are missing that cannot be downloaded either.
+
+        They are not read, and nothing slow is imported.
+        """
+
     @abstractmethod
     def prepare(self) -> None:
         """Find or download the data set and verify it, so that `load` becomes cheap.

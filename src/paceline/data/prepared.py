@@ -12,6 +12,8 @@ from collections.abc import Generator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import numpy as np
 from filelock import FileLock
@@ -60,13 +62,18 @@ class AbstractPreparedImageData(AbstractImageData):
             sets = {name: _map_split(folder, name) for name in ("train", "validation", "test")}
         return Splits(**sets, mean=tuple(description["mean"]), std=tuple(description["std"]))
 
-    def _prepared(self) -> tuple[Path, dict[str, Any]]:
-        """Return the folder of decoded files and its description; make the folder if necessary."""
+    def folder(self) -> Path:
+        """Return the folder of decoded files, which may not exist yet."""
         content = [_FORMAT, self.fingerprint(), self.num_validation, self.split_seed]
         digest = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:12]
         folder = self.root / "prepared" / f"{self.name}-{digest}"
         if not folder.exists() and self.root.is_dir() and not os.access(self.root, os.W_OK):
             folder = _ELSEWHERE / folder.name
+        return folder
+
+    def _prepared(self) -> tuple[Path, dict[str, Any]]:
+        """Return the folder of decoded files and its description; make the folder if necessary."""
+        folder = self.folder()
         if not folder.exists():
             self._make_folder(folder)
         with _undamaged(folder):
@@ -162,7 +169,17 @@ def downloading(looked_for: str) -> Generator[None]:
         with contextlib.redirect_stdout(sys.stderr):
             yield
     except (OSError, RuntimeError) as error:
-        message = f"{looked_for}, and the download failed: {error}"
+        message = f"{looked_for}, and the download failed: {error}; put them there, or choose "
+        message += "data=fashion_mnist_subset, which comes with Paceline"
         raise SettingError("data.root", message) from error
     finally:
         socket.setdefaulttimeout(timeout)
+
+
+def require_answer(server: str, looked_for: str) -> None:
+    """Raise the SettingError of `downloading` if a server, by its address, does not answer.
+
+    Torchvision, which downloads files from it, takes seconds to import.
+    """
+    with downloading(looked_for), contextlib.suppress(HTTPError):  # which is an answer
+        urlopen(Request(server, method="HEAD")).close()

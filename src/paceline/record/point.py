@@ -96,6 +96,11 @@ class Point:
         self.model.check()
         self.data.check()
 
+    def require_data(self) -> None:
+        """Raise SettingError if files of one of Paceline's data sets are missing."""
+        if self.data.is_ours:
+            self.data.build_as(AbstractImageData).require_files()
+
     @property
     def kind(self) -> Kind:
         """Kind of the numbers in the point's record."""

@@ -99,8 +99,8 @@ def _print(study: Study, state: StudyState, folder: Path) -> None:
         print(f"{key} is invalid and is ignored: {fault}")
     records = (study.root / "runs" / state["study"]).glob("[!.]*/result.json")
     keys = {point.key for point in (*points, *trials)}
-    if others := sorted({path.parent.name for path in records} - keys):
-        print(f"records of other settings, left out: {', '.join(others)}")
+    if others := len({path.parent.name for path in records} - keys):
+        print(f"records of other settings, left out: {others}")
     look_again()  # data may have changed during the sweep
     stale = {
         "are of data that have changed since": sum(

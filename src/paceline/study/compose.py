@@ -3,11 +3,11 @@
 An override is a setting as on the command line, such as workers=2.
 """
 
+import json
 import pickle
 import re
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import chdir, contextmanager
-from importlib.resources import files
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import (
     ConfigAttributeError,
     ConfigKeyError,
+    InterpolationKeyError,
     MissingMandatoryValue,
     OmegaConfBaseException,
 )
@@ -183,34 +184,30 @@ def composer(root: Path) -> Generator["Composer"]:
     before = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:
-        models = models_of(root)
         with chdir(root), initialize_config_dir(str(Path.cwd() / "conf"), version_base="1.3"):
-            yield Composer(models)
+            yield Composer()
     finally:
         GlobalHydra.instance().hydra = before
 
 
-def models_of(root: Path) -> set[str]:
-    """Return the names of the files of conf/model, of the project and of Paceline."""
-    folders = root / "conf/model", Path(str(files("paceline"))) / "conf/model"
-    return {path.stem for folder in folders for path in folder.glob("*.yaml")}
+def searching_in(folder: Path, root: Path) -> str:
+    """Return the override by which Hydra also reads the files of `folder`, as by --config-dir.
 
-
-def with_libraries(overrides: Sequence[str], models: Collection[str]) -> list[str]:
-    """Return overrides in which `model=NAME` may also name a network of a library. `models`: names
-    of files, which come first.
+    A file there comes before Paceline's of the same name, and after the project's. Raises
+    SettingError("--config-dir") if there is no such folder.
     """
-    found = list[str]()
-    for word in overrides:
-        group, _, name = word.partition("=")
-        if group == "model" and name not in models and re.fullmatch(r"[a-zA-Z][\w.-]*", name):
-            from paceline.model.network import network_names  # torchvision: seconds
+    if not folder.is_dir():
+        raise SettingError("--config-dir", f"there is no folder {folder}")
+    own = OmegaConf.select(OmegaConf.load(root / "conf" / f"{CONFIG}.yaml"), "hydra.searchpath")
+    places = [f"file://{folder}", *(own or ())]
+    return f"hydra.searchpath=[{','.join(map(json.dumps, places))}]"
 
-            if name in network_names():
-                found += ["model=torchvision", f"model.network.name={name}"]
-                continue
-        found.append(word)
-    return found
+
+def _of_torchvision(job: Sequence[str]) -> set[str]:
+    """Return those overrides model=NAME that name a network of torchvision."""
+    from paceline.model.network import network_names  # seconds
+
+    return {*job} & {f"model={name}" for name in network_names()}
 
 
 class Composer:
@@ -219,8 +216,8 @@ class Composer:
     Hydra composes once for each choice of files; values of settings are set in copies of this.
     """
 
-    def __init__(self, models: Collection[str]) -> None:
-        self._models = models
+    def __init__(self) -> None:
+        self._networks = set[str]()  # overrides that name one of torchvision, and no file
         self._groups = set[str]()  # in which a file is chosen; none before Hydra has composed
         self._bases = dict[tuple[str, ...], Composed]()  # by the overrides that Hydra got
 
@@ -234,7 +231,22 @@ class Composer:
     def __call__(self, job: Sequence[str]) -> Composed:
         """Compose the configuration of a point. `model` may also name a network of a library."""
         check_groups(job)
-        job = with_libraries(job, self._models)
+        try:
+            return self._composed(job)
+        except MissingConfigException as error:
+            networks = set[str]()
+            if (error.missing_cfg_file or "").startswith("model/"):
+                networks = _of_torchvision(job) - self._networks
+            if not networks:
+                raise
+            self._networks |= networks
+            return self._composed(job)
+
+    def _composed(self, given: Sequence[str]) -> Composed:
+        job = list[str]()
+        for word in given:
+            network = f"model.network.name={word.partition('=')[2]}"
+            job += ["model=torchvision", network] if word in self._networks else [word]
         overrides = parsed(job)
         for each in overrides:
             if each.is_sweep_override():
@@ -323,10 +335,22 @@ def as_setting_error(error: Exception, setting: str) -> SettingError:
         known = [*map(str, getattr(error, "parent_node", None) or ())]
         close = did_you_mean(setting.rpartition(".")[2], known)
         return SettingError(setting, f"there is no such setting{close}")
+    if isinstance(error, InterpolationKeyError):
+        return SettingError(setting, _unresolved(error))
     if isinstance(error, MissingMandatoryValue):
         return SettingError(setting, "a value is needed")
     message = str(error).partition("\n    full_key: ")[0]  # after it, words on OmegaConf's classes
     return SettingError(setting, message.rpartition("raised while resolving interpolation: ")[2])
+
+
+def _unresolved(error: InterpolationKeyError) -> str:
+    """Return what to write for a setting that refers to one that no file has, as ${data.shape}."""
+    missing = str(error).split("'")[1]
+    group, _, name = missing.rpartition(".")
+    root = error.parent_node._get_root() if error.parent_node is not None else None
+    chosen = OmegaConf.select(root, f"names.{group}") if root is not None and group else None
+    place = f"conf/{group}/{chosen}.yaml" if chosen else "a file of conf/"
+    return f"it refers to {missing}, which there is not; write {name}: VALUE into {place}"
 
 
 def check_groups(overrides: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -28,6 +28,9 @@ from paceline.record.without_effect import on_cpu, without_effect
 from paceline.study.compose import CONFIG, check_groups, composer, hydra_errors
 from paceline.study.progress import result_line, run_status, status_line
 from paceline.study.tuning import put_trial
+
+if TYPE_CHECKING:
+    from paceline.study.study_points import Study
 
 
 @contextmanager
@@ -53,15 +56,16 @@ def run(overrides: Sequence[str], root: Path) -> int:
     return 1 if problem else 0
 
 
-def multirun(overrides: Sequence[str], root: Path) -> bool:
+def multirun(overrides: Sequence[str], root: Path) -> tuple["Study | None", bool]:
     """Run all points that `overrides` describe, by Hydra's sweeper and launcher.
 
-    Returns False if afterwards some points of a study have no record. Raises Hydra's errors, and
-    SettingError for an invalid setting of any point.
+    Returns the study that they are, None if another sweeper than Paceline's chose them, and False
+    if afterwards some points have no record. Raises Hydra's errors, and SettingError for an invalid
+    setting of any point.
     """
     check_groups(overrides)
     with hydra_of(root) as hydra:
-        return hydra.multirun(CONFIG, job, [*overrides, "hydra.mode=MULTIRUN"]) is not False
+        return hydra.multirun(CONFIG, job, [*overrides, "hydra.mode=MULTIRUN"]) or (None, True)
 
 
 def job(cfg: DictConfig) -> float | None:
@@ -128,6 +132,7 @@ def _run(
             # set in the processes of joblib's launcher, and unknown to those that they start
             multiprocessing.set_start_method("spawn", force=True)
         point = Point.of(config)
+        point.require_data()
         preload()
         from paceline.run.run_point import run_point  # torch, while the forkserver imports it
 

@@ -56,7 +56,9 @@ class Study:
         if name is not None:
             require_study(name, root)
         with hydra_errors("study"), composer(root) as compose:
-            grids = axes_of_grids(compose.with_hydra(file), file, overrides, params)
+            places = [each for each in overrides if each.startswith("hydra.searchpath=")]
+            base = compose.with_hydra([*places, *file])
+            grids = axes_of_grids(base, file, overrides, params)
             names = _swept(grids)
             self.grids = [
                 [self._point(compose(job), names, job) for job in jobs_of(axes)] for axes in grids

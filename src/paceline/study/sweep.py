@@ -130,6 +130,9 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
     with one_at_a_time(folder):
         settle_partial_records(folder)
         study.refresh()
+        for point in {str(p.config.target("data")): p for p in to_run(study.points)}.values():
+            if point.has_rate:
+                point.point.require_data()
         runner = _Runner(launch, write)
         log = RecordLog(folder, mlflow, axes, present=study.keys, note=config.question)
         with log:
