@@ -238,7 +238,7 @@ def notes(plan: ClusterPlan) -> Iterator[str]:
         f"both; {NOT_STUDIED}: beyond the studies"
     )
     yield (
-        f"not comparable: studied with fewer workers, or with over {COMPARABLE} times fewer or more "
+        f"not comparable: studied with fewer workers, or with {COMPARABLE} times fewer or more "
         "weights; all-reduce (DDP) then comes first"
     )
     yield (
