@@ -25,7 +25,6 @@ from paceline.cluster.virtual import VirtualCluster
 from paceline.data.image_set import AbstractImageData
 from paceline.errors import SettingError
 from paceline.prediction.evidence import LONGEST_EXCHANGE, TUNED, Change, Evidence
-from paceline.prediction.lemma import servers_needed
 from paceline.prediction.network_by_size import with_network
 from paceline.prediction.predict import Prediction, predict, sized_workload
 from paceline.record.point import Point
@@ -294,6 +293,17 @@ def servers_for(question: Question, workers: int, batch_size: int) -> int:
         push = profile.server_seconds + 2 * messages + size / profile.server_bandwidth
         needed = max(needed, math.ceil(workers * push / seconds))
     return min(workers, needed)
+
+
+def servers_needed(num_bytes: float, workers: int, bandwidth: float, seconds: float) -> int:
+    """Return the fewest servers whose links can transfer all messages while workers compute, by the
+    lemma of Zou 2017 (doi 10.1007/978-3-319-69179-4_2), derived without the paper's text.
+
+    The messages are the pushes of gradients to servers and the answers with weights. `num_bytes`:
+    bytes of all weights. `bandwidth`: bytes/s of a server's link. `seconds`: time that a worker
+    computes between two pushes.
+    """
+    return max(1, math.ceil(2 * num_bytes * workers / (bandwidth * seconds) * (1 - 1e-9)))
 
 
 def link_of(question: Question) -> tuple[str, Link]:
