@@ -36,7 +36,8 @@ is judged if it is verified, no rate and no link was fitted to it, its source st
 nothing of it is from memory, the model lacks nothing that it needs, and no other number of the same
 runs is judged. An interval is the prediction divided and multiplied by {factor}: within this factor
 are the judged numbers here and those of [own_pace](../own_pace/README.md), by split conformal
-prediction with equal weight for each experiment. Each number is in
+prediction with equal weight for each experiment; its slower end has all that the
+profile assumes at its slowest, and one server of asynchronous pushes. Each number is in
 [predictions.csv](predictions.csv), its source in [published.csv](../../papers/published.csv).
 
 {summary}
@@ -163,12 +164,17 @@ def judge(entry: Entry, known: Mapping[str, Mapping[str, str]], root: Path) -> J
         entry=entry,
         published=row,
         predicted=predicted,
-        interval=None if lacks else (predicted / FACTOR, predicted * FACTOR),
+        interval=_ordered(map(in_unit, prediction.interval)) if prediction.interval else None,
         naive=None if rate is None else in_unit(images / rate.seconds(point.batch_size)),
         verdict=_verdict(entry, row, rows, from_memory, lacks),
         rows=list(dict.fromkeys(rows)),
         platform=point.config.names["cluster"],
     )
+
+
+def _ordered(ends: Iterable[float]) -> tuple[float, float]:
+    low, high = sorted(ends)  # a time is long where images/s are few
+    return low, high
 
 
 def _verdict(

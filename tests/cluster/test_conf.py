@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from paceline.cluster.virtual import VirtualCluster
-from paceline.prediction.calibration_files import CALIBRATED
+from paceline.prediction.calibration import CALIBRATED
 from paceline.prediction.predict import predict
 from paceline.record.target import Target
 from paceline.study.compose import composed

@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
@@ -13,24 +14,27 @@ from paceline import cli
 from paceline.errors import SettingError
 from paceline.exchange.collectives import collective
 from paceline.prediction import measure as calibrate
-from paceline.prediction.calibration_files import cluster_path, write_cluster
-from paceline.prediction.measure import (
-    Exchanges,
-    batch_sizes,
-    measure,
-    together_counts,
-)
-from paceline.prediction.messages import added_by, measure_pair
-from paceline.prediction.this_machine import (
+from paceline.prediction.calibration import (
+    MESSAGES,
+    STEPS,
     Measured,
-    MeasuredSteps,
-    allreduce_link_of,
-    exchange_seconds,
-    jitter,
+    cluster_path,
     line_through,
     profile_of_measured,
     rows,
+    settings_of,
+    write_cluster,
 )
+from paceline.prediction.measure import (
+    StepKind,
+    TimedSteps,
+    added_by,
+    batch_sizes,
+    jitter,
+    measure,
+    together_counts,
+)
+from paceline.prediction.messages import measure_messages
 from paceline.record.point import Point
 from paceline.record.target import Target
 from paceline.study.compose import composed
@@ -51,24 +55,28 @@ MADE = Measured(
     started=datetime(2030, 1, 2, 3, 4, tzinfo=UTC),
     load=0.25,
     cores=2,
+    accelerator="cpu",
+    num_weights=100,
     batch_size=12,
     pause=0.01,
-    worker=MeasuredSteps(
-        accelerator="cpu",
-        num_parameters=100,
-        steps={3: np.full(5, 0.001), 12: np.full(5, 0.002), 40: np.full(5, 0.004)},
-        ddp_steps=np.array([0.0025, 0.0025, 9.0]),
-    ),
-    together={1: 0.002, 2: 0.0025, 4: 0.005},
-    pair={
+    times={
+        "step": {3: 0.001, 12: 0.002, 40: 0.004},
+        "jitter": {12: 0.0},
+        "ddp": {12: 0.0005},
+        "together": {1: 0.002, 2: 0.0025, 4: 0.005},
         "push_pull": {25: 3.0, 100: 9.0},
         "allreduce": {1: 9.0, 25: 2.5, 100: 4.0},
         "serve": {25: 1.5, 100: 4.5},
         "handle": {25: 1.0, 100: 2.5},
+        "push in training": {100: 0.1},  # less than by themselves
+        "all-reduce in training": {100: 0.1},
     },
-    added={"push_pull": 0.1, "allreduce": 0.1},  # less than by themselves
-    crowded={},
+    crowds={},
 )
+
+
+def made(**times):
+    return replace(MADE, times={**MADE.times, **times})
 
 
 def cluster_of(name, root):
@@ -87,53 +95,51 @@ def test_the_profile_by_hand():
 
 def test_what_an_exchange_adds_in_training_besides_its_own_time():
     """9 s for 400 bytes by itself, 4.5 s of the server, 4 s of an all-reduce."""
-    assert exchange_seconds(MADE) == (0, 0)
-    added = {"push_pull": 9 + 4.5 + 5, "allreduce": 4 + 6}
-    assert exchange_seconds(replace(MADE, added=added)) == pytest.approx((5, 6))
+    for push, allreduce, besides in ((0.1, 0.1, (0, 0)), (9 + 4.5 + 5, 4 + 6, (5, 6))):
+        times = {"push in training": {100: push}, "all-reduce in training": {100: allreduce}}
+        cores = settings_of(STEPS, made(**times))["shared_cores"]
+        found = cores["push_seconds"], cores["allreduce_seconds"]
+        assert found == pytest.approx(besides)
 
 
 def test_messages_of_a_crowd_by_hand():
     """8 workers send 224 messages and 14 vectors, which 2 cores pass at 100 bytes/s each."""
     assert profile_of_measured(MADE).message_seconds == {}
     times = {10: (14 * 40 / 100 + 112) / 2, 100: (14 * 400 / 100 + 112) / 2}
-    profile = profile_of_measured(replace(MADE, crowded={8: times}))
+    profile = profile_of_measured(replace(MADE, crowds={8: times}))
     assert profile.message_seconds == pytest.approx({8: 0.5})
     assert profile.message_bandwidth == pytest.approx({8: 100})
     assert collective("native").seconds(400, 8, profile) == pytest.approx(times[100])
 
 
 def test_a_crowd_fits_into_memory(monkeypatch):
-    monkeypatch.setattr(calibrate, "call_in_processes", lambda *_, workers: [workers])
+    monkeypatch.setattr(calibrate, "call_in_processes", lambda *_, workers: [{"allreduce": {}}])
     crowds = []
     for cores in (2, 8, 9):
         monkeypatch.setattr(calibrate.provenance, "num_cores", lambda cores=cores: cores)
-        crowds.append([*calibrate._crowded(1000, 1, 0.0)])
+        crowds.append([*calibrate._crowds(1000, 1, 0.0)])
     assert crowds == [[4, 8, 16], [16, 32], []]
 
 
 def test_bytes_that_take_no_time_have_a_rate_all_the_same():
-    profile = profile_of_measured(replace(MADE, crowded={8: {10: 3.0, 100: 2.0}}))
+    profile = profile_of_measured(replace(MADE, crowds={8: {10: 3.0, 100: 2.0}}))
     assert profile.message_bandwidth == {8: 1e15}
 
 
 @pytest.fixture
 def asked(monkeypatch):
     """The arguments of each measurement by its name, none of which is made."""
-    found = {
-        "measure_steps": [MADE.worker],
-        "measure_together": [{1: 1.0}],
-        "measure_pair": [MADE.pair, {}],
-        "measure_exchange": [MADE.added],
-    }
-    calls = {name: [] for name in found}
+    calls = {name: [] for name in ("measure_steps", "measure_messages", "measure_exchange")}
 
-    def launched(function, *arguments, **_):
+    def launched(function, *arguments, workers=1, servers=0):
         calls[function.__name__].append(arguments)
-        return found[function.__name__]
+        if function is calibrate.measure_steps:
+            return [{kind: np.full(5, 0.002) for kind in arguments[1]}] * workers
+        return [{name: MADE.times[name] for name in MADE.times if name != "together"}] * 2
 
     monkeypatch.setattr(calibrate, "call_in_processes", launched)
     monkeypatch.setattr(calibrate, "together_counts", lambda cores: [1])
-    monkeypatch.setattr(calibrate, "_crowded", lambda *_: {})
+    monkeypatch.setattr(calibrate, "_crowds", lambda *_: {})
     return calls
 
 
@@ -142,7 +148,7 @@ def test_a_message_comes_after_a_pause_of_an_emulated_step(root, asked):
     modelled = ["cluster=two_cores_small_cnn"]
     for overrides in ([], ["cluster.step_seconds=0.2"], ["cluster.step_seconds=0.001"], modelled):
         measure(composed([*TINY, *overrides], root))
-    assert [each[-1] for each in asked["measure_pair"]] == [0.01, 0.2, 0.01, 0.01]
+    assert [each[2] for each in asked["measure_messages"]] == [0.01, 0.2, 0.01, 0.01]
 
 
 def test_one_worker_is_measured_and_blocks_of_steps_fill_the_time(root, asked):
@@ -156,30 +162,31 @@ def test_one_worker_is_measured_and_blocks_of_steps_fill_the_time(root, asked):
 def test_on_a_gpu_all_that_fills_a_given_time_takes_less_than_a_minute(root, asked, monkeypatch):
     """And nothing is measured twice: other workers do not share the GPU."""
     monkeypatch.setattr(calibrate.Point, "device", "cuda")
-    assert measure(composed(TINY, root)).together == {1: pytest.approx(0.002)}
-    assert not asked["measure_together"]
-    ((_, seconds),) = asked["measure_steps"]
+    assert measure(composed(TINY, root)).times["together"] == {1: pytest.approx(0.002)}
+    ((_, kinds, seconds),) = asked["measure_steps"]
+    assert kinds == [StepKind(3), StepKind(12), StepKind(40), StepKind(12, ddp=True)]
     ((*_, block),) = asked["measure_exchange"]
-    exchanges = block * MADE.worker.steps[12][0] * 25 * 2  # of each kind
-    assert 20 < 4 * seconds + exchanges < 60  # of three batch sizes, and DDP
+    exchanges = block * 0.002 * 25 * 2  # of each kind
+    assert 20 < len(kinds) * seconds + exchanges < 60
 
 
 def test_batches_that_do_not_fit_into_memory_are_left_out_or_refused(root, monkeypatch):
     most = 12
 
-    def seconds(self, batch_size, seconds, **options):
-        if batch_size > most:
+    def in_time(self, kind, seconds):
+        if kind.batch_size > most:
             raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate")
-        return np.full(2, 0.001 * batch_size)
+        return np.full(2, 0.001 * kind.batch_size)
 
-    monkeypatch.setattr(calibrate.TimedSteps, "seconds", seconds)
-    for name in ("join", "leave", "SyncAllReduceStrategy"):
-        monkeypatch.setattr(calibrate, name, lambda *_: Mock())
-    point = Point.of(composed(TINY, root))
-    assert [*calibrate.measure_steps(point, 1.0).steps] == [3, 12]
+    monkeypatch.setattr(calibrate.TimedSteps, "in_time", in_time)
+    for name in ("join", "leave"):
+        monkeypatch.setattr(calibrate, name, Mock())
+    monkeypatch.setattr(calibrate, "dist", Mock(get_rank=lambda: 0))
+    point, kinds = Point.of(composed(TINY, root)), [*map(StepKind, (3, 12, 40))]
+    assert [*calibrate.measure_steps(point, kinds, 1.0)] == kinds[:2]
     most = 3
     with pytest.raises(SettingError, match=r"^batch_size: 12 images do not fit into the GPU's mem"):
-        calibrate.measure_steps(point, 1.0)
+        calibrate.measure_steps(point, kinds, 1.0)
 
 
 def test_jitter_is_sigma_and_deaf_to_a_step_that_was_held_up():
@@ -221,7 +228,7 @@ def test_the_file_holds_what_was_measured(root):
 
 
 def test_a_gpu_is_no_core_that_others_share(root):
-    on_gpu = replace(MADE, worker=replace(MADE.worker, accelerator="cuda"))
+    on_gpu = replace(MADE, accelerator="cuda")
     write_cluster(on_gpu, Point.of(composed(TINY, root)), root / "conf/cluster/on_gpu.yaml")
     cluster = cluster_of("on_gpu", root)
     assert cluster.step_seconds == {3: 0.001, 12: 0.002, 40: 0.004}
@@ -244,9 +251,11 @@ def test_only_a_calibrated_file_is_replaced(root, tmp_path):
 
 def test_the_table_shows_every_number_with_its_unit():
     found = dict(rows(MADE))
-    assert found["step at batch size 12"] == "2 ms, 6,000 images/s; n=5, jitter 0.00"
-    assert found["4 workers at once"] == "5 ms a step, 1.60 times the speed of one"
-    assert found["DistributedDataParallel itself"] == "0.5 ms a step"
+    assert len(found) >= len(STEPS) + len(MESSAGES)
+    assert found["step of 12 images"] == "2 ms"
+    assert found["4 workers at once"] == "1.6 times the speed of one"
+    assert found["DistributedDataParallel"] == "0.5 ms"
+    assert found["server's update of weights"] == "1e-07 GB/s"
 
 
 @pytest.mark.slow
@@ -257,34 +266,32 @@ def test_a_real_run_measures_every_part(monkeypatch, root):
     config = composed((*TINY, "cluster.step_seconds=0.2"), root)
     monkeypatch.setattr(calibrate, "_CROWDS", (1, 2))
     found = measure(config, seconds=0.05, most_weights=1000, repetitions=1)
-    by_size = found.worker.steps
-    assert list(by_size) == [3, 12, 40]
-    assert all(np.all(seconds > 0) and len(seconds) for seconds in by_size.values())
-    sizes = [list(found.pair[name]) for name in ("push_pull", "allreduce", "serve", "handle")]
-    assert sizes[0] == sizes[1] == sizes[2]
-    assert found.worker.num_parameters in sizes[0]
-    assert list(found.added) == ["push_pull", "allreduce"]
-    assert list(found.together) == together_counts(found.cores)
-    assert all(each > 0 for each in found.together.values())
+    times = found.times
+    assert {*times} == {*MADE.times}
+    assert [*times["step"]] == [3, 12, 40]
+    sizes = [[*times[name]] for name in ("push_pull", "allreduce", "serve", "handle")]
+    assert sizes[0] == sizes[1] == sizes[2] == sizes[3]
+    assert found.num_weights in sizes[0]
+    assert [*times["together"]] == together_counts(found.cores)
+    assert all(each > 0 for name in ("step", "together", "serve") for each in times[name].values())
     few = found.cores <= 8
-    assert list(found.crowded) == ([found.cores, 2 * found.cores] if few else [])
-    assert all(each > 0 for times in found.crowded.values() for each in times.values())
+    assert [*found.crowds] == ([found.cores, 2 * found.cores] if few else [])
+    assert all(each > 0 for crowd in found.crowds.values() for each in crowd.values())
     write_cluster(found, Point.of(config), root / "conf/cluster/found.yaml")
     cluster = cluster_of("found", root)
     assert cluster.profile.num_nodes(8) == 1
-    times = cluster.step_times(12, seed=0)
-    assert times.step_seconds == pytest.approx(np.mean(by_size[12]), rel=0.01)
+    steps = cluster.step_times(12, seed=0)
+    assert steps.step_seconds == pytest.approx(times["step"][12], rel=0.01)
 
 
-def test_every_other_block_of_steps_has_an_exchange(monkeypatch):
+def test_every_other_block_of_steps_has_an_exchange(root, monkeypatch):
     """A step takes a second, an exchange ten; the first block is not counted."""
     now = itertools.count()
-    monkeypatch.setattr(calibrate.time, "perf_counter", lambda: float(next(now)))
-    exchanges = Exchanges(lambda: [next(now) for _ in range(10)], block=3)
-    for _ in range(5 * 3):
-        exchanges.on_train_batch_end()
-    assert list(exchanges.seconds) == [*[1] * 3, *[11] * 3] * 2
-    assert added_by(exchanges.seconds, 3) == 10
+    monkeypatch.setattr(calibrate, "time", SimpleNamespace(perf_counter=lambda: float(next(now))))
+    steps = TimedSteps(Point.of(composed(TINY, root)))
+    seconds = steps.exchanging(lambda: [next(now) for _ in range(10)], block=2)
+    assert seconds.tolist() == [*[1] * 2, *[11] * 2] * 12
+    assert added_by(seconds, 2) == 10
 
 
 def test_the_command_prints_the_table_and_the_file(root, monkeypatch, capsys):
@@ -295,7 +302,7 @@ def test_the_command_prints_the_table_and_the_file(root, monkeypatch, capsys):
         cli.main()
     lines = capsys.readouterr().out.splitlines()
     assert left.value.code == 0
-    assert any(line.split()[:5] == ["step", "at", "batch", "size", "3"] for line in lines)
+    assert any(line.split()[:4] == ["step", "of", "3", "images"] for line in lines)
     assert lines[-1] == "conf/cluster/this_machine.yaml"
     assert "2030-01-02" in (root / lines[-1]).read_text()
 
@@ -314,9 +321,6 @@ def test_bad_settings_end_on_one_line(root):
     code, lines, errors = run(root, "calibrate", "cluster.nonsense=1")
     assert (code, lines) == (2, [])
     assert errors == ["paceline: cluster.nonsense: there is no such setting"]
-
-
-SIZES = [1, 500]
 
 
 def test_the_least_time_and_the_most_weights_make_a_line():
@@ -342,16 +346,18 @@ def test_what_is_added_is_a_median_over_blocks():
 
 
 def test_two_processes_measure_each_other(tmp_path):
-    target = f"{measure_pair.__module__}:{measure_pair.__name__}"
-    worker, server = launch(target, (SIZES, 1), workers=1, servers=1, log_folder=tmp_path)
-    assert list(worker) == ["push_pull", "allreduce"]
-    assert list(server) == ["serve", "handle"]
+    target = f"{measure_messages.__module__}:{measure_messages.__name__}"
+    arguments = [1, 500], 1, 0.01, True
+    worker, server = launch(target, arguments, workers=1, servers=1, log_folder=tmp_path)
+    assert [*worker] == ["push_pull", "allreduce"]
+    assert [*server] == ["serve", "handle", "allreduce"]
     for times in (*worker.values(), *server.values()):
-        assert list(times) == SIZES
+        assert [*times] == [1, 500]
         assert all(0 < seconds < 1 for seconds in times.values())
 
 
-def test_gloos_messages_by_hand():
+@pytest.mark.parametrize("cores", [2, 64])
+def test_gloos_messages_by_hand(cores):
     """Two rounds of a second; all the weights, by every core, at 50 bytes/s."""
-    assert allreduce_link_of(2.0, 0.02, cores=2) == pytest.approx((1, 0.02))
-    assert allreduce_link_of(2.0, 0.02, cores=64) == pytest.approx((1, 0.02))
+    found = replace(made(allreduce={1: 9.0, 25: 4.0, 100: 10.0}), cores=cores)
+    assert profile_of_measured(found).allreduce_link == Link(1, 50)

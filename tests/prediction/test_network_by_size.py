@@ -13,14 +13,14 @@ from paceline.prediction.network_by_size import in_precision, own_images
 from paceline.prediction.predict import StepFrom, predict
 from paceline.prediction.prediction_interval import FACTOR, STEP_FACTOR
 from paceline.study.compose import composed_each
-from paceline.timing.chip import FLOP, PASSES, TRAFFIC, UPDATE_PASSES
+from paceline.timing.chip import FLOP, LAUNCH, LAUNCH_LAYER, PASSES, TRAFFIC, UPDATE_PASSES
 from tests.made_records import rows_of
 from tests.tiny import CONF
 
 ROOT = CONF.parent
 TITANS = "cluster=titan"
 A100S = (TITANS, "+cluster/base/chip@cluster.chip=a100_80gb", "cluster.step_jitter=0")
-SMALL = ("model=mobilenet_v3_small", "batch_size=128")
+SMALL = ("model=mobilenet_v3_small", "batch_size=512")
 
 
 def each(*overrides, steps=3):
@@ -43,7 +43,10 @@ def test_a_step_follows_from_the_layers_and_the_chip():
     memory = PASSES * 2 * workload.kept / TRAFFIC / chip.memory_bandwidth
     image = arithmetic / chip.peak["bf16-mixed"] + memory
     update = UPDATE_PASSES * workload.weight_bytes(0) / chip.memory_bandwidth
-    assert found.run.images_per_second == pytest.approx(128 / (128 * image + update))
+    assert found.run.images_per_second == pytest.approx(512 / (512 * image + update))
+    (short,) = each(*A100S, *SMALL, "batch_size=16")  # which waits for its kernels
+    layers = sum(layer.weights > 0 for layer in workload.size.layers)
+    assert 16 / short.run.images_per_second == pytest.approx(LAUNCH + LAUNCH_LAYER * layers)
     (single,) = each(*A100S, *SMALL, "training.precision=32-true")
     assert 1.9 < found.run.images_per_second / single.run.images_per_second < 3
 
@@ -56,7 +59,7 @@ def test_a_prediction_says_that_its_step_is_from_flops_and_its_interval_is_wider
         (rate / FACTOR / STEP_FACTOR, rate * FACTOR * STEP_FACTOR)
     )
     heading, rows = table(found)
-    assert heading == "mobilenet_v3_small, titan, sync_allreduce, 128* images per worker and step"
+    assert heading == "mobilenet_v3_small, titan, sync_allreduce, 512 images per worker and step"
     assert [*rows[0]] == [
         *("workers", "images/s", "interval", "computing", "exchanging", "waiting", "busiest")
     ]

@@ -141,7 +141,6 @@ def test_the_command(tmp_path):
     [
         (("--published", "workers=2"), "published"),
         (("--study", "own_pace", "workers=2"), "study"),
-        (("--published", "--draws", "5"), "draws"),
         (("--record", "0123456789ab", "--json", "found.json"), "json"),
     ],
 )

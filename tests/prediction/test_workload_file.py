@@ -6,10 +6,9 @@ import pytest
 import yaml
 
 from paceline import cli
-from paceline.command.calibrate_command import cells, count, total
+from paceline.command.calibrate_command import cells, count, total, write_workload
 from paceline.errors import SettingError
 from paceline.model.network_size import Layer, NetworkSize
-from paceline.prediction.calibration_files import write_workload
 from paceline.record.target import Target
 from paceline.study.compose import composed
 

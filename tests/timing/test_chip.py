@@ -53,8 +53,25 @@ def test_a_chip_has_a_peak_and_a_utilisation_in_each_precision():
 
 def test_steps_shorter_than_those_by_which_the_rule_was_judged_are_outside_of_its_range():
     """Each of ten thousand million multiply-adds and nothing else: 0.28 ms an image."""
-    rate = chip_of(CHIPS[0]).rate_of_size(10**10, 0, 4)
+    rate = chip_of(CHIPS[0]).rate_of_size(10**10, 0, 4, 1)
     least, most = rate.batch_sizes
     assert rate.seconds(least - 1) < 0.04 <= rate.seconds(least)
     assert most == 512
-    assert chip_of(CHIPS[0]).rate_of_size(10**13, 0, 4).batch_sizes == (1, 512)
+    assert chip_of(CHIPS[0]).rate_of_size(10**13, 0, 4, 1).batch_sizes == (1, 512)
+
+
+@pytest.mark.parametrize(
+    ("layers", "batch_size", "images_per_second", "within"),
+    [
+        (7, 32, 12_245, 0.01),  # the small CNN and ResNet-18, to which the rule was fitted
+        (41, 32, 3_342, 0.01),
+        (41, 128, 12_257, 0.1),  # kept aside
+    ],
+)
+def test_a_step_takes_as_long_as_launching_its_kernels(
+    layers, batch_size, images_per_second, within
+):
+    """Measured on an H200 with networks that compute for 1 ms (benchmarks/README.md)."""
+    rate = chip_of(A100.with_name("h200.yaml")).rate_of_size(122_157_056, 10**6, 44_700_000, layers)
+    assert batch_size / rate.seconds(batch_size) == pytest.approx(images_per_second, rel=within)
+    assert rate.seconds(2**17) > 10 * rate.launching

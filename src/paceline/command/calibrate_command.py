@@ -6,6 +6,7 @@ and activations, layer by layer. --write NAME: conf/cluster/NAME.yaml or conf/wo
 """
 
 import argparse
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,19 @@ from paceline.errors import SettingError, tell
 if TYPE_CHECKING:  # torch takes seconds
     from paceline.model.network_size import Layer, NetworkSize
     from paceline.record.point_config import PointConfig
+
+_NAME = r"[a-z]\w*"  # that the command line accepts
+_WORKLOAD = """\
+# {name}: {megabytes:.1f} MB of weights, {gigaflops:.2f} G multiply-adds for an image. Counted by
+# paceline {command}
+_target_: paceline.timing.workload.CountedNetwork
+name: {name}
+image_shape: [{image_shape}]
+num_classes: {num_classes}
+tensors: [{tensors}] # weights of each parameter
+layers: # in the order of forward: name, weights, multiply-adds and activations of one image
+{layers}
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,9 +50,8 @@ def _measure(config: "PointConfig", options: argparse.Namespace, root: Path) -> 
 
     preload()  # of torch and Lightning in the background, while they are imported here
     from paceline.command.terminal import show_rows
-    from paceline.prediction.calibration_files import cluster_path, write_cluster
+    from paceline.prediction.calibration import cluster_path, rows, write_cluster
     from paceline.prediction.measure import measure
-    from paceline.prediction.this_machine import rows
     from paceline.record.point import Point
 
     path = cluster_path(root / "conf/cluster", options.write or "this_machine")
@@ -55,7 +68,6 @@ def _measure(config: "PointConfig", options: argparse.Namespace, root: Path) -> 
 
 def _count(config: "PointConfig", options: argparse.Namespace, root: Path) -> int:
     from paceline.command.terminal import show_rows
-    from paceline.prediction.calibration_files import write_workload
 
     size = count(config)
     show_rows([cells(layer) for layer in size.layers])
@@ -79,6 +91,33 @@ def count(config: "PointConfig") -> "NetworkSize":
     if not isinstance(size, int) or size < 1:
         raise SettingError("batch_size", f"a number of images is needed, not {size!r}")
     return count_layers(config.target("model").build(), config.values["data"]["image_shape"])
+
+
+def write_workload(
+    config: "PointConfig", size: "NetworkSize", name: str, command: str, folder: Path
+) -> Path:
+    """Write or replace the workload `folder`/`name`.yaml, with a network's `size`; return its path.
+
+    `command`: arguments with which `paceline` counts this network again. Raises
+    SettingError("write") for a name that the command line does not accept.
+    """
+    if not re.fullmatch(_NAME, name) or name in ("own", "sized"):
+        raise SettingError("write", f"{name!r} is no name for a workload: small letters, digits, _")
+    from paceline.prediction.calibration import replace_file
+
+    data, path = config.values["data"], folder / f"{name}.yaml"
+    text = _WORKLOAD.format(
+        name=name,
+        megabytes=size.weight_bytes / 1e6,
+        gigaflops=size.multiply_adds / 1e9,
+        command=command,
+        image_shape=", ".join(map(str, data["image_shape"])),
+        num_classes=data["num_classes"],
+        tensors=", ".join(map(str, size.tensors)),
+        layers="\n".join(f"  - [{', '.join(map(str, layer))}]" for layer in size.layers),
+    )
+    replace_file(path, text)
+    return path
 
 
 def cells(layer: "Layer") -> dict[str, str]:

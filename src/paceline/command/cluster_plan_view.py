@@ -1,4 +1,4 @@
-"""The plan of a modelled cluster as one screen: what to do, the candidates, what it rests on."""
+"""The plan of a modelled cluster: what to do in five lines, and on request why."""
 
 import math
 from collections.abc import Iterator
@@ -9,18 +9,21 @@ from paceline.command.terminal import plain_table
 from paceline.grouped import grouped
 from paceline.prediction.cluster_plan import (
     IMAGENET,
-    JITTER,
     KEPT,
     LOWER,
     NOT_STUDIED,
     RATIO,
     REFERENCE,
-    SLOW,
     UNCLEAR,
     Candidate,
     ClusterPlan,
+    change_of,
+    cluster_of,
+    expected,
+    link_of,
+    verdict,
 )
-from paceline.prediction.evidence import Change, Evidence
+from paceline.prediction.evidence import BY_RULE, COMPARABLE, Change
 from paceline.prediction.predict import StepFrom
 from paceline.prediction.prediction_interval import FACTOR, STEP_FACTOR
 from paceline.report.number_format import bit_rate, count, plural, times
@@ -32,16 +35,23 @@ _CHOSEN = ("backup_workers", "period", "graph")  # by the studies that plans res
 _VERDICTS = {KEPT: "yes", UNCLEAR: "not shown", LOWER: "no", NOT_STUDIED: "not studied"}
 
 
-def cluster_plan_view(plan: ClusterPlan) -> Iterator[RenderableType]:
-    """Yield the recommendation, a table of candidates, what would change the answer, and notes."""
-    yield "\n".join([assumed(plan), recommendation(plan), learning_rate(plan)])
+def five_lines(plan: ClusterPlan) -> list[str]:
+    """Return what is assumed and recommended, and on what it rests."""
+    return [
+        assumed(plan),
+        recommendation(plan),
+        learning_rate(plan),
+        accuracy(plan),
+        next_best(plan),
+    ]
+
+
+def why(plan: ClusterPlan) -> Iterator[RenderableType]:
+    """Yield a table of candidates, and notes."""
     headings = ["scheme", ">workers", ">images per worker", ">images/s", ">time [h]"]
     headings += [">accelerator hours", ">change of top-1 [points]"]
     lost = f"loses at most {points_lost(plan.question.allowed)}?"
     yield plain_table([*headings, lost], (_row(plan, each) for each in shown(plan)))
-    if changes := list(_changes(plan)):
-        headings = ["if", "best then", ">times as fast as the choice", ">time of the choice"]
-        yield plain_table(headings, changes)
     yield "\n".join(f"- {each}" for each in notes(plan))
 
 
@@ -49,44 +59,78 @@ def assumed(plan: ClusterPlan) -> str:
     """Return the nodes and the links for the most workers, and on what the time of the choice rests
     besides.
     """
-    question, profile = plan.question, plan.question.cluster.profile
-    processes = max(question.workers) * question.point.sharding.shards
+    point, most = plan.chosen.prediction.point, max(plan.question.workers)
+    profile, processes = cluster_of(point).profile, most * point.sharding.shards
     nodes, of_node = profile.num_nodes(processes), profile.largest_node(processes)
     inside = f" ({profile.topology})" if profile.topology not in (None, "unshared") else ""
-    name, link = question.link
+    name, link = link_of(plan.question)
     rate = "infinitely fast network"
     if math.isfinite(link.bandwidth):
         per = "per node between them" if name == "link" else "per worker"
         rate = f"{bit_rate(link.bandwidth)} {per}"
-    of = f"{plural(nodes, 'node')} of {of_node}{inside}"
     used = profile.num_nodes(plan.chosen.workers)
     reads = count(plan.chosen.prediction.run.images_per_second / used)
-    reading = f"a node reads and decodes {reads} images/s"
-    return f"Assumed: {question.config.names['cluster']}, {of}, {rate}; {reading}."
+    return (
+        f"Assumed: {point.config.names['cluster']}, {plural(nodes, 'node')} of {of_node}{inside}, "
+        f"{rate}; a node reads and decodes {reads} images/s."
+    )
 
 
 def recommendation(plan: ClusterPlan) -> str:
-    """Return what to do."""
-    chosen = plan.chosen
+    """Return what to do, for how long."""
+    chosen, training = plan.chosen, plan.chosen.prediction.point.training
     who = _named(chosen).replace(scheme_name(REFERENCE), f"{scheme_name(REFERENCE)} (DDP)")
-    parts = [f"Use {who}", f"{count(chosen.batch_size)} images per worker"]
+    parts = [f"Use {who}", f"{count(chosen.prediction.point.batch_size)} images per worker"]
     if servers := chosen.prediction.point.scheme.servers:
         parts.append(plural(servers, "server"))
-    return f"{', '.join(parts)}, for {_budget(plan)}."
+    imagenet = " (ImageNet-1k is assumed)" if plan.question.images == IMAGENET else ""
+    budget = f"{training.epochs:g} epochs of {count(plan.question.images)} images{imagenet}"
+    budget = f"{count(training.samples)} images" if training.samples else budget
+    return f"{', '.join(parts)}, for {budget}: {_hours(chosen)} h."
 
 
 def learning_rate(plan: ClusterPlan) -> str:
     """Return what to do about the learning rate, by what studies found with a rate by rule."""
     if plan.chosen.workers == 1:
-        if any(each.kept and each.workers > 1 for each in plan.candidates):
+        if any(each.proven and each.workers > 1 for each in plan.candidates):
             return "More workers are not predicted to be faster."
         return "More workers are not shown to keep the accuracy."
+    change = change_of(plan.question, plan.chosen.prediction, BY_RULE)
+    by_rule = verdict(change, plan.question.allowed)
     linear = "Scale the learning rate of one worker by training.lr_rule=linear"
-    if plan.by_rule == KEPT:
+    if by_rule == KEPT:
         return f"{linear}."
-    if plan.by_rule == UNCLEAR:
+    if by_rule == UNCLEAR:
         return f"{linear}, and search near the result (training.rate=tuned)."
     return "Search the learning rate (training.rate=tuned): no rule is shown to keep the accuracy."
+
+
+def accuracy(plan: ClusterPlan) -> str:
+    """Return from what the accuracies are carried over."""
+    evidence, point = plan.question.evidence, plan.chosen.prediction.point
+    if evidence is None:
+        return (
+            "No study supports any accuracy; one of this project does, after paceline report STUDY."
+        )
+    network, known = point.workload.name, evidence.any
+    network = point.config.names["model"] if network == OWN else network
+    return (
+        f"Accuracy: that {network} behaves like {known.model} ({count(known.num_weights)} weights, "
+        f"{known.epochs:g} epochs of {known.data}) is assumed: first train some epochs both ways."
+    )
+
+
+def next_best(plan: ClusterPlan) -> str:
+    """Return what else is nearly as fast, or faster without proof."""
+    chosen, found = plan.chosen, "No other scheme is predicted to be clearly faster"
+    others = [each for each in plan.candidates if each.verdict == KEPT and not each.comparable]
+    fastest = min(others, key=lambda each: each.seconds, default=None)
+    if fastest and fastest.seconds * RATIO < chosen.seconds:
+        found = f"Faster, if its accuracy holds: {_named(fastest)}, {_hours(fastest)} h; no study "
+        found += "of a comparable network and as many workers shows it"
+    elif plan.runner_up:
+        found = f"Next best: {_named(plan.runner_up)}, {_hours(plan.runner_up)} h"
+    return f"{found}; --why shows all."
 
 
 def _named(candidate: Candidate) -> str:
@@ -103,13 +147,9 @@ def _scheme(candidate: Candidate) -> str:
     return scheme_name(candidate.scheme) + (f" ({chosen})" if chosen else "")
 
 
-def _budget(plan: ClusterPlan) -> str:
-    """Name the budget: epochs of so many images."""
-    question, training = plan.question, plan.question.point.training
-    if training.samples:
-        return f"{count(training.samples)} images"
-    assumed = " (ImageNet-1k is assumed)" if question.images == IMAGENET else ""
-    return f"{training.epochs:g} epochs of {count(question.images)} images{assumed}"
+def _hours(each: Candidate) -> str:
+    ends = [times(end / 3600) for end in each.interval or ()]
+    return times(each.seconds / 3600) + (f" ({' to '.join(ends)})" if ends else ", no interval")
 
 
 def shown(plan: ClusterPlan) -> list[Candidate]:
@@ -118,27 +158,27 @@ def shown(plan: ClusterPlan) -> list[Candidate]:
     """
     first = [each for each in (plan.chosen, plan.runner_up) if each]
     own = [each for each in plan.candidates if each.scheme == plan.chosen.scheme]
-    best_last = sorted(plan.candidates, key=lambda each: (each.kept, -each.seconds))
+    best_last = sorted(plan.candidates, key=lambda each: (each.verdict == KEPT, -each.seconds))
     best = {each.scheme: each for each in best_last if each.workers > 1}.values()
-    others = sorted(best, key=lambda each: (not each.kept, each.seconds))
+    others = sorted(best, key=lambda each: (each.verdict != KEPT, each.seconds))
     return list(dict.fromkeys([*first, *own, *others]))[:_MOST_ROWS]
 
 
 def _row(plan: ClusterPlan, each: Candidate) -> list[str]:
-    marks = {plan.runner_up: f" (runner-up{', tied' * plan.tied})"} if plan.runner_up else {}
-    mark = ({plan.chosen: " (choice)"} | marks).get(each, "")
-    several, hours = each.workers > 1, [each.seconds / 3600]
-    hours += [end / 3600 for end in each.interval or ()]
-    ends = f" ({' to '.join(map(times, hours[1:]))})" if hours[1:] else ", no interval"
+    ratio = plan.runner_up.seconds / plan.chosen.seconds if plan.runner_up else math.inf
+    marks = {plan.runner_up: f" (runner-up{', tied' * (1 / RATIO <= ratio <= RATIO)})"}
+    several, point = each.workers > 1, each.prediction.point
+    kept = _VERDICTS[each.verdict] + ("" if each.comparable else ", not comparable")
     return [
-        (_scheme(each) if several else "one worker") + mark,
+        (_scheme(each) if several else "one worker")
+        + ({plan.chosen: " (choice)"} | marks).get(each, ""),
         count(each.workers),
-        f"{count(each.batch_size)}{'*' if each.prediction.extrapolated else ''}",
+        f"{count(point.batch_size)}{'*' if each.prediction.extrapolated else ''}",
         times(each.prediction.run.images_per_second),
-        f"{times(hours[0])}{ends}",
-        times(each.accelerator_hours),
+        _hours(each),
+        times(each.seconds * each.workers * point.sharding.shards / 3600),
         points(each.change, plan.question.allowed) if several else "-",
-        _VERDICTS[each.verdict] if several else "-",
+        kept if several else "-",
     ]
 
 
@@ -162,55 +202,51 @@ def points(change: Change | None, allowed: float) -> str:
     return f"{mean} ({low} to {high})"
 
 
-def _changes(plan: ClusterPlan) -> Iterator[list[str]]:
-    """Yield a row for each change of the cluster that was tried."""
-    slower = bit_rate(plan.slower.bandwidth) if plan.slower else ""
-    for flip, what in (
-        (plan.slower, f"links have at most {slower}"),
-        (plan.slow_worker, f"one worker takes {SLOW:g} times as long as the others"),
-        (plan.jitter, f"times of steps have a standard deviation of {100 * JITTER:.0f} %"),
-    ):
-        if flip:
-            gain = times(flip.own.seconds / flip.best.seconds)
-            yield [
-                what,
-                "the choice" if flip.best.kind == plan.chosen.kind else _named(flip.best),
-                gain if flip.own.kept else "(the accuracy of the choice is not studied there)",
-                f"{times(flip.own.seconds / 3600)} h",
-            ]
-
-
 def notes(plan: ClusterPlan) -> Iterator[str]:
     """Yield how times and accuracies are known, and how far the question is from the studies."""
-    question, chosen = plan.question, plan.chosen
-    lost = points_lost(question.allowed)
-    if question.evidence:
-        yield from _distance(plan, question.evidence)
-    else:
-        yield "no study supports any accuracy; studies of a project do, after paceline report STUDY"
-    most = max((each.batch_size for each in shown(plan) if each.workers == 1), default=1)
-    if question.of_one_worker(most) != KEPT:
+    question, chosen, evidence = plan.question, plan.chosen, plan.question.evidence
+    lost, point, run = points_lost(question.allowed), chosen.prediction.point, chosen.prediction.run
+    if evidence:
+        rounds = [row.rounds for row in evidence.observed]
+        here = question.images / (chosen.workers * point.batch_size)
+        stale = run.mean_staleness if run.staleness else 0.0
         yield (
-            f"one worker is what others are compared with, but updates of {count(most)} images are "
-            "not shown to keep the accuracy, also if one worker computes them"
+            f"studies: {', '.join(dict.fromkeys(row.study for row in evidence.observed))}; a "
+            f"worker's steps in an epoch: {count(min(rounds))} to {count(max(rounds))} there, "
+            f"{count(here)} here; mean staleness: up to "
+            f"{max(row.staleness for row in evidence.observed):.0f} there, {stale:.0f} here"
         )
+        alone = [each.prediction.point for each in shown(plan) if each.workers == 1]
+        most = max((each.batch_size for each in alone), default=1)
+        few = question.images / most < max(rounds)  # else one worker is what was studied
+        change = evidence.change(REFERENCE, question.images / most)
+        if few and verdict(change, question.allowed) != KEPT:
+            yield (
+                f"one worker is what others are compared with, but updates of {count(most)} images "
+                "are not shown to keep the accuracy, also if one worker computes them"
+            )
     reasons = {
         LOWER: f"loses more than {lost}",
         UNCLEAR: f"not shown to lose at most {lost}",
         KEPT: "takes long to model",
     }
-    for why, schemes in grouped(plan.not_timed, plan.not_timed.__getitem__).items():
-        yield f"not timed: {', '.join(map(scheme_name, schemes))} ({reasons.get(why, why)})"
+    left_out = not_timed(plan)
+    for reason, schemes in grouped(left_out, left_out.__getitem__).items():
+        yield f"not timed: {', '.join(map(scheme_name, schemes))} ({reasons.get(reason, reason)})"
     yield (
         f"loses at most {lost}: yes or no with 95 % confidence; not shown: the interval allows "
         f"both; {NOT_STUDIED}: beyond the studies"
     )
     yield (
+        f"not comparable: studied with fewer workers, or with {COMPARABLE} times fewer or more "
+        "weights; all-reduce (DDP) then comes first"
+    )
+    yield (
         f"tied: within a factor of {RATIO:g}, as are 90 % of predicted ratios; of tied ones "
         "all-reduce comes first, since PyTorch's DDP has it"
     )
-    chip, training = chosen.prediction.cluster.chip, chosen.prediction.point.training
-    precision, run = chip.run_precision if chip else training.precision, chosen.prediction.run
+    chip = chosen.prediction.cluster.chip
+    precision = chip.run_precision if chip else point.training.precision
     yield (
         f"times are predicted ({precision}), 90 % of them within a factor of {FACTOR:g}; exchanges "
         f"and waiting take {100 * (run.exchanging + run.waiting):.0f} % of that of the choice; "
@@ -224,21 +260,16 @@ def notes(plan: ClusterPlan) -> Iterator[str]:
         yield "*: outside of the batch sizes that were measured; small batches may be slower"
 
 
-def _distance(plan: ClusterPlan, evidence: Evidence) -> Iterator[str]:
-    """Yield from what the accuracies are carried over, and how far that is."""
-    question, chosen, known = plan.question, plan.chosen, evidence.any
-    network = question.workload.name
-    network = question.config.names["model"] if network == OWN else network
-    studies = ", ".join(dict.fromkeys(row.study for row in evidence.observed))
-    yield (
-        f"accuracy: that {network} behaves like {known.model} ({count(known.num_weights)} weights, "
-        f"{known.epochs:g} epochs of {known.data}; {studies}) is an assumption: "
-        "first train some epochs both ways"
-    )
-    rounds = [row.rounds for row in evidence.observed]
-    stale = chosen.prediction.run.mean_staleness if chosen.prediction.run.staleness else 0.0
-    yield (
-        f"a worker's steps in an epoch: {count(min(rounds))} to {count(max(rounds))} in the "
-        f"studies, {count(question.rounds(chosen.workers, chosen.batch_size))} here; mean "
-        f"staleness: up to {max(row.staleness for row in evidence.observed):.0f}, {stale:.0f} here"
-    )
+def not_timed(plan: ClusterPlan) -> dict[str, str]:
+    """Return the schemes that were asked for, or studied, and that no candidate has, each with the
+    reason for which it was refused, or the verdict on its accuracy with the most workers.
+    """
+    question, most = plan.question, max(plan.question.workers)
+    timed = {each.scheme for each in plan.candidates}
+    with_most = (each for each in plan.candidates if each.workers == most)
+    size = next(with_most, plan.chosen).prediction.point.batch_size
+    return {
+        scheme: plan.refused.get(scheme) or expected(question, scheme, most, size)
+        for scheme in question.compared
+        if scheme not in timed
+    }

@@ -18,13 +18,14 @@ if TYPE_CHECKING:  # torch takes seconds
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A plan has no options, only settings."""
+    told = "the candidates, how times and accuracies are known, and what was left out"
+    parser.add_argument("--why", action="store_true", help=told)
 
 
 def run(options: argparse.Namespace, root: Path) -> int:
     gc.collect()
     gc.freeze()  # before torch: a library of it complains at the end of what is frozen
-    from paceline.command.cluster_plan_view import cluster_plan_view
+    from paceline.command.cluster_plan_view import five_lines, why
     from paceline.command.terminal import show
     from paceline.prediction.cluster_plan import plan_cluster
     from paceline.prediction.network_by_size import in_precision, own_images
@@ -38,7 +39,10 @@ def run(options: argparse.Namespace, root: Path) -> int:
     swept = {name for each in each_composed for name in each.swept}
     if others := swept - {"workers", "batch_size", "scheme"}:
         raise SettingError(min(others), "a plan does not choose it; give one value")
-    show(cluster_plan_view(plan_cluster(_question(options.overrides, configs, root))))
+    plan = plan_cluster(_question(options.overrides, configs, root))
+    show(five_lines(plan))
+    if options.why:
+        show(why(plan))
     return 0
 
 

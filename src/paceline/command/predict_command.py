@@ -22,8 +22,6 @@ _CHOSEN = ("workload", "cluster", "scheme", "batch_size")  # said once, where th
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--steps", type=int, default=100, help="of each worker")
-    draws = "of what the profile assumes, for the range of their images/s"
-    parser.add_argument("--draws", type=int, default=0, help=draws)
     parser.add_argument("--json", metavar="FILE", help="write the predictions to a file")
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--study", help="predict its measured points; no other arguments")
@@ -35,9 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, root: Path) -> int:
     instead = next((n for n in ("study", "record", "published") if getattr(options, n)), None)
-    for name in ("draws", "json"):
-        if instead and getattr(options, name):
-            raise SettingError(name, f"it has no effect beside --{instead}; leave it out")
+    if instead and options.json:
+        raise SettingError("json", f"it has no effect beside --{instead}; leave it out")
     gc.collect()
     gc.freeze()  # else each collection visits all that was imported: a sixth of the time
     if options.study or options.published:
@@ -94,7 +91,7 @@ def _print_predictions(options: argparse.Namespace, root: Path) -> None:
     asked = composed_each(options.overrides, root, [own_images, in_precision])
     for each in asked:
         check_links(each.config)
-    predictions = [predict(each.config, options.steps, each.swept, options.draws) for each in asked]
+    predictions = [predict(each.config, options.steps, each.swept) for each in asked]
     heading, rows = table(predictions)
     print(heading)
     show_rows(rows)
@@ -120,15 +117,14 @@ def cells(prediction: "Prediction") -> dict[str, str]:
     point, run = prediction.point, prediction.run
     name, share = run.busiest
     workload = point.config.names["workload"]  # a model may be named as its workload is
-    ends = {"interval": prediction.interval}
-    ends |= {"90 % of draws": prediction.drawn} if prediction.drawn else {}
+    ends = prediction.interval
     return {
         **_chosen(point),
         **{name: value for name, value in prediction.swept.items() if value != workload},
         "workers": f"{point.workers:,}",
         "batch_size": f"{point.batch_size:,}{'*' if prediction.extrapolated else ''}",
         "images/s": _rate(run.images_per_second),
-        **{name: " to ".join(map(_rate, own)) if own else "-" for name, own in ends.items()},
+        "interval": " to ".join(map(_rate, ends)) if ends else "-",
         "computing": f"{100 * run.computing:.0f} %",
         "exchanging": f"{100 * run.exchanging:.0f} %",
         "waiting": f"{100 * run.waiting:.0f} %",
@@ -153,14 +149,17 @@ def notes(predictions: "Sequence[Prediction]") -> list[str]:
         for each in predictions
     )
     if any(each.interval for each in predictions):
-        found.append(f"interval: nine in ten predictions were off by at most a factor of {FACTOR}")
+        found.append(
+            f"interval: nine in ten predictions were off by at most a factor of {FACTOR}; its "
+            "lower end has all that the profile assumes at its slowest"
+        )
     if any(each.interval and each.step_from is StepFrom.FLOPS for each in predictions):
         found[-1] += f", and nine in ten steps from FLOPs by {STEP_FACTOR} on an RTX 3090"
     found += dict.fromkeys(f"no interval: {each.lacks}" for each in predictions if each.lacks)
     if any(each.extrapolated for each in predictions):
         found.append(
-            "*: outside of the batch sizes that were measured or published; in short steps, "
-            "launching kernels may take longer than computing"
+            "*: outside of the batch sizes that were measured or published; a step from FLOPs "
+            "takes at least what an H200's host took to launch the kernels of as many layers"
         )
     return found
 
@@ -179,7 +178,6 @@ def _entry(prediction: "Prediction") -> dict[str, object]:
         "batch_size": point.batch_size,
         **vars(prediction.run),
         "interval": prediction.interval,
-        "drawn": prediction.drawn,
         "step_time": prediction.step_from,
         "extrapolated_batch_size": prediction.extrapolated,
         "rows": prediction.rows,

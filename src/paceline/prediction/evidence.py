@@ -27,6 +27,7 @@ from paceline.grouped import grouped
 
 FILE = "evidence.csv"  # beside this module; `paceline report` writes it from the committed studies
 _EDGE = 0.05  # relative; so far beyond what was studied is alike
+COMPARABLE = 10  # times the weights of the network that was studied, or a tenth of them
 BY_RULE, TUNED = "by_rule", "tuned"  # values of training.rate
 # Longest exchange that was studied [steps of computing]: that of the slowest links of
 # experiments/when_asynchronous.yaml, over which the weights take three steps
@@ -104,6 +105,14 @@ class Evidence:
         rows = self._rows(scheme, TUNED)
         near = min(rows, key=lambda row: abs(math.log(row.rounds / rounds)), default=None)
         return near.settings if near else ""
+
+    def comparable(self, scheme: str, num_weights: int, workers: int) -> bool:
+        """Return True if a scheme was studied with as many workers, and with a network that has
+        num_weights up to a factor of COMPARABLE.
+        """
+        far = max(num_weights / self.any.num_weights, self.any.num_weights / num_weights)
+        most = max((row.workers for row in self._rows(scheme, TUNED)), default=0)
+        return far <= COMPARABLE and workers <= most
 
     def staleness(self, scheme: str, workers: int) -> float:
         """Return the mean staleness to expect, which grows as the number of other workers does.

@@ -5,19 +5,19 @@ worker and a server, and all-reduces between workers.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from statistics import fmean
-from typing import Any
+from statistics import fmean, median
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
 import torch
 import torch.distributed as dist
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
-from pytorch_lightning import Callback, seed_everything
+from pytorch_lightning import seed_everything
 
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.wall.ddp import SyncAllReduceStrategy
@@ -25,14 +25,16 @@ from paceline.cluster.cluster import device
 from paceline.cluster.launcher import call_in_processes
 from paceline.errors import SettingError
 from paceline.exchange.process_group import join, leave
+from paceline.prediction.calibration import Measured, Times
 from paceline.prediction.messages import (
     PAUSE,
     REPETITIONS,
-    measure_allreduce,
-    measure_in_training,
-    measure_pair,
+    TIMEOUT,
+    WORKER,
+    measure_messages,
+    serve_until_left,
+    worker_wire,
 )
-from paceline.prediction.this_machine import Measured, MeasuredSteps, Times
 from paceline.record import provenance
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
@@ -52,7 +54,6 @@ _FEW_WEIGHTS = 1000
 _FEW_CORES = 8
 _CROWDS = (2, 4, 8)  # workers for each core
 _MOST_WORKERS = 32  # each has some 250 MB
-_TIMEOUT = 600  # seconds
 _PAIRS_OF_BLOCKS = 12  # of steps without and with an exchange
 _WARM_UP = 0.1  # share of the steps, at least one of them, that is not counted
 _FEWEST_STEPS = 2
@@ -74,117 +75,142 @@ def measure(
     steps of each batch size and of each number of workers; None for SECONDS, or GPU_SECONDS on a
     GPU. `most_weights`: size of the largest message. Messages are measured `repetitions` times;
     before each is a random pause, up to the duration of a step if the cluster emulates step times.
-    Raises SettingError for a wrong setting,
-    and ProcessFailure if a process fails.
+    Raises SettingError for a wrong setting, and ProcessFailure if a process fails.
     """
     point = Point.of(config.replaced(workers=1, scheme=_NO_SCHEME))
     prepare_data(point.data)
     started, load = datetime.now(UTC), psutil.getloadavg()[0]
-    on_gpu = point.device == "cuda"
+    on_gpu, batch_size = point.device == "cuda", point.batch_size
     seconds = seconds or (GPU_SECONDS if on_gpu else SECONDS)
-    worker = call_in_processes(measure_steps, point, seconds)[0]
-    cores = provenance.num_cores() // point.cluster.threads_per_worker
-    if on_gpu:
-        together = {1: fmean(worker.steps[point.batch_size])}
-    else:
-        counts = together_counts(max(1, cores))
-        launched = call_in_processes(measure_together, point, counts, seconds, workers=max(counts))
-        together = {n: fmean(each[n] for each in launched[:n]) for n in counts}
-    sizes = sorted({1, _FEW_WEIGHTS, worker.num_parameters, most_weights})
+    num_train = open_data(point.data.build(), reading_of(point)).num_train
+    num_weights = sum(weight.numel() for weight in point.model.build().parameters())
+    alone = [StepKind(size) for size in batch_sizes(batch_size, num_train)]
+    chosen, by_ddp = StepKind(batch_size), StepKind(batch_size, ddp=True)
+    steps = call_in_processes(measure_steps, point, [*alone, by_ddp], seconds)[0]
+    step = fmean(steps[chosen])
+    together = {1: step}
+    if not on_gpu:  # which other workers do not share
+        counts = together_counts(max(1, provenance.num_cores() // point.cluster.threads_per_worker))
+        kinds = [StepKind(batch_size, count) for count in counts]
+        found = call_in_processes(measure_steps, point, kinds, seconds, workers=max(counts))
+        together = {
+            n: fmean(of[k].mean() for of in found[:n]) for n, k in zip(counts, kinds, strict=True)
+        }
     pause, emulated = PAUSE, point.cluster.step_seconds
     if emulated is not None:
-        pause = max(PAUSE, seconds_of_step(emulated, point.batch_size))
-    pair = call_in_processes(measure_pair, sizes, repetitions, pause, servers=1)
-    step = fmean(worker.steps[point.batch_size])
+        pause = max(PAUSE, seconds_of_step(emulated, batch_size))
+    sizes = sorted({1, _FEW_WEIGHTS, num_weights, most_weights})
+    worker, server = call_in_processes(measure_messages, sizes, repetitions, pause, True, servers=1)
     block = max(2, int(seconds / (2 * _PAIRS_OF_BLOCKS * step)))
-    added = call_in_processes(measure_exchange, point, worker.num_parameters, block, servers=1)
     return Measured(
         started=started,
         load=load,
         cores=provenance.num_cores(),
-        batch_size=point.batch_size,
+        accelerator=point.device,
+        num_weights=num_weights,
+        batch_size=batch_size,
         pause=pause,
-        worker=worker,
-        together=together,
-        pair={**pair[0], **pair[1]},
-        added=added[0],
-        crowded=_crowded(most_weights, repetitions, pause),
+        times={
+            "step": {kind.batch_size: fmean(steps[kind]) for kind in alone if kind in steps},
+            "jitter": {batch_size: jitter(steps[chosen])},
+            "ddp": {batch_size: max(0.0, median(steps[by_ddp]) - median(steps[chosen]))},
+            "together": together,
+            **server,
+            **worker,
+            **call_in_processes(measure_exchange, point, num_weights, block, servers=1)[0],
+        },
+        crowds=_crowds(most_weights, repetitions, pause),
     )
 
 
-def measure_steps(point: Point, seconds: float) -> MeasuredSteps:
-    """Measure the steps of one worker; must run in a process of its own.
+def jitter(seconds: np.ndarray) -> float:
+    """Return the sigma of a log-normal factor on the time of a step: half of the range of the
+    middle 68 % of the logarithms, so that a few delayed steps have no effect.
+    """
+    low, high = np.quantile(np.log(seconds), [0.16, 0.84])
+    return float(high - low) / 2
 
-    Larger batches than the point's are left out if they do not fit into a GPU's memory. Raises
+
+class StepKind(NamedTuple):
+    """A kind of step: its batch size, how many workers take such steps at once, and whether
+    DistributedDataParallel does.
+    """
+
+    batch_size: int
+    workers: int = 1
+    ddp: bool = False
+
+
+def measure_steps(
+    point: Point, kinds: Sequence[StepKind], seconds: float
+) -> dict[StepKind, np.ndarray]:
+    """Return the seconds of each step, by kind; as many processes as the most workers of a kind
+    must call this function, and each returns its own steps.
+
+    Batches larger than the point's are left out if they do not fit into a GPU's memory. Raises
     SettingError("batch_size") if the point's own does not.
     """
     steps = TimedSteps(point)
-    sizes = batch_sizes(point.batch_size, steps.num_train)
-    join(_TIMEOUT, "cpu")
-    found: dict[int, list[np.ndarray]] = {size: [] for size in sizes}
-    by_ddp: list[np.ndarray] = []
-    for _ in range(_TURNS):
-        for size in list(found):
-            try:
-                found[size].append(steps.seconds(size, seconds / _TURNS))
-            except torch.OutOfMemoryError:
-                if size <= point.batch_size:
-                    message = f"{size:,} images do not fit into the GPU's memory; choose fewer"
-                    raise SettingError("batch_size", message) from None
-                del found[size]
-                torch.cuda.empty_cache()
-        ddp = SyncAllReduceStrategy(_TIMEOUT)
-        ddp.prepare(RunSpec(num_workers=1, batch_size=point.batch_size, num_steps=_MANY))
-        by_ddp.append(steps.seconds(point.batch_size, seconds / _TURNS, strategy=ddp))
+    join(TIMEOUT, "cpu")
+    found: dict[StepKind, list[np.ndarray]] = {k: [] for k in kinds if dist.get_rank() < k.workers}
+    for kind in [*kinds] * _TURNS:
+        dist.barrier()  # the others wait here for the next kind
+        if kind not in found:
+            continue
+        try:
+            found[kind].append(steps.in_time(kind, seconds / _TURNS))
+        except torch.OutOfMemoryError:
+            if kind.batch_size <= point.batch_size:
+                message = (
+                    f"{kind.batch_size:,} images do not fit into the GPU's memory; choose fewer"
+                )
+                raise SettingError("batch_size", message) from None
+            del found[kind]
+            torch.cuda.empty_cache()
     leave()
-    return MeasuredSteps(
-        accelerator=point.device,
-        num_parameters=sum(weight.numel() for weight in steps.module.parameters()),
-        steps={size: np.concatenate(each) for size, each in found.items()},
-        ddp_steps=np.concatenate(by_ddp),
-    )
+    return {kind: np.concatenate(turns) for kind, turns in found.items()}
 
 
-def measure_together(point: Point, counts: list[int], seconds: float) -> dict[int, float]:
-    """Return the mean seconds of a step by the number of workers that take steps at once.
+def measure_exchange(point: Point, num_weights: int, block: int) -> dict[str, Times]:
+    """Return the seconds that an exchange adds to a step, by its kind and number of weights.
 
-    Processes with the ranks 0 to max(`counts`) - 1 must call this function. Each process returns
-    its own steps, for those counts in which it takes part.
+    Two processes, a worker and a server, must call this function. Only the worker returns "push in
+    training", which includes the server's work.
     """
-    steps = TimedSteps(point)
-    join(_TIMEOUT, "cpu")
-    mine = [count for count in counts if dist.get_rank() < count]
-    found: dict[int, list[np.ndarray]] = {count: [] for count in mine}
-    for _ in range(_TURNS):
-        for count in counts:
-            dist.barrier()  # the others wait here for the next count
-            if count in found:
-                found[count].append(steps.seconds(point.batch_size, seconds / _TURNS))
-    dist.barrier()
+    steps, vector, found = TimedSteps(point), torch.zeros(num_weights), {}
+    join(TIMEOUT, "cpu")
+    if dist.get_rank() == WORKER:
+        wire = worker_wire(num_weights)
+        found["push in training"] = added_by(steps.exchanging(wire.push_pull, block), block)
+        wire.leave()
+    else:
+        serve_until_left(num_weights)
+    reduced = steps.exchanging(partial(dist.all_reduce, vector), block)
+    found["all-reduce in training"] = added_by(reduced, block)
     leave()
-    return {count: float(np.concatenate(each).mean()) for count, each in found.items()}
+    return {kind: {num_weights: seconds} for kind, seconds in found.items()}
 
 
-def measure_exchange(point: Point, num_weights: int, block: int) -> dict[str, float]:
-    """Return the seconds that exchanges add to a step, as `measure_in_training` does.
+def added_by(seconds: Sequence[float] | np.ndarray, block: int) -> float:
+    """Return the seconds that an exchange adds to a step, at least 0.
 
-    Two processes, a worker and a server, must call this function.
+    `seconds`: those of steps in blocks of `block` steps, in turn without and with exchanges. The
+    result is the median difference of adjacent blocks, since the load of a shared host varies.
     """
-    take_steps = partial(TimedSteps(point).exchanging, block=block)
-    return measure_in_training(num_weights, take_steps, block)
+    pairs = len(seconds) // (2 * block)
+    means = np.reshape(seconds[: 2 * block * pairs], (pairs, 2, block)).mean(axis=-1)
+    return max(0.0, float(np.median(means[:, 1] - means[:, 0])))
 
 
-def _crowded(most_weights: int, repetitions: int, pause: float) -> dict[int, Times]:
-    cores = provenance.num_cores()
-    if cores > _FEW_CORES:
-        return {}
-    many, found = max(2, most_weights // _CROWDED_SHARE), {}
-    for workers in (each * cores for each in _CROWDS if each * cores <= _MOST_WORKERS):
-        sizes = [max(2 * workers, many * _FEW_WEIGHTS // MOST_WEIGHTS), many]
-        of_workers = call_in_processes(
-            measure_allreduce, sizes, repetitions, pause, workers=workers
-        )
-        found[workers] = of_workers[0]
+def _crowds(most_weights: int, repetitions: int, pause: float) -> dict[int, Times]:
+    """Measure all-reduces of more workers than cores; none on a machine with many cores."""
+    cores, many, found = provenance.num_cores(), max(2, most_weights // _CROWDED_SHARE), {}
+    for workers in (each * cores for each in _CROWDS if cores <= _FEW_CORES):
+        if workers <= _MOST_WORKERS:
+            sizes = [max(2 * workers, many * _FEW_WEIGHTS // MOST_WEIGHTS), many]
+            arguments = sizes, repetitions, pause, False
+            of_workers = call_in_processes(measure_messages, *arguments, workers=workers)
+            found[workers] = of_workers[0]["allreduce"]
     return found
 
 
@@ -213,49 +239,59 @@ class TimedSteps:
         seed_everything(point.seed, verbose=False)
         self.module, self._point = point.model.build(), point
         self._data, self._reading = point.data.build(), reading_of(point)
-        self.num_train = open_data(self._data, self._reading).num_train
 
-    def seconds(self, batch_size: int, seconds: float, **options: Any) -> np.ndarray:
-        """Take steps for `seconds`; return the seconds of each step after a warm-up.
+    def in_time(self, kind: StepKind, seconds: float) -> np.ndarray:
+        """Take steps for `seconds`; return the seconds of each step after a warm-up."""
+        options: dict[str, Any] = {}
+        if kind.ddp:
+            options["strategy"] = SyncAllReduceStrategy(TIMEOUT)
+            run = RunSpec(num_workers=1, batch_size=kind.batch_size, num_steps=_MANY)
+            options["strategy"].prepare(run)
 
-        `options`: further arguments of Lightning's Trainer.
-        """
-        accelerator = device(self._point.device, 0)
-        drawn: list[float] = []  # when each batch was drawn, with all steps before it done
+        def last(drawn: Sequence[float]) -> bool:
+            return drawn[-1] - drawn[0] > seconds and len(drawn) > _FEWEST_STEPS
 
-        def draw() -> Iterator[Any]:
-            for batch in self._batches(batch_size, _MANY):
-                if accelerator.type == "cuda":
-                    torch.cuda.synchronize(accelerator)
-                drawn.append(time.perf_counter())
-                if drawn[-1] - drawn[0] > seconds and len(drawn) > _FEWEST_STEPS:
-                    return
-                yield batch
-
-        self._fit(draw(), **options)
-        durations = np.diff(drawn)
+        durations = self._seconds(kind.batch_size, last, **options)
         return durations[max(1, int(_WARM_UP * len(durations))) :]
 
-    def exchanging(self, exchange: Callable[[], object], block: int) -> list[float]:
-        """Take blocks of `block` steps, in turn without and with an exchange after each step.
+    def exchanging(self, exchange: Callable[[], object], block: int) -> np.ndarray:
+        """Take blocks of `block` steps, in turn without and with an exchange in each step.
 
         Returns the seconds of each step, beginning with a block without exchanges. A warm-up block
         before it is not counted.
         """
-        exchanges = Exchanges(exchange, block)
-        num_steps = (2 * _PAIRS_OF_BLOCKS + 1) * block
-        self._fit(self._batches(self._point.batch_size, num_steps), callbacks=[exchanges])
-        return exchanges.seconds
+        blocks = 2 * _PAIRS_OF_BLOCKS + 1
 
-    def _batches(self, batch_size: int, most: int) -> Iterable[Any]:
-        reading = replace(self._reading, batch_size=batch_size)
-        return open_data(self._data, reading).train(0, most)
+        def last(drawn: Sequence[float]) -> bool:
+            before = len(drawn) - 1  # this step
+            if before < blocks * block and before >= block and before // block % 2 == 0:
+                exchange()
+            return before == blocks * block
 
-    def _fit(self, batches: Iterable[Any], **options: Any) -> None:
-        point = self._point
+        return self._seconds(self._point.batch_size, last)[block:]
+
+    def _seconds(
+        self, batch_size: int, last: Callable[[Sequence[float]], bool], **options: Any
+    ) -> np.ndarray:
+        """Take steps until `last`, which gets the times at which batches were drawn, is True;
+        return the seconds of each step.
+        """
+        point, drawn = self._point, list[float]()  # when all steps before a batch were done
+        on_gpu, where = point.device == "cuda", device(point.device, 0)
+        batches = open_data(self._data, replace(self._reading, batch_size=batch_size))
+
+        def draw() -> Iterator[Any]:
+            for batch in batches.train(0, _MANY):
+                if on_gpu:
+                    torch.cuda.synchronize(where)
+                drawn.append(time.perf_counter())
+                if last(drawn):
+                    return
+                yield batch
+
         trainer = quiet_trainer(
             plugins=[LightningEnvironment()],
-            accelerator="gpu" if point.device == "cuda" else "cpu",
+            accelerator="gpu" if on_gpu else "cpu",
             devices=1,
             precision=point.training.precision,
             gradient_clip_val=point.training.gradient_clip_val,
@@ -263,26 +299,5 @@ class TimedSteps:
             max_epochs=1,
             **options,
         )
-        trainer.fit(self.module, batches)
-
-
-class Exchanges(Callback):
-    """Callback that calls `exchange` at the end of each step in some blocks of `block` steps.
-
-    The first block is a warm-up without exchanges; the following blocks are in turn without and
-    with them. `seconds`: time of each step after the warm-up, including its exchange.
-    """
-
-    def __init__(self, exchange: Callable[[], object], block: int) -> None:
-        self._exchange, self._block = exchange, block
-        self._ends: list[float] = []
-
-    @property
-    def seconds(self) -> list[float]:
-        return np.diff(self._ends)[self._block - 1 :].tolist()
-
-    def on_train_batch_end(self, *args: Any, **kwargs: Any) -> None:
-        step = len(self._ends)
-        if step >= self._block and step // self._block % 2 == 0:
-            self._exchange()
-        self._ends.append(time.perf_counter())
+        trainer.fit(self.module, draw())
+        return np.diff(drawn)

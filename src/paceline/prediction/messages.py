@@ -19,12 +19,12 @@ from paceline.exchange.process_group import join, leave
 from paceline.exchange.wire.frame import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
-from paceline.prediction.this_machine import Times
+from paceline.prediction.calibration import Times
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 
-_WORKER, _SERVER = 0, 1
+WORKER, _SERVER = 0, 1
 _ELSEWHERE = "another node"  # where a worker says that it is, so that messages pass over TCP
-_TIMEOUT = 120  # seconds
+TIMEOUT = 600  # seconds
 
 # Before each measured exchange a process fills its caches with other data, as a training step does,
 # and sleeps, as if it waited for an accelerator. Without this pause, caches are warm and no thread
@@ -35,133 +35,94 @@ _SECONDS = 1.0  # most seconds of pauses, for each size of messages in each repe
 REPETITIONS = 5  # the result is the median of their means, since a whole repetition may be delayed
 
 
-def measure_in_training(
-    num_weights: int, take_steps: Callable[[Callable[[], object]], Sequence[float]], block: int
-) -> dict[str, float]:
-    """Return the seconds that an exchange of `num_weights` weights adds to a step, by its kind.
-
-    Two processes, a worker and a server, must call this function. `take_steps(exchange)` takes
-    blocks of `block` steps, in turn without and with an exchange in each step, and returns the
-    seconds of each step. Both processes return "allreduce". Only the worker returns "push_pull",
-    which includes the server's work.
-    """
-    join(_TIMEOUT, "cpu")
-    found = {}
-    if dist.get_rank() == _WORKER:
-        wire = WorkerWire([(0, num_weights)], 0, torch.float32, _SERVER)
-        wire.pull()
-        found["push_pull"] = added_by(take_steps(wire.push_pull), block)
-        wire.leave()
-    else:
-        wire = ServerWire(torch.zeros(num_weights), 0, workers=[_WORKER])
-        wire.answer(_WORKER, Header(0, True))
-        served = _served(wire)
-        for push in itertools.takewhile(lambda push: push.proceed, _pushes(wire)):
-            wire.answer(_WORKER, _apply(served, push))
-    vector = torch.zeros(num_weights)
-    found["allreduce"] = added_by(take_steps(lambda: dist.all_reduce(vector)), block)
-    leave()
-    return found
-
-
-def added_by(seconds: Sequence[float], block: int) -> float:
-    """Return the seconds that an exchange adds to a step, at least 0.
-
-    `seconds`: those of steps in blocks of `block` steps, in turn without and with exchanges. The
-    result is the median difference of adjacent blocks, since the load of a shared host varies.
-    """
-    means = [fmean(seconds[at : at + block]) for at in range(0, len(seconds) - block + 1, block)]
-    return max(0.0, median(b - a for a, b in zip(means[::2], means[1::2], strict=False)))
-
-
-def measure_pair(
-    sizes: list[int], repetitions: int = REPETITIONS, pause: float = PAUSE
+def measure_messages(
+    sizes: list[int], repetitions: int, pause: float, pair: bool
 ) -> dict[str, Times]:
-    """Measure messages of `sizes` weights; return seconds by number of weights, by kind.
+    """Measure messages of `sizes` weights; return seconds by kind of message.
 
-    Two processes, a worker and a server, must call this function. `pause`: longest pause before a
-    message [seconds]. The worker returns "push_pull", while the server does no work, and
-    "allreduce". The server returns "serve", the time of its work for a push: bookkeeping, and an
-    update by SGD with momentum; and "handle", the time of a core in which it receives a push over
-    TCP and sends the answer.
+    All processes of a run must call this function. `pause`: longest pause before a message
+    [seconds]. Each returns "allreduce", the mean seconds from the start of the last process until a
+    process has the sum, by torch's own collective. In a `pair` of a worker and a server the worker
+    also returns "push_pull", while the server does no work. The server returns "serve", the time of
+    its work for a push: bookkeeping, and an update by SGD with momentum; and "handle", the time of
+    a core in which it receives a push over TCP and sends the answer.
     """
     torch.set_num_threads(1)
-    join(_TIMEOUT, "cpu")
-    measure_size = _work if dist.get_rank() == _WORKER else _serve
-    measured = [{n: measure_size(n, pause) for n in sizes} for _ in range(repetitions)]
+    join(TIMEOUT, "cpu")
+    exchange = {WORKER: _push_pull, _SERVER: _serve}[dist.get_rank()] if pair else None
+    measured = list[dict[int, dict[str, float]]]()
+    for _ in range(repetitions):
+        of_sizes = {size: exchange(size, pause) if exchange else {} for size in sizes}
+        for size, seconds in of_sizes.items():
+            seconds["allreduce"] = _allreduce_seconds(size, pause)
+        measured.append(of_sizes)
     leave()
-    names = measured[0][sizes[0]]
-    return {name: {n: median(each[n][name] for each in measured) for n in sizes} for name in names}
+    return {
+        kind: {size: median(each[size][kind] for each in measured) for size in sizes}
+        for kind in measured[0][sizes[0]]
+    }
 
 
-def measure_allreduce(sizes: list[int], repetitions: int, pause: float) -> Times:
-    """Measure torch's own all-reduces of `sizes` weights; all processes must call this function.
-
-    `pause`: longest pause before an all-reduce [seconds]. Returns, by number of weights, the mean
-    seconds from the start of the last worker until a worker has the sum.
-    """
-    torch.set_num_threads(1)
-    join(_TIMEOUT, "cpu")
-    measured = [{n: _allreduce_seconds(n, pause) for n in sizes} for _ in range(repetitions)]
-    leave()
-    return {size: median(each[size] for each in measured) for size in sizes}
-
-
-def _work(size: int, pause: float) -> dict[str, float]:
-    wire = WorkerWire([(0, size)], 0, torch.float32, _SERVER)
-    wire.pull()
+def _push_pull(size: int, pause: float) -> dict[str, float]:
+    wire = worker_wire(size)
     push_pull = fmean(_timed(wire.push_pull, size, pause))
     _timed(wire.push_pull, size, pause)  # not counted: the server times its work meanwhile
     wire.leave()
-    wire = WorkerWire([(0, size)], 0, torch.float32, _SERVER, _ELSEWHERE)
-    wire.pull()
+    wire = worker_wire(size, _ELSEWHERE)
     _timed(wire.push_pull, size, pause)  # not counted: the server counts its own time
     wire.leave()
-    return {"push_pull": push_pull, "allreduce": _allreduce_seconds(size, pause)}
+    return {"push_pull": push_pull}
 
 
 def _serve(size: int, pause: float) -> dict[str, float]:
+    """Answer the pushes of `_push_pull`; the first of each row is not counted."""
     rounds = _rounds(size, pause) + 1
-    wire = ServerWire(torch.zeros(size), 0, workers=[_WORKER])
-    wire.answer(_WORKER, Header(0, True))
-    pushes, served, seconds = _pushes(wire), _served(wire), []
+    wire = _server_wire(size)
+    pushes, served, seconds = _pushes(wire), _served(wire), list[float]()
     for _ in itertools.islice(pushes, rounds):
-        wire.answer(_WORKER, Header(0, True))
+        wire.answer(WORKER, Header(0, True))
     for push in itertools.islice(pushes, rounds):
         began = time.perf_counter()
         header = _apply(served, push)
         seconds.append(time.perf_counter() - began)
-        wire.answer(_WORKER, header)
+        wire.answer(WORKER, header)
     wire.receive()  # the worker's farewell
-    handle = _handled_over_tcp(size, rounds)
-    _allreduce_seconds(size, pause)
-    return {"serve": fmean(seconds[1:]), "handle": handle}
-
-
-def _handled_over_tcp(size: int, rounds: int) -> float:
-    """Return the mean seconds of a core for a push and its answer, after one that is not counted.
-
-    The server waits besides, for what the link and the worker take.
-    """
-    wire = ServerWire(torch.zeros(size), 0, workers=[_WORKER])
-    wire.answer(_WORKER, Header(0, True))
+    wire = _server_wire(size)
     wire.flush()
-    pushes, began = _pushes(wire), 0.0
-    for number in range(rounds):
-        if number == 1:
-            began = time.process_time()
-        next(pushes)
-        wire.answer(_WORKER, Header(0, True))
+    ends = list[float]()  # of this process's time on a core: it waits for the worker besides
+    for _ in itertools.islice(_pushes(wire), rounds):
+        wire.answer(WORKER, Header(0, True))
         wire.flush()
-    seconds = time.process_time() - began
-    wire.receive()  # the worker's farewell
-    return seconds / (rounds - 1)
+        ends.append(time.process_time())
+    wire.receive()
+    return {"serve": fmean(seconds[1:]), "handle": (ends[-1] - ends[0]) / (rounds - 1)}
+
+
+def serve_until_left(size: int) -> None:
+    """Apply and answer the pushes of a worker until it leaves."""
+    wire = _server_wire(size)
+    served = _served(wire)
+    for push in itertools.takewhile(lambda push: push.proceed, _pushes(wire)):
+        wire.answer(WORKER, _apply(served, push))
+
+
+def worker_wire(size: int, node: str | None = None) -> WorkerWire:
+    """Connect a worker to the server's `size` weights, and pull them."""
+    wire = WorkerWire([(0, size)], 0, torch.float32, _SERVER, node)
+    wire.pull()
+    return wire
+
+
+def _server_wire(size: int) -> ServerWire:
+    wire = ServerWire(torch.zeros(size), 0, workers=[WORKER])
+    wire.answer(WORKER, Header(0, True))
+    return wire
 
 
 def _apply(served: ServedWeights, push: Header) -> Header:
     """Apply a pushed gradient to the weights; return the header of the server's answer."""
-    served.arrive(_WORKER, push.version)
-    return Header(served.report.updates, served.grant(_WORKER))
+    served.arrive(WORKER, push.version)
+    return Header(served.report.updates, served.grant(WORKER))
 
 
 def _pushes(wire: ServerWire) -> Iterator[Header]:
@@ -188,7 +149,6 @@ def _served(wire: ServerWire) -> ServedWeights:
 
 
 def _allreduce_seconds(size: int, pause: float) -> float:
-    """Return the mean seconds from the start of the last worker until a worker has the sum."""
     vector, begun, ended = torch.zeros(size), [], []
 
     def reduce() -> None:

@@ -8,6 +8,8 @@ of the network. An image then takes the sum of two times:
 
 Backward does twice the work of forward. TRAFFIC is small, since layers read and write the same
 activations several times: convolutions, normalisations, activation functions, and sums.
+
+However small the batch is, a step takes at least what the host takes to launch its kernels.
 """
 
 import math
@@ -16,7 +18,7 @@ from typing import Annotated
 
 from paceline.errors import SettingError
 from paceline.model.network_size import BYTES
-from paceline.settings import UNKEYED, Neutral, Positive, Share, settings
+from paceline.settings import UNKEYED, Neutral, NotNegative, Positive, Share, settings
 from paceline.timing.step_times import StepRate
 from paceline.timing.workload import AbstractWorkload, CountedNetwork
 
@@ -24,11 +26,27 @@ FLOP = 6  # of a training step for each multiply-add of forward: backward has tw
 PASSES = 3  # over the activations: one in forward, two in backward
 TRAFFIC = 0.17  # share of the memory's bandwidth, fitted by benchmarks/step_times.py
 UPDATE_PASSES = 5  # over the weights by SGD with momentum: it reads three vectors and writes two
-SHORTEST = 0.04  # seconds of a step in the data by which the rule was judged; to launch a step's
-# kernels takes such times, too, which the rule leaves out
+SHORTEST = 0.04  # seconds of a step in the data by which the rule was judged
+# Seconds to launch the kernels of a step, and of each of its layers with weights. They are the line
+# through two steps of 32 images on an H200, in Lightning's loop: 9.58 ms with ResNet-18, of 41 such
+# layers, and 2.61 ms with the small CNN, of 7 (benchmarks/README.md: 3,342 and 12,245 images/s).
+# That the hosts of other chips are as fast is an assumption.
+LAUNCH, LAUNCH_LAYER = 1.18e-3, 2.05e-4
 LARGEST_BATCH = 512  # in these data
 
 _HALF = {"16-mixed", "bf16-mixed"}
+
+
+@settings("cluster.step_rates")
+class RateOfSize(StepRate):
+    """Rate of steps that follows from a network's sizes. `launching`: seconds to launch kernels, in
+    which a step does not end, since the host launches while the chip computes.
+    """
+
+    launching: NotNegative
+
+    def seconds(self, batch_size: int) -> float:
+        return max(self.launching, super().seconds(batch_size))
 
 
 @settings("cluster.chip")
@@ -84,16 +102,22 @@ class Chip:
         if measured is not None or not isinstance(workload, CountedNetwork):
             return measured
         size = workload.size
-        return self.rate_of_size(size.multiply_adds, workload.activations, size.weight_bytes)
+        layers = sum(layer.weights > 0 for layer in size.layers)
+        return self.rate_of_size(
+            size.multiply_adds, workload.activations, size.weight_bytes, layers
+        )
 
     def assumes(self, workload: AbstractWorkload) -> bool:
         """Return True if the rate of a network's steps follows from its sizes."""
         return workload.name not in self.measured
 
-    def rate_of_size(self, multiply_adds: int, activations: int, weight_bytes: int) -> StepRate:
+    def rate_of_size(
+        self, multiply_adds: int, activations: int, weight_bytes: int, layers: int
+    ) -> RateOfSize:
         """Return the rate of steps that follows from a network's sizes.
 
         `multiply_adds`: of one image in forward. `activations`: numbers that backward keeps of it.
+        `layers`: number of those with weights.
         """
         precision = self.run_precision
         arithmetic = FLOP * multiply_adds / (self.utilisation[precision] * self.peak[precision])
@@ -104,7 +128,10 @@ class Chip:
         most = max(1, min(LARGEST_BATCH, self.largest_batch(weight_bytes, activations)))
         least = max(1, math.ceil((SHORTEST - update) / seconds))
         judged = min(least, most), most
-        return StepRate(fixed=update, per_image=seconds, batch_sizes=judged, rows=[])
+        launching = LAUNCH + LAUNCH_LAYER * layers
+        return RateOfSize(
+            fixed=update, per_image=seconds, batch_sizes=judged, rows=[], launching=launching
+        )
 
     def largest_batch(self, weight_bytes: int, activations: int, states: int = 2) -> int:
         """Return the most images of a step that fit into memory, beside the weights, their

@@ -1,4 +1,4 @@
-"""Lemmas of Zou 2017 (doi 10.1007/978-3-319-69179-4_2) on the number of workers and of servers.
+"""Lemma of Zou 2017 (doi 10.1007/978-3-319-69179-4_2) on the number of workers.
 
 One worker needs T_C + T_O for a step, and G workers that share the batch need T_C / G + T_O. T_C is
 the time to compute, T_O the overhead (of exchanges) that does not overlap with computing. So
@@ -11,8 +11,6 @@ without the paper's text.
 
 import math
 
-_ROUNDING = 1e-9  # relative; a smaller excess needs no further server
-
 
 def efficiency(overhead: float, workers: float) -> float:
     """Return the efficiency alpha for R = `overhead`."""
@@ -24,13 +22,3 @@ def largest_overhead(efficiency: float, workers: float) -> float:
     if efficiency * workers <= 1:
         return math.inf
     return (1 - efficiency) / (efficiency * workers - 1)
-
-
-def servers_needed(num_bytes: float, workers: int, bandwidth: float, seconds: float) -> int:
-    """Return the fewest servers whose links can transfer all messages while workers compute.
-
-    The messages are the pushes of gradients to servers and the answers with weights. `num_bytes`:
-    bytes of all weights. `bandwidth`: bytes/s of a server's link. `seconds`: time that a worker
-    computes between two pushes.
-    """
-    return max(1, math.ceil(2 * num_bytes * workers / (bandwidth * seconds) * (1 - _ROUNDING)))

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.prediction.lemma import efficiency, largest_overhead, servers_needed
+from paceline.prediction.cluster_plan import servers_needed
+from papers.lemma import efficiency, largest_overhead
 
 
 def test_examples_of_workers():
