@@ -23,7 +23,13 @@ from filelock import FileLock
 from paceline.errors import SettingError, first_line, refused
 from paceline.record.measurement import MLflow
 from paceline.record.point_config import flat_settings
-from paceline.record.reading import read_config, read_result, record_version
+from paceline.record.reading import (
+    chosen_attempt,
+    read_config,
+    read_result,
+    record_version,
+)
+from paceline.record.record import records_in
 from paceline.record.result import NUMBERS
 
 if TYPE_CHECKING:
@@ -145,9 +151,9 @@ class RecordLog:
 
     def _log_new(self) -> None:
         """Log the records that are new since the last look."""
-        for path in sorted(self._folder.glob(f"{self._key or '[!.]*'}/result.json")):
-            folder, version = path.parent, record_version(path.parent)
-            if version != self._versions.get(folder.name):
+        for folder in records_in(self._folder):
+            version = record_version(folder)
+            if self._key in (None, folder.name) and version != self._versions.get(folder.name):
                 self._log_record(folder)
                 self._versions[folder.name] = version
 
@@ -167,7 +173,8 @@ class RecordLog:
                 return
             begun = 1000 * datetime.fromisoformat(result["started"]).timestamp()
             run = self._begun.get(key) or self._begin(folder, round(begun))
-            progress, curve = folder / "progress.csv", folder / "curve.csv"
+            attempt = chosen_attempt(folder)
+            progress, curve = attempt / "progress.csv", attempt / "curve.csv"
             rows = [*_rows("live", progress), *_rows("curve", curve), _final(result)]
             metrics = [
                 Metric(name, value, round(begun + 1000 * row["seconds"]), int(row["samples"]))
@@ -178,7 +185,7 @@ class RecordLog:
             self._client.log_batch(run, metrics)
             for name in _FILES:
                 copy: Any = self._client.log_artifact  # type: ignore[reportUnknownMemberType]
-                copy(run, str(folder / name))
+                copy(run, str(attempt / name))
             tags = [RunTag(*tag) for tag in about.items()]
             self._client.log_batch(run, tags=tags)  # last: by them a run is known as whole
             status = "FINISHED" if result["status"] == "finished" else "FAILED"

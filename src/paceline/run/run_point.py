@@ -36,7 +36,7 @@ _SET_SECONDS = 1.0  # by which a clock was set; less may be how it is kept right
 class Outcome:
     """Outcome of a run.
 
-    `folder`: folder of its record. `result`: content of the record's result.json.
+    `folder`: folder of its attempt in the record. `result`: content of the record's result.json.
     """
 
     folder: Path
@@ -56,17 +56,15 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
     prepare_data(point.data)
     look_again()
     data = data_digest(point.data)  # kept, so that workers need not read the bytes again
-    folder = point.config.folder
-    partial = PartialRecord(folder)
+    partial = PartialRecord(point.config.folder)
     try:
         partial.write_config(point.config.values)
         _begin_checkpoints(point, partial.folder, data)
         result = _train(point, partial, in_sweep)
-        partial.complete(result)
+        return Outcome(partial.complete(result), result)
     except BaseException:
         partial.discard()
         raise
-    return Outcome(folder, result)
 
 
 def check_length(point: Point) -> None:
