@@ -152,6 +152,7 @@ class ResultFields:
     started: Annotated[str, AfterValidator(datetime.fromisoformat)]
     wall_seconds: Finite  # negative in records of earlier code, if the clock was set back
     launch_seconds: Finite | None
+    load_of_others: Plain | None  # CPU time of other programs / that of the cores it wants
     jobs: Whole | None
     accelerator: str | None
     server_device: str | None  # on GPUs only

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TextIO
 
 from paceline.errors import printable
 from paceline.grouped import grouped
+from paceline.record.disturbance import disturbance
 from paceline.record.mlflow import yield_to_workers
 from paceline.record.point_config import PointConfig
 from paceline.record.reading import read_result, record_version
@@ -274,5 +275,7 @@ def result_line(number: int | None, config: PointConfig, result: Result, note: s
         outcome += f", {result['images_per_second']:,.0f} images/s {result['kind']}"
     if result["top1"] is not None:
         outcome += f", top-1 {100 * result['top1']:.2f} %"
+    if words := disturbance(result):
+        outcome += f" (disturbed: {words})"
     start = f"point {number}: " if number else ""
     return f"{start}{config.names['scheme']} {settings}: {outcome}, {note}"
