@@ -1,6 +1,5 @@
 """The command line in a repository of its own, as a user types it."""
 
-import json
 import multiprocessing
 import os
 import subprocess
@@ -13,6 +12,8 @@ import pytest
 
 from paceline import cli
 from paceline.cluster.processes import preload
+from paceline.record.reading import read_result
+from paceline.record.record import records_in
 from paceline.study.progress import PREFIX
 
 
@@ -74,5 +75,4 @@ def _errors(file):
 
 
 def results(root, study):
-    files = sorted((root / "runs" / study).glob("[!.]*/result.json"))
-    return [json.loads(file.read_text()) for file in files]
+    return [read_result(record) for record in records_in(root / "runs" / study)]

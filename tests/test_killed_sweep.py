@@ -5,6 +5,7 @@ import subprocess
 import psutil
 import pytest
 
+from paceline.record.record import records_in
 from tests.command_line import results, run, start
 from tests.ends import all_end, wait_until
 from tests.small_study import write_small_study
@@ -34,13 +35,13 @@ def kill_in_the_second_point(root, study, arguments):
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with start(root, *arguments, **silent, start_new_session=True) as launcher:
         try:
-            wait_until(lambda: list(folder.glob("[!.]*/result.json")))
+            wait_until(lambda: records_in(folder))
             wait_until(lambda: list(folder.glob(".*/progress.csv")))
             family = psutil.Process(launcher.pid).children(recursive=True)
         finally:
             launcher.kill()
     assert len(family) >= 3  # the forkserver and two workers
-    finished = {p: p.stat().st_mtime_ns for p in folder.glob("[!.]*/result.json")}
+    finished = {p: p.stat().st_mtime_ns for p in folder.glob("[!.]*/1/result.json")}
     all_end(family)
-    assert 1 <= len(list(folder.glob("[!.]*/result.json"))) < 3
+    assert 1 <= len(records_in(folder)) < 3
     return finished

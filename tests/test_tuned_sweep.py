@@ -77,7 +77,7 @@ def test_what_is_missing_of_both_parts_is_run_again(swept):
     lost = [each["key"] for each in (trials[0], *reported) if each["seed"] or each["lr"] != 0.05]
     (root / "reports/tuned" / ARCHIVE).unlink()  # from which they would come back
     for key in lost:
-        (root / "runs/tuned" / key / "result.json").unlink()
+        (root / "runs/tuned" / key / "1/result.json").unlink()
     code, lines, errors = run(root, "sweep", "tuned", "sweep.jobs=1")
     assert (code, errors) == (0, [])
     assert sum(line.startswith("point ") for line in lines) == len(lost), lines

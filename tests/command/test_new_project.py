@@ -13,6 +13,7 @@ import yaml
 
 from paceline.command.init_command import new_project
 from paceline.errors import SettingError
+from paceline.record.record import records_in
 from paceline.study.compose import composed
 from paceline.study.study_points import studies
 from tests.command_line import run
@@ -154,8 +155,7 @@ def test_dvc_tries_a_setting_and_tells_what_it_changed(project):
     assert {name: each["new"] for name, each in changed.items()} == {"training.lr": 0.02}
     (metrics,) = json.loads(shell("dvc", "metrics", "diff", "--json")).values()
     assert metrics["best_test_top1"]["diff"] != 0
-    keys = {each.parent.name for each in (project / "runs/first").glob("*/result.json")}
-    assert len(keys) == 2
+    assert len(records_in(project / "runs/first")) == 2
 
 
 @pytest.mark.slow

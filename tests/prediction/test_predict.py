@@ -95,7 +95,7 @@ def test_messages_have_the_bytes_of_the_run_that_trains(root, precision):
     (trained,) = (
         result
         for result in results(root, "bytes")
-        if precision in (root / "runs/bytes" / result["key"] / "config.yaml").read_text()
+        if precision in (root / "runs/bytes" / result["key"] / "1/config.yaml").read_text()
     )
     (prediction,) = each(*settings, steps=10)
     assert prediction.run.images_per_second == pytest.approx(

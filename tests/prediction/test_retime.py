@@ -44,17 +44,17 @@ def test_times_are_those_of_a_run_that_trains_there(root, scheme):
     here = trained(root, *ON_ONE, *SCHEMES[scheme])
     there = trained(root, *ON_NODES, *SCHEMES[scheme])
     assert curve(here) != curve(there)
-    found = retime(here.name, ON_NODES, root)
+    found = retime(here.parent.name, ON_NODES, root)
     assert [row.before for row in found] == [seconds for _, seconds in curve(here)]
     assert [(row.samples, pytest.approx(row.seconds, abs=1e-4)) for row in found] == curve(there)
     ours, theirs = (torch.load(folder / "weights.pt") for folder in (here, there))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
-    code, lines, _ = run(root, "predict", "--record", here.name, *ON_NODES)
+    code, lines, _ = run(root, "predict", "--record", here.parent.name, *ON_NODES)
     assert code == 0
     assert lines[-1].startswith("retimed virtual")
-    refused(root, here.name, "cluster.step_jitter", *ON_NODES, "cluster.step_jitter=0")
-    refused(root, here.name, "workers", *ON_NODES, "workers=4")
-    refused(root, here.name, "cluster", "cluster=local")
+    refused(root, here.parent.name, "cluster.step_jitter", *ON_NODES, "cluster.step_jitter=0")
+    refused(root, here.parent.name, "workers", *ON_NODES, "workers=4")
+    refused(root, here.parent.name, "cluster", "cluster=local")
 
 
 def refused(root, key, setting, *overrides):

@@ -8,6 +8,8 @@ import torch
 import yaml
 
 from paceline.prediction.retime import has_weights_of_any_network, key_of_weights
+from paceline.record.reading import chosen_attempt
+from paceline.record.record import records_in
 from tests.command_line import run
 from tests.made_records import rows_of
 from tests.small_study import STUDY, write_small_study
@@ -46,7 +48,7 @@ def swept(root, study, network, *schemes):
 
 def folders(runs):
     """Folder of each record of a study, by its scheme."""
-    found = [path.parent for path in runs.glob("[!.]*/result.json")]
+    found = map(chosen_attempt, records_in(runs))
     return {result(folder)["scheme"]: folder for folder in found}
 
 
@@ -92,7 +94,8 @@ def networked(root, here, request):
 def test_only_what_does_not_depend_on_time_is_retimed(here, networked):
     _, records, lines = networked
     retimed = [line for line in lines if "retimed from" in line]
-    assert [line.split()[-1] for line in retimed] == [here[scheme].name for scheme in SCHEMES]
+    keys = [here[scheme].parent.name for scheme in SCHEMES]
+    assert [line.split()[-1] for line in retimed] == keys
     assert {name for name in records if "retimed_from" in result(records[name])} == set(SCHEMES)
     assert [line for line in lines if line.endswith(": 3 points: 3 finished")]
 
@@ -101,11 +104,11 @@ def test_only_what_does_not_depend_on_time_is_retimed(here, networked):
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_every_number_but_real_seconds_is_that_of_a_training(here, networked, scheme):
     trained, retimed, source = networked[0][scheme], networked[1][scheme], here[scheme]
-    assert retimed.name == trained.name != source.name
+    assert retimed.parent.name == trained.parent.name != source.parent.name
     ours, theirs = result(retimed), result(trained)
-    assert ours.pop("retimed_from") == source.name
+    assert ours.pop("retimed_from") == source.parent.name
     assert "retimed_from" not in theirs
-    assert (ours.pop("study"), theirs.pop("study")) == (retimed.parent.name, "there")
+    assert (ours.pop("study"), theirs.pop("study")) == (retimed.parents[1].name, "there")
     assert list(ours) == list(theirs)
     assert {n: v for n, v in ours.items() if n not in WALL} == {
         n: v for n, v in theirs.items() if n not in WALL
@@ -117,7 +120,7 @@ def test_every_number_but_real_seconds_is_that_of_a_training(here, networked, sc
     weights = [torch.load(folder / "weights.pt") for folder in (retimed, trained)]
     assert all(weights[0][name].equal(weights[1][name]) for name in weights[0])
     config = yaml.safe_load((retimed / "config.yaml").read_text())
-    assert (config["study"], config["cluster"]["step_seconds"]) == (retimed.parent.name, 0.25)
+    assert (config["study"], config["cluster"]["step_seconds"]) == (retimed.parents[1].name, 0.25)
 
 
 def virtual(scheme="sync_allreduce", workers=4, **settings):

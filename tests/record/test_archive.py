@@ -12,8 +12,8 @@ import pytest
 
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, missing_records, write_archive, write_records
-from paceline.record.reading import read_result
-from paceline.record.record import PartialRecord
+from paceline.record.reading import chosen_attempt, read_result
+from paceline.record.record import PartialRecord, records_in
 from tests.made_records import TABLES, made_config, make_record
 
 CONFIGS = [made_config(seed=seed) for seed in (0, 1)]
@@ -47,9 +47,10 @@ def unpack_archive(path, runs):
 
 def content(runs):
     return {
-        str(path.relative_to(runs)): path.read_bytes()
-        for path in runs.rglob("*")
-        if path.is_file() and path.name not in ("weights.pt", "progress.csv")
+        f"{record.name}/{path.name}": path.read_bytes()
+        for record in records_in(runs)
+        for path in chosen_attempt(record).iterdir()
+        if path.name not in ("weights.pt", "progress.csv")
     }
 
 
@@ -57,7 +58,7 @@ def test_records_come_back_as_they_were_without_weights(runs, tmp_path):
     path = archived(runs, tmp_path / ARCHIVE)
     again = tmp_path / "again/made"
     assert unpack_archive(path, again) == 2
-    names = {path.name for path in (again / KEY).iterdir()}
+    names = {path.name for path in (again / KEY / "1").iterdir()}
     assert names == {"config.yaml", "result.json", *(f"{name}.csv" for name in TABLES)}
     assert content(again) == content(runs)
     assert {path.name for path in again.iterdir()} == set(KEYS)
@@ -66,8 +67,9 @@ def test_records_come_back_as_they_were_without_weights(runs, tmp_path):
 def test_equal_records_give_equal_bytes(runs, tmp_path):
     """In any order, of any age, and unpacked."""
     first = archived(runs, tmp_path / "first.tar.xz").read_bytes()
-    shutil.copytree(runs, tmp_path / "copied", copy_function=shutil.copyfile)
-    write_archive(tmp_path / "second.tar.xz", [tmp_path / "copied" / key for key in reversed(KEYS)])
+    copied = tmp_path / "copied/made"
+    shutil.copytree(runs, copied, copy_function=shutil.copyfile)
+    write_archive(tmp_path / "second.tar.xz", [copied / key for key in reversed(KEYS)])
     assert (tmp_path / "second.tar.xz").read_bytes() == first
     unpack_archive(tmp_path / "first.tar.xz", tmp_path / "again/made")
     assert archived(tmp_path / "again/made", tmp_path / "third.tar.xz").read_bytes() == first

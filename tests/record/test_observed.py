@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import re
 from collections import Counter
 from dataclasses import astuple, replace
 
@@ -379,6 +380,8 @@ def test_few_images_of_few_classes_are_no_reason_to_leave_a_run_out():
     last = scored(16, top1=18 / 40, loss=1.06, **few)
     found = result(observed(first={"scores": [last], "losses": [(0, 0), (1.06, 1)]}))
     assert (found["status"], found["top1"]) == ("finished", 0.45)
+    words = re.findall(r"\d[.\d]*", found["reason"])
+    assert words == ["1", "0.450", "40", "0.350", "0.576"]  # 0.35 + 3 x sqrt(0.35 x 0.65 / 40)
 
 
 def test_a_run_that_measures_throughput_only_finishes_without_a_score():

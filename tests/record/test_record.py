@@ -1,8 +1,10 @@
-"""A record appears whole or not at all."""
+"""An attempt appears whole or not at all, beside those before it, and the right one counts."""
 
 import errno
+import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -12,11 +14,19 @@ import pytest
 
 from paceline.errors import SettingError
 from paceline.record.checkpoint import has_checkpoint
+from paceline.record.reading import (
+    chosen_attempt,
+    fault_of,
+    latest_result,
+    read_alone,
+    read_result,
+)
 from paceline.record.record import (
     PartialRecord,
     is_under_way,
     partial_folder,
     partial_records,
+    records_in,
 )
 from paceline.record.rows import POINT_TABLES
 from tests.made_records import made_config, make_record
@@ -33,27 +43,18 @@ def made(folder, result):
     partial = PartialRecord(folder)
     partial.write_config({"workers": 2, "names": {"data": "synthetic"}})
     partial.write_table("curve", CURVE, [ROW])
-    assert not folder.exists() or (folder / "old").exists()
-    partial.complete(result)
+    return partial.complete(result)
 
 
-def test_a_complete_record_is_in_its_place_and_nothing_else(tmp_path):
-    folder = tmp_path / "runs/study/0123456789ab"
-    assert not folder.exists()
-    made(folder, {"status": "finished", "top1": 0.5})
-    assert list(folder.parent.iterdir()) == [folder]
+def test_a_complete_attempt_is_in_its_record_and_nothing_else(tmp_path):
+    record = tmp_path / "runs/study/0123456789ab"
+    folder = made(record, {"status": "finished", "top1": 0.5})
+    assert (list(record.parent.iterdir()), list(record.iterdir())) == ([record], [folder])
     assert result_of(folder) == {"status": "finished", "top1": 0.5}
     written = (folder / "config.yaml").read_text()
     assert written == "workers: 2\nnames:\n  data: synthetic\n"
     row = "64,2,0.5,1.25,,0.5,1.0,0.5,"
     assert (folder / "curve.csv").read_text() == ",".join(CURVE) + f"\n{row}\n"
-
-
-def test_an_older_record_is_replaced_as_a_whole(tmp_path):
-    folder = older_one(tmp_path)
-    made(folder, {"status": "finished"})
-    assert not (folder / "old").exists()
-    assert result_of(folder) == {"status": "finished"}
 
 
 def test_what_is_in_the_making_is_hidden_and_can_be_discarded(tmp_path):
@@ -99,64 +100,83 @@ def killed(folder):
             owner.kill()
 
 
-@pytest.mark.parametrize("new", ["finished", "diverged", "failed"])
-@pytest.mark.parametrize("old", ["finished", "diverged", "failed", "invalid", None])
-def test_a_failure_never_replaces_a_success(old, new, tmp_path, capsys):
-    """It leaves its checkpoint to the next run in any case."""
-    config = made_config()
-    folder = tmp_path / config.folder
-    if old:
-        make_record(folder, config, status=old)
-    partial = PartialRecord(folder)
-    (partial.folder / "checkpoint/1").mkdir(parents=True)
+STATUSES = ["finished", "diverged", "failed", "invalid"]
+
+
+def attempt(record, config, status, **changes):
+    """Add an attempt to a record; its checkpoint is at a later start if it failed."""
+    partial = PartialRecord(record)
+    made_folder = partial.folder.with_name("made")
+    make_record(made_folder, config, key=config.key, status=status, **changes)
+    files = {path.name: path.read_bytes() for path in made_folder.iterdir()}
+    for name, content in files.items():
+        partial.write_file(name, content)
+    (partial.folder / "checkpoint/1").mkdir(parents=True, exist_ok=True)
     (partial.folder / "checkpoint/1/complete.json").touch()
-    partial.complete({"status": new})
-    stays = new == "failed" and old in ("finished", "diverged")
-    assert result_of(folder)["status"] == (old if stays else new)
-    assert (folder / "curve.csv").exists() == stays
-    assert len(capsys.readouterr().err.splitlines()) == stays
-    assert has_checkpoint(PartialRecord(folder).folder) == (new == "failed")
+    shutil.rmtree(made_folder)
+    return partial.complete(json.loads(files["result.json"]))
 
 
-def older_one(tmp_path):
-    """The folder of a record, to be replaced."""
-    folder = tmp_path / "0123456789ab"
-    made(folder, {"status": "failed"})
-    (folder / "old").touch()
-    return folder
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("statuses", list(itertools.product(STATUSES, repeat=2)))
+def test_nothing_replaces_an_attempt_and_the_latest_success_counts(statuses, legacy, tmp_path):
+    """Else the latest failure does; also beside a record of earlier code, without attempts."""
+    config = made_config()
+    record = tmp_path / config.folder
+    for number, status in enumerate(statuses):
+        if legacy and number == 0:
+            make_record(record, config, status=status, top1=0)
+        else:
+            attempt(record, config, status, top1=number / 10)
+    folders = [record, record / "1", record / "2"][not legacy :][:2]
+    results = [result_of(folder) for folder in folders]
+    assert [(each["status"], each["top1"]) for each in results] == [
+        (status, number / 10) for number, status in enumerate(statuses)
+    ]
+    valid = [n for n in range(2) if statuses[n] != "invalid"]
+    counted = max(valid, key=lambda n: (statuses[n] != "failed", n), default=None)
+    assert records_in(record.parent) == [record]
+    for read in (read_result, read_alone):
+        assert read(record) == (None if counted is None else results[counted])
+    assert (fault_of(record) is None) == bool(valid)
+    assert latest_result(record) == (results[1] if statuses[1] != "invalid" else None)
+    if counted is not None:
+        assert chosen_attempt(record) == folders[counted]
+    assert has_checkpoint(PartialRecord(record).folder) == (statuses[1] == "failed")
 
 
 @pytest.mark.parametrize("end", [SystemExit(), OSError(errno.EBUSY, os.strerror(errno.EBUSY))])
-def test_a_whole_record_is_put_in_its_place_later(end, tmp_path, monkeypatch):
-    """If the process ended, or the disk refused, after the older one was removed."""
+def test_a_complete_attempt_is_put_in_its_record_later(end, tmp_path, monkeypatch):
+    """If the process ended, or the disk refused."""
 
     def rename(path, to):
         if path == partial.folder:
             raise end
         return moved(path, to)
 
-    folder, moved = older_one(tmp_path), Path.rename
-    partial = PartialRecord(folder)
+    record, moved = tmp_path / "0123456789ab", Path.rename
+    made(record, {"status": "failed"})
+    partial = PartialRecord(record)
     monkeypatch.setattr(Path, "rename", rename)
     with pytest.raises((SystemExit, SettingError)):
         partial.complete({"status": "finished"})
     monkeypatch.undo()
     partial.discard()
-    PartialRecord(folder).discard()
-    assert result_of(folder) == {"status": "finished"}
-    assert list(tmp_path.iterdir()) == [folder]
+    PartialRecord(record).discard()
+    assert [result_of(record / name)["status"] for name in "12"] == ["failed", "finished"]
+    assert list(tmp_path.iterdir()) == [record]
 
 
-def test_an_older_record_outlives_a_disk_that_fills_up(tmp_path, monkeypatch):
+def test_an_attempt_outlives_a_disk_that_fills_up(tmp_path, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    folder = older_one(tmp_path)
+    record = tmp_path / "0123456789ab"
+    folder = made(record, {"status": "failed"})
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(SettingError, match=r"^study: cannot write .*: No space left on device$"):
-        made(folder, {"status": "finished"})
-    assert list(tmp_path.iterdir()) == [folder]
-    assert result_of(folder) == {"status": "failed"}
+        made(record, {"status": "finished"})
+    assert (list(tmp_path.iterdir()), list(record.iterdir())) == ([record], [folder])
 
 
 def test_a_number_that_json_lacks_leaves_no_record(tmp_path):

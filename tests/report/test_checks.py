@@ -114,6 +114,8 @@ def test_assumed_times_are_said(findings, kind, jitter, slow, expected):
 
 
 LATE = [{"kind": "paced", "samples": 640, "late_steps": n} for n in (0, 5)]  # of 20 steps each
+BUSY = {"load_of_others": 0.351}
+STOOD_STILL = {"stopped_seconds": 11.65, "wall_seconds": 70}
 STARTED = {"started": "2026-01-02T03:04:05+00:00", "wall_seconds": 120}
 LOST = "worker 1 was lost after 3 steps: killed by SIGKILL"
 
@@ -130,6 +132,12 @@ LOST = "worker 1 was lost after 3 steps: killed by SIGKILL"
         ([{"workers_per_accelerator": 1}] * 2, None),
         (LATE, "1 of 2 paced .* 25.0 %"),
         ([{}, {"reason": LOST}], f"1 measured run finished.* all means.* seed 1: {LOST}"),
+        ([BUSY, {"load_of_others": 0.05}], r"1 of 2 runs .* seed 0: other .* 35 % of its cores\."),
+        ([BUSY | {"kind": "virtual"}] * 2, None),
+        ([{}, STOOD_STILL], r"1 of 2 runs .* seed 1: a process stood still for 11\.7 s\."),
+        ([STOOD_STILL | {"wall_seconds": 1200}] * 2, None),
+        ([{"images_per_second": 35}, {"images_per_second": 67}], r"1 of 1 .* 25 %.*, 35 to 67\."),
+        ([{"images_per_second": 54}, {"images_per_second": 67}], None),
         ([STARTED, STARTED], r"\(A Made-up .*, 4 cores\) within 2 min.* 2026-01-02 03:04 UTC"),
         ([{"commit": ""}, {"commit": "0a+dirty"}], "2 runs without a commit"),
     ],

@@ -1,6 +1,5 @@
 """Points in the queue of a real Slurm: what comes out, and what faults leave behind."""
 
-import json
 import os
 import re
 import sqlite3
@@ -12,6 +11,8 @@ from contextlib import closing, contextmanager
 import pytest
 
 from paceline.errors import SettingError
+from paceline.record.reading import read_result
+from paceline.record.record import records_in
 from paceline.study.slurm_jobs import cancel_study, living_jobs, read_jobs
 from paceline.study.study_points import study_points
 from paceline.study.sweep import checked_study, sweep
@@ -40,7 +41,7 @@ def results(project):
     """Records by key: all are whole, and none is under way."""
     folder = project / "runs/study"
     assert not list(folder.glob(".*.partial"))
-    return {path.parent.name: json.loads(path.read_text()) for path in folder.glob("*/result.json")}
+    return {record.name: read_result(record) for record in records_in(folder)}
 
 
 def times_run(project):
@@ -144,7 +145,7 @@ def test_killed_processes_end_their_points_and_the_next_of_the_job_runs(project,
     ]
     assert len({each["job"] for each in found.values()}) == 1
     for key in (first, second):
-        logs = {path.name for path in (project / f"runs/study/{key}/log").iterdir()}
+        logs = {path.name for path in (project / f"runs/study/{key}/1/log").iterdir()}
         assert logs == {"worker_0.log", "worker_1.log", "server_0.log"}
     assert times_run(project) == dict.fromkeys(found, 1)
 

@@ -11,6 +11,7 @@ import psutil
 import pytest
 from omegaconf import OmegaConf
 
+from paceline.record.reading import record_version
 from paceline.record.rerun import Sweep, failed_by_environment
 from paceline.study.point_processes import Killed, processes_kept, run_points
 from tests.command_line import results, run
@@ -118,7 +119,7 @@ def test_a_sweep_that_its_machine_makes_fail_says_so_and_the_next_tries_again(ro
         assert errors == [f"paceline: {why}; the next sweep runs them again"]
         (result,) = results(root, "failing")
         assert (result["status"], result["environment"]) == ("failed", True)
-        starts.append((root / "runs/failing" / result["key"] / "result.json").stat().st_mtime_ns)
+        starts.append(record_version(root / "runs/failing" / result["key"]))
     assert starts[0] < starts[1]
 
 

@@ -5,19 +5,24 @@ import os
 import sys
 import threading
 
+import pytest
+
 from paceline.record.reading import record_version
 from paceline.record.record import partial_folder
+from paceline.study.compose import composed
 from paceline.study.progress import (
     Status,
     display,
     read_progress,
+    result_line,
     run_status,
     stage_status,
     status_line,
     with_time_left,
 )
 from paceline.study.study_points import study_points
-from tests.made_records import make_record
+from tests.made_records import made_result, make_record
+from tests.tiny import REPOSITORY
 
 HEADER = "samples,seconds,share,train_loss,images_per_second\n"
 BEGUN = Status("made", 0.25, "1 of 4 points")
@@ -48,6 +53,20 @@ def test_a_run_tells_its_share(tmp_path):
     write_progress(tmp_path, "64,1.0,1.0,0.25,1024\n")
     note = "evaluating, training loss 0.25, 1,024 images/s virtual"
     assert run_status("made", "virtual", tmp_path) == ("made", 1.0, note)
+
+
+@pytest.mark.parametrize(("others", "stopped"), [(None, 0.0), (0.09, 0.7), (0.35, 0), (0.0, 12)])
+def test_the_line_of_a_point_says_what_disturbed_it(others, stopped):
+    """Beyond a tenth of its cores, or a hundredth of its seconds."""
+    config = composed([], REPOSITORY)
+    result = made_result(config, config.key) | {"images_per_second": 512.0, "wall_seconds": 71}
+    result |= {"load_of_others": others, "stopped_seconds": stopped}
+    line = result_line(None, config, result, "71 s")
+    assert ("35 % of its cores" in line, "stood still for 12.0 s" in line) == (
+        others == 0.35,
+        stopped == 12,
+    )
+    assert "disturbed" not in result_line(None, config, result | {"kind": "virtual"}, "71 s")
 
 
 def test_the_rest_is_as_fast_as_what_was_seen():

@@ -10,6 +10,7 @@ from paceline import cli
 from paceline.command.sweep_command import print_plan
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, write_archive
+from paceline.record.record import records_in
 from paceline.study.collect import collect
 from paceline.study.study_points import Study, study_points
 from paceline.study.sweep import checked_study, sweep
@@ -88,7 +89,7 @@ def test_a_broken_archive_stops_the_sweep_by_its_name(collected):
 def elsewhere(root, tmp_path):
     """An archive of another machine: three of four records, and one of another setting."""
 
-    there = tmp_path / "there"
+    there = tmp_path / "there/made"
     for overrides, which in (((), slice(3)), (("training.epochs=3",), slice(1))):
         for point in study_points("made", root, overrides)[which]:
             make_record(there / point.key, point.config)
@@ -124,12 +125,12 @@ def test_trials_that_follow_from_trials_are_taken_up(root, studied, tmp_path):
         return [make_record(point.folder, point.config) for point in points]
 
     assert sweep(checked_study("made", root, UNLOGGED), run)
-    folders = [path.parent for path in (root / "runs/made").glob("*/result.json")]
+    folders = records_in(root / "runs/made")
     write_archive(tmp_path / "all.tar.xz", folders)
     shutil.rmtree(root / "runs")
     study = checked_study("made", root, source=tmp_path / "all.tar.xz")
     assert [point.status for point in study.points] == ["finished"] * 2
-    assert len(folders) == len(list((root / "runs/made").glob("*/result.json"))) == 6
+    assert len(folders) == len(records_in(root / "runs/made")) == 6
 
 
 def test_a_bad_file_is_refused_in_a_line(root, studied, elsewhere, tmp_path):

@@ -13,7 +13,8 @@ from paceline.errors import SettingError, did_you_mean
 from paceline.record.key import deciding
 from paceline.record.mlflow import flat_params
 from paceline.record.point_config import PointConfig
-from paceline.record.reading import read_config, require_fit
+from paceline.record.reading import chosen_attempt, read_config, require_fit
+from paceline.record.record import records_in
 from paceline.record.result import NUMBERS
 from paceline.report.number_format import form_of
 from paceline.study.compose import composed
@@ -32,8 +33,9 @@ def find_record(study: str, key: str, root: Path) -> Path:
     known = [*studies(root), *(path.name for path in runs.glob("[!.]*"))]
     if study != "*" and study not in known:
         raise SettingError("study", f"there is no {study}{did_you_mean(study, known)}")
-    files = runs.glob(f"{study}/{key}*/result.json") if _KEY.fullmatch(key) else ()
-    found = sorted(path.parent for path in files)
+    folders = sorted(runs.glob(study)) if _KEY.fullmatch(key) else ()
+    records = (record for folder in folders for record in records_in(folder))
+    found = [record for record in records if record.name.startswith(key)]
     if len(found) == 1:
         return found[0]
     if found:
@@ -52,7 +54,7 @@ def record_view(folder: Path, root: Path) -> Iterator[RenderableType]:
     """
     result = require_fit(folder)
     config = read_config(folder)
-    yield str(folder.relative_to(root))
+    yield str(chosen_attempt(folder).relative_to(root))
     changes = different(config, root)
     yield plain_table(["setting", "value"], changes.items())
     ending = f"{result['status']}: {result['reason']}" if result["reason"] else result["status"]

@@ -10,7 +10,7 @@ import json
 import time
 import webbrowser
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from statistics import mean
@@ -21,9 +21,10 @@ from rich.console import RenderableType
 from paceline.command.terminal import plain_table, show
 from paceline.errors import SettingError, first_line, tell
 from paceline.grouped import grouped
-from paceline.record.record import is_under_way, partial_records
+from paceline.record.reading import read_alone, record_version
+from paceline.record.record import is_under_way, partial_records, records_in
 from paceline.record.report_files import damaged, read_about
-from paceline.record.result import fault_of_result
+from paceline.record.result import Result
 from paceline.study.collect import num_of_other_code
 from paceline.study.compose import Composer, composer, hydra_errors, jobs_of
 from paceline.study.progress import read_progress
@@ -31,7 +32,7 @@ from paceline.study.study_points import axes_of_grids, require_study, studies
 from paceline.study.sweep import checked_study
 
 METRICS = "metrics.json"  # of a report
-Row = dict[str, Any]  # result of a record, or a row of runs.csv
+Row = Mapping[str, Any]  # result of a record, or a row of runs.csv
 _HEADINGS = ["study", ">points", "state", ">other code", ">newest", "answer"]
 _UNITS = {"days": 86400, "hours": 3600, "minutes": 60}
 _MOST = 20  # lines on points that did not finish
@@ -118,7 +119,7 @@ def _row(study: str, root: Path, compose: Composer) -> list[str]:
     ]
 
 
-def _counted(study: str, root: Path, compose: Composer) -> tuple[list[Row], int]:
+def _counted(study: str, root: Path, compose: Composer) -> tuple[Sequence[Row], int]:
     """Return the records of a study, and the number of its points, whose settings are not composed.
 
     Trials of its hyperparameter search have other seeds than its points, and are left out.
@@ -152,7 +153,7 @@ class Shown(NamedTuple):
 
     question: str | None
     axes: list[str]
-    rows: list[Row]
+    rows: Sequence[Row]
     num_points: int
 
 
@@ -172,32 +173,24 @@ def _collected(study: str, root: Path) -> Shown | None:
     about = read_about(folder, f"paceline sweep {study}")
     rows = _rows(folder / "runs.csv", study)
     known = {*rows, *_rows(folder / "tuning.csv", study)}
-    others = [path for path in _records(study, root) if path.parent.name not in known]
-    written = (folder / "study.json").stat().st_mtime
+    others = [record for record in _records(study, root) if record.name not in known]
+    written = (folder / "study.json").stat().st_mtime_ns
     if not is_multirun:
-        is_new = any(path.stat().st_mtime > written for path in (file, *others))
-        if is_new or len(rows) < about["num_points"]:
+        is_new = any((record_version(record) or 0) > written for record in others)
+        if is_new or file.stat().st_mtime_ns > written or len(rows) < about["num_points"]:
             return None
     results = _results(study, root)
     now = [{**row, **(results.get(key) or {})} for key, row in rows.items()]
     return Shown(about["question"], about["axes"], now, about["num_points"])
 
 
-def _records(study: str, root: Path) -> Iterable[Path]:
-    return (root / "runs" / study).glob("[!.]*/result.json")
+def _records(study: str, root: Path) -> list[Path]:
+    return records_in(root / "runs" / study)
 
 
-def _results(study: str, root: Path) -> dict[str, Row | None]:
+def _results(study: str, root: Path) -> dict[str, Result | None]:
     """Return the result of each record of a study in runs/, by key; None for a damaged one."""
-    found = dict[str, Row | None]()
-    for path in _records(study, root):
-        try:
-            result: Any = json.loads(path.read_bytes())
-        except (OSError, ValueError):
-            result = None
-        is_fit = isinstance(result, dict) and fault_of_result(result) is None
-        found[path.parent.name] = result if is_fit else None
-    return found
+    return {record.name: read_alone(record) for record in _records(study, root)}
 
 
 def _rows(path: Path, study: str) -> dict[str, Row]:
@@ -263,13 +256,13 @@ def next_command(study: str, root: Path, *, complete: bool) -> str:
     if not complete:
         return f"paceline sweep {study}"
     page = root / "reports" / study / "index.html"
-    times = [path.stat().st_mtime for path in _records(study, root)]
-    if not page.is_file() or max(times, default=0.0) > page.stat().st_mtime:
+    versions = [record_version(record) or 0 for record in _records(study, root)]
+    if not page.is_file() or max(versions, default=0) > page.stat().st_mtime_ns:
         return f"paceline report {study}"
     return f"paceline show {study} --open"
 
 
-def _state(rows: list[Row], shares: Mapping[str, float]) -> list[str]:
+def _state(rows: Sequence[Row], shares: Mapping[str, float]) -> list[str]:
     """Return how many points of a configuration have a record, the state of those that did not
     finish, and the mean accuracy of the others. `shares`: what is done of those that run, by key.
     """

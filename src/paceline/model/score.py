@@ -32,13 +32,16 @@ class Score:
     right: bytes = b""
 
     @property
-    def at_chance(self) -> bool:
-        """True if `top1` is at most three standard errors above the share of the largest class,
-        which a network reaches that always answers with this class.
+    def most_by_chance(self) -> float:
+        """Three standard errors above the share of the largest class, which a network reaches that
+        always answers with this class.
         """
         chance = self.largest_class
-        error = math.sqrt(chance * (1 - chance) / self.num_images)
-        return self.top1 <= chance + 3 * error
+        return chance + 3 * math.sqrt(chance * (1 - chance) / self.num_images)
+
+    @property
+    def at_chance(self) -> bool:
+        return self.top1 <= self.most_by_chance
 
     @property
     def guess_loss(self) -> float:

@@ -20,8 +20,8 @@ from paceline.record.observed import Observed, TrainingReport
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
-from paceline.record.reading import read_config, read_result, require_fit
-from paceline.record.record import PartialRecord
+from paceline.record.reading import chosen_attempt, read_config, read_result, require_fit
+from paceline.record.record import PartialRecord, records_in
 from paceline.record.result import NUMBERS
 from paceline.record.rows import POINT_TABLES
 from paceline.study.compose import composed
@@ -62,10 +62,9 @@ def retime(key: str, overrides: Sequence[str], root: Path) -> list[Retimed]:
     a record that is missing or does not fit, for a scheme whose order of updates depends on time,
     and for a cluster with other settings of jitter, slow workers or stragglers.
     """
-    path = next(iter(sorted(root.glob(f"runs/*/{key}/result.json"))), None)
-    if path is None:
+    folder = next(iter(sorted(root.glob(f"runs/*/{key}"))), None)
+    if folder is None:
         raise SettingError("record", f"there is no record {key} in runs/")
-    folder = path.parent
     old = Point.of(read_config(folder))
     config = composed(overrides, root)
     for name in (each.split("=")[0] for each in overrides):
@@ -149,7 +148,7 @@ def _write_retimed(point: Point, folder: Path, source: Path) -> None:
     ends = [snapshot.seconds for snapshot in clock.holder.snapshots]
     curve = [{**row, "seconds": round(seconds, 4)} for row, seconds in zip(rows, ends, strict=True)]
     partial = PartialRecord(folder)
-    partial.copy_files(source, ["progress.csv"])
+    partial.copy_files(chosen_attempt(source), ["progress.csv"])
     partial.write_config(point.config.values)
     tables = {table.name: table for table in POINT_TABLES}
     partial.write_table("curve", tables["curve"].columns, curve)
@@ -162,7 +161,7 @@ def _write_retimed(point: Point, folder: Path, source: Path) -> None:
 
 def _curve_and_clock(point: Point, folder: Path) -> tuple[list[dict[str, str]], VirtualClock]:
     """Return the rows of a record's curve, and the clock of `point` with a snapshot at each."""
-    with (folder / "curve.csv").open(newline="") as file:
+    with (chosen_attempt(folder) / "curve.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     steps = require_fit(folder)["samples"] // (point.batch_size * point.workers)
     return rows, point_clock(point, steps, [int(row["samples"]) for row in rows])
@@ -171,13 +170,14 @@ def _curve_and_clock(point: Point, folder: Path) -> tuple[list[dict[str, str]], 
 def _trained_records(runs: Path) -> dict[str, Path]:
     """Return folders of finished virtual trainings by the present code, by key of their weights."""
     digest, found = source_digest(), dict[str, Path]()
-    for path in sorted(runs.glob("[!.]*/[!.]*/result.json")):
-        result = read_result(path.parent)
+    records = (record for study in sorted(runs.glob("[!.]*")) for record in records_in(study))
+    for record in records:
+        result = read_result(record)
         if result is None or "retimed_from" in result:
             continue
         ended = result["status"] == "finished" and result["kind"] == "virtual"
         if ended and result["source_digest"] == digest:
-            config = read_config(path.parent)
+            config = read_config(record)
             if not is_of_other_data(result, config.target("data")):
-                found.setdefault(key_of_weights(config), path.parent)
+                found.setdefault(key_of_weights(config), record)
     return found

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from paceline.errors import SettingError
-from paceline.record.reading import MOST_BYTES, checked_result, read_result
+from paceline.record.reading import MOST_BYTES, checked_result, chosen_attempt, read_result
 from paceline.record.record import PartialRecord
 from paceline.record.result import Result
 
@@ -35,14 +35,16 @@ Record = tuple[Mapping[str, bytes], Result]  # content of a record's files by na
 
 
 def write_archive(path: Path, folders: Iterable[Path]) -> None:
-    """Write the records in `folders` to the archive `path`.
+    """Write the attempts that count of the records in `folders` to the archive `path`.
 
-    Equal records give an archive with equal bytes.
+    Equal records give an archive with equal bytes. Raises SettingError("key") for an invalid one.
     """
     files: dict[str, dict[str, bytes]] = {name: {} for name in _NAMES}
-    for file in (folder / name for folder in folders for name in _NAMES):
-        if file.exists():
-            files[file.name][file.parent.name] = file.read_bytes()
+    for record in folders:
+        attempt = chosen_attempt(record)
+        for name in _NAMES:
+            if (attempt / name).exists():
+                files[name][record.name] = (attempt / name).read_bytes()
     write_files(path, files)
 
 
@@ -115,13 +117,9 @@ def read_records(
 
 
 def write_records(records: Mapping[str, Record], runs: Path) -> None:
-    """Write records to their folders in `runs`."""
+    """Add records to `runs`, each as an attempt of its own."""
     for key, (files, result) in records.items():
         partial = PartialRecord(runs / key)
-        older = read_result(runs / key)  # as of a process that ended while it moved its record
-        if older is not None and older["status"] != "failed":
-            partial.discard()
-            continue
         try:
             for name, content in files.items():
                 if name != "result.json":  # which makes a record complete

@@ -24,7 +24,13 @@ from paceline.errors import SettingError, first_line, refused
 from paceline.record.label import AXES, run_label
 from paceline.record.measurement import MLflow
 from paceline.record.point_config import flat_settings
-from paceline.record.reading import read_config, read_result, record_version
+from paceline.record.reading import (
+    chosen_attempt,
+    read_config,
+    read_result,
+    record_version,
+)
+from paceline.record.record import records_in
 from paceline.record.result import NUMBERS
 
 if TYPE_CHECKING:
@@ -158,9 +164,9 @@ class RecordLog:
         """Tag the runs of the present points, and log the records that are new."""
         if (present := self._present()) != self._tagged:
             self._tag(present)
-        for path in sorted(self._folder.glob(f"{self._key or '[!.]*'}/result.json")):
-            folder, version = path.parent, record_version(path.parent)
-            if version != self._versions.get(folder.name):
+        for folder in records_in(self._folder):
+            version = record_version(folder)
+            if self._key in (None, folder.name) and version != self._versions.get(folder.name):
                 self._log_record(folder)
                 self._versions[folder.name] = version
 
@@ -216,16 +222,17 @@ class RecordLog:
                 self._client.set_tag(run.info.run_id, "present", "false")
             begun = 1000 * datetime.fromisoformat(result["started"]).timestamp()
             run = self._begun.get(key) or self._begin(folder, round(begun))
+            attempt = chosen_attempt(folder)
             metrics = [
                 Metric(name, value, round(begun + 1000 * row["seconds"]), int(row["samples"]))
-                for row in (*_curve(folder / "curve.csv"), _final(result))
+                for row in (*_curve(attempt / "curve.csv"), _final(result))
                 for name, value in row.items()
                 if name not in ("samples", "seconds") and value is not None
             ]
             self._client.log_batch(run, metrics)
             for name in _FILES:
                 copy: Any = self._client.log_artifact  # type: ignore[reportUnknownMemberType]
-                copy(run, str(folder / name))
+                copy(run, str(attempt / name))
             tags = [RunTag(*tag) for tag in about.items()]
             self._client.log_batch(run, tags=tags)  # last: by them a run is known as whole
             self._save_view(about["kind"])

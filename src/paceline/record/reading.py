@@ -1,14 +1,17 @@
-"""Reads and checks records. An invalid record counts as missing, and users are told the reason.
+"""Reads and checks records. An invalid attempt counts as missing.
 
-The files of a record must be regular, complete and not too large. `result.json` and the tables must
-follow `result.py` and `rows.py`. The names of the folders, the key in the result, and the key of
-the settings must agree. Records in an archive pass the same check. Reading imports and builds
-nothing that a record names, except the classes of Paceline's settings.
+Of the valid attempts of a record, the latest that did not fail counts, else the latest. If none is
+valid, users are told the reason. The files of an attempt must be regular, complete and not too
+large. `result.json` and the tables must follow `result.py` and `rows.py`. The names of the folders,
+the key in the result, and the key of the settings must agree. Records in an archive pass the same
+check. Reading imports and builds nothing that a record names, except the classes of Paceline's
+settings.
 """
 
 import json
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,6 +20,7 @@ import yaml
 from paceline.errors import SettingError, printable
 from paceline.record.key import RETIRED
 from paceline.record.point_config import PointConfig, flat_settings
+from paceline.record.record import attempts
 from paceline.record.result import Result, fault_of_result
 from paceline.record.rows import POINT_TABLES
 from paceline.record.target import foreign_target
@@ -42,36 +46,55 @@ class _UnfitError(ValueError):
         super().__init__(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}...")
 
 
+_Read = Callable[[Path, Path], Result | str | None]
 _Version = tuple[str, int, int, int]  # name, time, size and inode of a file
 _read: dict[Path, tuple[list[_Version], Result]] = {}  # valid records as they were last read
 
 
-def read_result(folder: Path) -> Result | None:
-    """Return the content of `result.json`; None if the record is missing or invalid."""
-    found = _found(folder)
+def read_result(record: Path) -> Result | None:
+    """Return the result of the attempt of a record that counts; None if none is valid."""
+    found = _chosen(record, _found)
+    return found[1] if isinstance(found, tuple) else None
+
+
+def read_alone(record: Path) -> Result | None:
+    """Return what `read_result` does, without a check of files other than result.json.
+
+    That takes a fiftieth of the time.
+    """
+    found = _chosen(record, partial(_found, alone=True))
+    return found[1] if isinstance(found, tuple) else None
+
+
+def latest_result(record: Path) -> Result | None:
+    """Return the result of the latest attempt, also of one that failed after a success."""
+    found = _found(attempts(record)[0], record)
     return None if isinstance(found, str) else found
 
 
-def fault_of(folder: Path) -> str | None:
-    """Return in one line why the record in `folder` is invalid; None if it is valid or missing."""
-    found = _found(folder)
+def fault_of(record: Path) -> str | None:
+    """Return in one line why no attempt is valid; None if one is, or if there is none."""
+    found = _chosen(record, _found)
     return found if isinstance(found, str) else None
 
 
-def require_fit(folder: Path) -> Result:
-    """Read the result of the record in `folder`. Raises SettingError("key") if it is invalid."""
-    found = _found(folder)
-    if found is None:
-        raise SettingError("key", f"there is no record in {folder}")
-    if isinstance(found, str):
-        raise SettingError("key", f"the record {folder} does not fit: {found}")
-    return found
+def chosen_attempt(record: Path) -> Path:
+    """Return the folder of the attempt that counts: the latest that did not fail, if there is one.
+
+    Raises SettingError("key") if no attempt is valid.
+    """
+    return _require(record)[0]
 
 
-def read_config(folder: Path) -> PointConfig:
-    """Read the settings of a record. Raises SettingError("key") if the record is invalid."""
-    require_fit(folder)
-    return PointConfig(_settings((folder / "config.yaml").read_bytes()), of_record=True)
+def require_fit(record: Path) -> Result:
+    """Read the result of the attempt that counts. Raises SettingError("key") if none is valid."""
+    return _require(record)[1]
+
+
+def read_config(record: Path) -> PointConfig:
+    """Read the settings of a record. Raises SettingError("key") if no attempt is valid."""
+    content = (chosen_attempt(record) / "config.yaml").read_bytes()
+    return PointConfig(_settings(content), of_record=True)
 
 
 def checked_result(files: Mapping[str, bytes], study: str, key: str) -> Result:
@@ -83,10 +106,8 @@ def checked_result(files: Mapping[str, bytes], study: str, key: str) -> Result:
     for name in _NEEDED:
         if name not in files:
             raise _UnfitError(f"{name}: there is no such file")
-    result = _object("result.json", files["result.json"])
+    result = _result(files["result.json"])
     config = PointConfig(_settings(files["config.yaml"]), of_record=True)
-    if fault := fault_of_result(result):
-        raise _UnfitError(f"result.json: {fault}")
     _check_place(study, key, result, config)
     for table in POINT_TABLES:
         name, fault = f"{table.name}.csv", None
@@ -99,16 +120,44 @@ def checked_result(files: Mapping[str, bytes], study: str, key: str) -> Result:
     return result
 
 
-def record_version(folder: Path) -> int | None:
-    """Return a number that changes when the record is replaced; None if it is missing."""
-    try:
-        return (folder / "result.json").stat().st_mtime_ns
-    except FileNotFoundError:
-        return None
+def record_version(record: Path) -> int | None:
+    """Return a number that changes with each new attempt; None if there is none."""
+    files = [folder / "result.json" for folder in attempts(record)]
+    return max((file.stat().st_mtime_ns for file in files if file.exists()), default=None)
 
 
-def _found(folder: Path) -> Result | str | None:
-    """Return the record's result, or the reason why it is invalid; None if it is missing."""
+def _require(record: Path) -> tuple[Path, Result]:
+    found = _chosen(record, _found)
+    if found is None:
+        raise SettingError("key", f"there is no record in {record}")
+    if isinstance(found, str):
+        raise SettingError("key", f"the record {record} does not fit: {found}")
+    return found
+
+
+def _chosen(record: Path, read: _Read) -> tuple[Path, Result] | str | None:
+    """Return the attempt that counts and its result, or why the latest attempt is invalid.
+
+    `read(folder, record)` returns the result of an attempt, or the reason why it is invalid; None
+    if it is missing.
+    """
+    failed, fault = None, None
+    for folder in attempts(record):
+        found = read(folder, record)
+        if isinstance(found, str):
+            fault = fault or found
+        elif found is not None and found["status"] != "failed":
+            return folder, found
+        elif found is not None:
+            failed = failed or (folder, found)
+    return failed or fault
+
+
+def _found(folder: Path, record: Path, *, alone: bool = False) -> Result | str | None:
+    """Return the result of an attempt, or the reason why it is invalid; None if it is missing.
+
+    `alone`: only result.json is read.
+    """
     try:
         (folder / "result.json").lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -116,12 +165,15 @@ def _found(folder: Path) -> Result | str | None:
     except OSError as error:
         return f"result.json: {error.strerror}"
     try:
+        if alone:
+            _version(folder, "result.json")
+            return _result((folder / "result.json").read_bytes())
         tables = (f"{table.name}.csv" for table in POINT_TABLES)
         names = [*_NEEDED, *(name for name in tables if (folder / name).exists())]
         versions = [_version(folder, name) for name in names]
         if folder not in _read or _read[folder][0] != versions:
             files = {name: (folder / name).read_bytes() for name in names}
-            _read[folder] = versions, checked_result(files, folder.parent.name, folder.name)
+            _read[folder] = versions, checked_result(files, record.parent.name, record.name)
         return _read[folder][1]
     except OSError as error:
         return f"{Path(error.filename or folder).name}: {error.strerror}"
@@ -163,6 +215,13 @@ def _check_place(study: str, key: str, result: Result, config: PointConfig) -> N
     for name, value in same.items():
         if name in result and result[name] != value:
             raise _UnfitError(f"result.json: {name} is {result[name]!r}, not {value!r}")
+
+
+def _result(content: bytes) -> Result:
+    result = _object("result.json", content)
+    if fault := fault_of_result(result):
+        raise _UnfitError(f"result.json: {fault}")
+    return result
 
 
 def _settings(content: bytes) -> dict[str, Any]:

@@ -1,4 +1,9 @@
-"""Record of one point (training run): a folder on disk, which appears only once it is complete."""
+"""Record of one point (training run): a folder on disk, named by the key of the point.
+
+Each run of the point adds a numbered folder to it, an attempt, which appears only once it is
+complete. Nothing is ever replaced or removed; `reading.py` chooses the attempt that counts. In
+records of earlier code, the files of the only attempt are in the folder of the record itself.
+"""
 
 import csv
 import json
@@ -7,27 +12,27 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from filelock import FileLock, Timeout
 
-from paceline.errors import SettingError, tell
+from paceline.errors import SettingError
 from paceline.record.checkpoint import CHECKPOINTS, discard_checkpoints, has_checkpoint, sync
-from paceline.record.reading import read_result
 from paceline.record.result import Result
 
+T = TypeVar("T")
 Row = Mapping[str, Any]  # cells of a row in a CSV file
 
 
 class PartialRecord:
-    """An unfinished record: a hidden folder next to the place of the record.
+    """An unfinished attempt: a hidden folder next to the record `final`.
 
-    The folder is moved to this place when the record is complete. What an earlier process left in
-    the folder is moved there first if it is complete, else removed, except checkpoints. Raises
-    SettingError("study") if another process is making the record. If a file cannot be written (no
+    The folder is moved into the record when the attempt is complete. What an earlier process left
+    in the folder is moved there first if it is complete, else removed, except checkpoints. Raises
+    SettingError("study") if another process is making an attempt. If a file cannot be written (no
     permission, disk full), a method removes the folder and raises SettingError("study"); a complete
-    record that cannot be moved stays in the folder.
+    attempt that cannot be moved stays in the folder.
     """
 
     def __init__(self, final: Path) -> None:
@@ -42,11 +47,12 @@ class PartialRecord:
         except OSError as error:
             raise _unwritable(final, error) from error
         if _is_complete(self.folder):
-            self._guard(lambda: _put(self.folder, final))
-        left = final / CHECKPOINTS if not has_checkpoint(self.folder) else None  # of a failed run
+            self._guard(self._put)
+        left = attempts(final)[0] / CHECKPOINTS  # of a run that failed
+        resumes = has_checkpoint(self.folder) or not left.is_dir()
         _clear(self.folder)
         self._guard(lambda: self.folder.mkdir(exist_ok=True))
-        if left is not None and left.is_dir():
+        if not resumes:
             discard_checkpoints(self.folder)
             self._guard(lambda: left.rename(self.folder / CHECKPOINTS))
 
@@ -58,26 +64,23 @@ class PartialRecord:
         self._guard(lambda: (self.folder / name).write_bytes(content))
 
     def copy_files(self, source: Path, without: Collection[str]) -> None:
-        """Copy the files of another record, except `without`, its result and checkpoints."""
-        left = shutil.ignore_patterns(*without, _RESULT, CHECKPOINTS)
-        self._guard(lambda: shutil.copytree(source, self.folder, ignore=left, dirs_exist_ok=True))
+        """Copy the files of another attempt, except `without` and its result."""
+        for file in source.iterdir():
+            if file.is_file() and file.name not in (*without, _RESULT):
+                self._guard(lambda file=file: shutil.copy2(file, self.folder))
 
     def write_table(self, name: str, columns: Iterable[str], rows: Iterable[Row]) -> None:
         """Write the file `name`.csv. Each row has a value for every column."""
         self._guard(lambda: write_rows(self.folder / f"{name}.csv", columns, rows))
 
-    def complete(self, result: Result) -> None:
-        """Write `result.json` after all other files, then move the folder to its final place.
+    def complete(self, result: Result) -> Path:
+        """Write `result.json` after all other files, then add the attempt to the record.
 
-        An older record at that place is removed. If it outlives `result`, a line says so, and this
-        record is discarded. The record of a failed point keeps its checkpoints, so that a later run
-        can resume.
+        Returns the folder of the attempt. That of a failed run keeps its checkpoints, so that a
+        later run can resume.
         """
-        if outlives(self.final, result):
-            tell(f"{self.final} stays as it was, since its new run failed")
-            return self.discard()
 
-        def write() -> None:
+        def write() -> Path:
             if result.get("status") != "failed":
                 discard_checkpoints(self.folder)
             made = self.folder / ".result.json"
@@ -86,10 +89,11 @@ class PartialRecord:
                 sync(path)
             made.rename(self.folder / _RESULT)
             sync(self.folder)
-            _put(self.folder, self.final)
+            return self._put()
 
-        self._guard(write)
+        folder = self._guard(write)
         self._lock.release()
+        return folder
 
     def discard(self) -> None:
         """Remove the record if it is unfinished, except a complete checkpoint to resume from."""
@@ -99,9 +103,19 @@ class PartialRecord:
                 shutil.rmtree(self.folder, ignore_errors=True)
         self._lock.release()
 
-    def _guard(self, write: Callable[[], object]) -> None:
+    def _put(self) -> Path:
+        """Move the complete attempt into the record, with the next number."""
+        self.final.mkdir(exist_ok=True)
+        sync(self.final.parent)
+        latest = attempts(self.final)[0]
+        made = self.final / str(1 if latest == self.final else int(latest.name) + 1)
+        self.folder.rename(made)
+        sync(self.final)
+        return made
+
+    def _guard(self, write: Callable[[], T]) -> T:
         try:
-            write()
+            return write()
         except OSError as error:
             self.discard()
             raise _unwritable(self.final, error) from error
@@ -126,40 +140,32 @@ def _clear(partial: Path) -> None:
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def outlives(final: Path, result: Result) -> bool:
-    """Return whether the record in `final` stays after a new run of its point with this result.
-
-    A failure never replaces a success: a valid record of a point that finished or diverged.
-    """
-    older = read_result(final) if result.get("status") == "failed" else None
-    return older is not None and older["status"] != "failed"
-
-
 def _is_complete(partial: Path) -> bool:
     return (partial / _RESULT).is_file()
 
 
-def _put(folder: Path, final: Path) -> None:
-    """Move a complete record to its place, and remove an older one from there.
+def attempts(record: Path) -> list[Path]:
+    """Return the folders of a record's attempts, the latest first.
 
-    The older one is moved into the new one first, so that what cannot be removed of it, such as a
-    file that another machine has open, is in nobody's way.
+    The last one is the folder `record` itself, in which records of earlier code have their files.
     """
-    older = ".replaced"
-    with suppress(FileNotFoundError):
-        final.rename(folder / older)
-    folder.rename(final)
-    sync(final.parent)
-    shutil.rmtree(final / older, ignore_errors=True)
+    numbered = [path for path in record.glob("[1-9]*") if path.name.isdecimal()]
+    return [*sorted(numbered, key=lambda path: int(path.name), reverse=True), record]
+
+
+def records_in(folder: Path) -> list[Path]:
+    """Return the records that have an attempt, in the folder of a study, sorted by key."""
+    files = [*folder.glob(f"[!.]*/{_RESULT}"), *folder.glob(f"[!.]*/[1-9]*/{_RESULT}")]
+    return sorted({folder / file.relative_to(folder).parts[0] for file in files})
 
 
 _PATIENCE = 1.0  # s; a process that inspects a partial record holds its lock for less
 _PARTIAL = re.compile(r"\.([0-9a-f]{12})\.partial")
-_RESULT = "result.json"  # written last: a record that has it is complete
+_RESULT = "result.json"  # written last: an attempt that has it is complete
 
 
 def partial_folder(final: Path) -> Path:
-    """Return the hidden folder of the unfinished record `final`."""
+    """Return the hidden folder of the unfinished attempt of the record `final`."""
     return final.parent / f".{final.name}.partial"
 
 

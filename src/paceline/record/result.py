@@ -152,6 +152,7 @@ class ResultFields:
     started: Annotated[str, AfterValidator(datetime.fromisoformat)]
     wall_seconds: Finite  # negative in records of earlier code, if the clock was set back
     launch_seconds: Finite | None
+    load_of_others: Plain | None  # CPU time of other programs / that of the cores it wants
     jobs: Whole | None
     accelerator: str | None
     server_device: str | None  # on GPUs only
@@ -299,7 +300,9 @@ def ending(observed: "Observed") -> tuple[str, str]:
         for each in observed.lost
     ]
     if last and last.at_chance:
-        reasons.append(f"its top-1, {last.top1:.3f}, is not above chance")
+        share, most = f"{last.largest_class:.3f}", f"{last.most_by_chance:.3f}"
+        chance = f"of {last.num_images} images {share} are of one class, so chance may reach {most}"
+        reasons.append(f"its top-1, {last.top1:.3f}, is not above chance: {chance}")
         if train_loss is not None and train_loss < _NEAR_ZERO * last.guess_loss:
             reasons[-1] += (
                 f", but its training loss, {train_loss:.3f}, is near zero: they disagree, perhaps "

@@ -19,6 +19,7 @@ from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import ratio
 from paceline.analysis.searches import best_trials, tuning_axes
 from paceline.analysis.tables import LATE, late_share
+from paceline.record.disturbance import disturbance
 from paceline.record.rows import of_one_rate
 from paceline.report.answer import MOST_EFFICIENT
 from paceline.report.findings import RATE, StudyFindings
@@ -29,6 +30,7 @@ from paceline.report.words import configuration_words, scheme_name
 UNFAIR, CAUTION = "✗", "!"
 _MACHINE = ("hardware.cpu", "hardware.cores", "hardware.gpus", "versions.", "num_parameters")
 _CONDITIONS = ("jobs", "accelerator", "hardware.cpu", "hardware.cores")
+UNLIKE = 1.25  # largest / smallest images/s of a configuration, whose repeats differ only by seed
 _FEWEST_TRAINED = 0.5  # share of a search's trials below which it is unreliable
 
 
@@ -165,6 +167,37 @@ def _late(findings: StudyFindings) -> Iterator[str]:
         )
 
 
+def _disturbed(findings: StudyFindings) -> Iterator[str]:
+    """Say which runs other programs or a stop of the machine made slower; see `disturbance`."""
+    runs = findings.tables.runs
+    known = [(row, words) for _, row in runs.iterrows() if (words := disturbance(row))]
+    if known:
+        worst, words = max(known, key=lambda each: each[0].get("load_of_others") or 0)
+        yield (
+            f"{len(known)} of {plural(len(runs), 'run')} were disturbed, so their images/s are too "
+            f"low. The worst, {_named(findings, worst)}, seed {worst['seed']}: {words}."
+        )
+
+
+def _unlike_repeats(findings: StudyFindings) -> Iterator[str]:
+    """Say which configurations were measured at images/s that differ by more than UNLIKE."""
+    measured = matching(findings.tables.finished, {"kind": "measured"})
+    measured = measured[measured["images_per_second"].notna()]
+    speeds = [
+        (points["images_per_second"].max() / points["images_per_second"].min(), points)
+        for _, points in configurations(measured, findings.tables.axes)
+    ]
+    unlike = [each for each in speeds if each[0] > UNLIKE]
+    if unlike:
+        points = max(unlike, key=lambda each: each[0])[1]
+        least, most = (f"{points['images_per_second'].agg(of):,.0f}" for of in ("min", "max"))
+        yield (
+            f"Images/s of {len(unlike)} of {plural(len(speeds), 'measured configuration')} differ "
+            f"between repeats by more than {percent(UNLIKE - 1, 0)}, as on a machine that others "
+            f"use: {_named(findings, points.iloc[0])}, {least} to {most}."
+        )
+
+
 def _unlike_conditions(findings: StudyFindings) -> Iterator[str]:
     """Say which properties differ, of the machine or of how the study was run."""
     for group, same in groups(findings.tables.runs, ["kind"]):
@@ -281,6 +314,7 @@ def _named(findings: StudyFindings, row: Row | Frame) -> str:
 
 
 _OF_FAIRNESS = (_unlike_baselines, _tuned_on_scored, _mixed_data, _unsearched)
-_OF_CAUTION = (_assumed_times, _crowded, _shared_gpu, _late, _unlike_conditions, _ended_badly)
+_OF_CAUTION = (_assumed_times, _crowded, _disturbed, _unlike_repeats, _shared_gpu, _late)
+_OF_CAUTION += (_unlike_conditions, _ended_badly)
 _OF_CAUTION += (_unfit_records, _one_machine, _super_linear, _untuned_budget, _few_seeds, _at_edge)
 _OF_CAUTION += (_unreliable_search, _unknown_code)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from paceline.clock.reports import ServerReport
+from paceline.cluster.local import LocalCluster
 from paceline.cluster.shaped_nodes import RECORD as FAULT
 from paceline.cluster.supervisor import LostWorker, ProcessFailure, Task
 from paceline.data.image_set import AbstractImageData
@@ -27,6 +28,7 @@ from paceline.record.rows import POINT_TABLES
 from paceline.record.target import Target
 from paceline.run.asked import asked_by_signals
 from paceline.run.budget import budget_of
+from paceline.run.machine_load import MachineLoad, memory_kills
 
 PROCESS = "paceline.run.training_process:run"  # not imported here: Lightning takes seconds
 _SET_SECONDS = 1.0  # by which a clock was set; less may be how it is kept right
@@ -36,7 +38,7 @@ _SET_SECONDS = 1.0  # by which a clock was set; less may be how it is kept right
 class Outcome:
     """Outcome of a run.
 
-    `folder`: folder of its record. `result`: content of the record's result.json.
+    `folder`: folder of its attempt in the record. `result`: content of the record's result.json.
     """
 
     folder: Path
@@ -56,17 +58,15 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
     prepare_data(point.data)
     look_again()
     data = data_digest(point.data)  # kept, so that workers need not read the bytes again
-    folder = point.config.folder
-    partial = PartialRecord(folder)
+    partial = PartialRecord(point.config.folder)
     try:
         partial.write_config(point.config.values)
         _begin_checkpoints(point, partial.folder, data)
         result = _train(point, partial, in_sweep)
-        partial.complete(result)
+        return Outcome(partial.complete(result), result)
     except BaseException:
         partial.discard()
         raise
-    return Outcome(folder, result)
 
 
 def check_length(point: Point) -> None:
@@ -124,7 +124,7 @@ def prepare_data(data: Target) -> AbstractImageData | None:
 
 
 def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
-    started = _Moment(time.time(), time.monotonic())
+    started, load = _Moment(time.time(), time.monotonic()), MachineLoad()
     task = Task(
         PROCESS,
         (point, partial.folder),
@@ -148,12 +148,16 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
         failed = {"status": "failed", "reason": printable(str(failure)), "environment": environment}
         failed |= dict.fromkeys(each.name for each in NUMBERS)
         return {**_about(point, started, None), **failed, **fault}
+    others = load.of_others(sum(point.num_processes) * point.cluster.threads_per_worker)
     fault = _fault(partial.folder)
     shutil.rmtree(task.log_folder, ignore_errors=True)  # of a failure they are kept
     observed = observed_by(point, returned)
     for table in POINT_TABLES:
         partial.write_table(table.name, table.columns, table.rows(observed))
-    return {**_about(point, started, observed.training_started), **result_of(observed), **fault}
+    about = _about(point, started, observed.training_started)
+    if point.kind == "measured" and isinstance(point.cluster, LocalCluster):
+        about["load_of_others"] = others  # elsewhere, not all processes are below this one
+    return {**about, **result_of(observed), **fault}
 
 
 def _run(point: Point, folder: Path, task: Task, *, again: bool) -> list[Any]:
@@ -163,7 +167,7 @@ def _run(point: Point, folder: Path, task: Task, *, again: bool) -> list[Any]:
     checkpoint, provided that it was written since the last start. Any other failure of a process
     raises ProcessFailure.
     """
-    begun = -1
+    begun, kills = -1, memory_kills()
     while True:
         try:
             return point.cluster.run(task)
@@ -172,10 +176,13 @@ def _run(point: Point, folder: Path, task: Task, *, again: bool) -> list[Any]:
             reason = said_of_environment(error) or " ".join(named.split())
             raise ProcessFailure(reason, environment=True) from error
         except ProcessFailure as failure:
+            if failure.environment and memory_kills() > kills:
+                message = f"{failure}; the kernel killed a process, as memory ran out"
+                failure = ProcessFailure(message, environment=True)
             found = latest(folder)
             killed = ": killed by" in str(failure)
             if not (again and killed) or found is None or found.samples <= begun:
-                raise
+                raise failure from None
             begun = found.samples
             message = f"{point.config.key}: {failure}; resumed at {begun:,} images"
             print(message, file=sys.stderr, flush=True)
@@ -212,7 +219,7 @@ class _Moment(NamedTuple):
     steady: float
 
 
-def _about(point: Point, started: _Moment, training_started: float | None) -> Result:
+def _about(point: Point, started: _Moment, training_started: float | None) -> dict[str, Any]:
     """Return the fields that all results have, also those of failed points.
 
     `training_started`: on the clock of the worker's machine, or None. The seconds until then are

@@ -11,7 +11,7 @@ from paceline.record.data_digest import look_again
 from paceline.record.point_config import flat_settings
 from paceline.record.provenance import source_digest
 from paceline.record.reading import fault_of
-from paceline.record.record import Row, write_rows
+from paceline.record.record import Row, records_in, write_rows
 from paceline.record.report_files import replaced
 from paceline.record.rows import OWN, TUNING, StudyState, of_one_rate
 from paceline.study.study_point import Points, StudyPoint
@@ -97,9 +97,9 @@ def _print(study: Study, state: StudyState, folder: Path) -> None:
         print(f"no record yet: {', '.join(missing)}")
     for key, fault in state["unfit"].items():
         print(f"{key} is invalid and is ignored: {fault}")
-    records = (study.root / "runs" / state["study"]).glob("[!.]*/result.json")
+    records = records_in(study.root / "runs" / state["study"])
     keys = {point.key for point in (*points, *trials)}
-    if others := len({path.parent.name for path in records} - keys):
+    if others := len({record.name for record in records} - keys):
         print(f"records of other settings, left out: {others}")
     look_again()  # data may have changed during the sweep
     stale = {

@@ -21,8 +21,8 @@ from paceline.record.mlflow import RecordLog
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
-from paceline.record.reading import fault_of, read_result
-from paceline.record.record import partial_folder
+from paceline.record.reading import fault_of, latest_result, read_result
+from paceline.record.record import attempts, partial_folder
 from paceline.record.result import Result
 from paceline.record.without_effect import on_cpu, without_effect
 from paceline.study.compose import CONFIG, check_groups, composer, hydra_errors
@@ -50,7 +50,7 @@ def run(overrides: Sequence[str], root: Path) -> int:
         cfg = compose_job(overrides).cfg
     config, log = _config_and_log(cfg)
     _, problem = _run(config, None, log)
-    print(config.folder, flush=True)
+    print(attempts(config.folder)[0], flush=True)
     if problem := _not_logged(log) or problem:
         tell(problem)
     return 1 if problem else 0
@@ -163,7 +163,7 @@ def _queue(point: Point) -> tuple[Result | None, str]:
 
     with _watch(point):
         problems = run_queued([point])
-    return read_result(point.config.folder), "; ".join(problems)
+    return latest_result(point.config.folder), "; ".join(problems)
 
 
 def _watch(point: Point) -> AbstractContextManager[None]:

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple, TextIO
 
 from paceline.errors import printable
 from paceline.grouped import grouped
+from paceline.record.disturbance import disturbance
 from paceline.record.mlflow import yield_to_workers
 from paceline.record.point_config import PointConfig
 from paceline.record.reading import read_result, record_version
-from paceline.record.record import partial_records
+from paceline.record.record import partial_records, records_in
 from paceline.record.result import Result
 from paceline.study.study_point import Points, StudyPoint
 
@@ -134,9 +135,8 @@ def _seconds(point: StudyPoint, results: Sequence[Result]) -> float | None:
 
 def finished_results(runs: Path, others: Iterable[Result] = ()) -> list[Result]:
     """Return the result of every finished training of all studies in `runs`, and of `others`."""
-    paths = sorted(runs.glob("[!.]*/[!.]*/result.json"))
-    results = [result for path in paths if (result := read_result(path.parent))]
-    found = [*results, *others]
+    records = [record for study in sorted(runs.glob("[!.]*")) for record in records_in(study)]
+    found = [*filter(None, map(read_result, records)), *others]
     return [each for each in found if each["status"] == "finished" and each.get("samples")]
 
 
@@ -275,5 +275,7 @@ def result_line(number: int | None, config: PointConfig, result: Result, note: s
         outcome += f", {result['images_per_second']:,.0f} images/s {result['kind']}"
     if result["top1"] is not None:
         outcome += f", top-1 {100 * result['top1']:.2f} %"
+    if words := disturbance(result):
+        outcome += f" (disturbed: {words})"
     start = f"point {number}: " if number else ""
     return f"{start}{config.names['scheme']} {settings}: {outcome}, {note}"

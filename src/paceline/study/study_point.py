@@ -12,7 +12,6 @@ from paceline.record.data_digest import is_of_other_data
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.record.reading import read_result
-from paceline.record.record import outlives
 from paceline.record.rerun import failed_by_environment
 from paceline.record.result import Result
 
@@ -107,10 +106,13 @@ class StudyPoint:
     def is_unsettled(self) -> bool:
         """True if the point has no record, or failed because of the machine or the network.
 
-        Also if it failed, and an older record stays.
+        Also if its last run failed, and an earlier one counts.
         """
         result = self.result
-        return result is None or failed_by_environment(result) or outlives(self.folder, result)
+        if result is None or failed_by_environment(result):
+            return True
+        counted = read_result(self.folder) or result
+        return result["status"] == "failed" != counted["status"]
 
     def refresh(self) -> None:
         self.result = read_result(self.folder)

@@ -12,7 +12,7 @@ from paceline.errors import SettingError, tell
 from paceline.grouped import grouped
 from paceline.record.point import Point
 from paceline.record.provenance import output
-from paceline.record.reading import read_result, record_version
+from paceline.record.reading import latest_result, record_version
 from paceline.record.record import Lock
 from paceline.run.run_point import prepare_data
 from paceline.study import slurm_jobs
@@ -59,7 +59,7 @@ def run_queued(points: Sequence[Point]) -> list[str]:
 def _tell(point: Point, job: str, has_ended: bool) -> str:
     """Print how the point ended; return the problem, or ""."""
     config = point.config
-    result = read_result(config.folder) if has_ended else None
+    result = latest_result(config.folder) if has_ended else None
     if result is None:
         path = log_folder(config.folder.parent) / f"{job}_0_log.out"
         words = slurm_jobs.last_words(path) or "it printed nothing"

@@ -22,7 +22,7 @@ from paceline.record.archive import (
 from paceline.record.data_digest import look_again
 from paceline.record.mlflow import RecordLog
 from paceline.record.provenance import num_cores
-from paceline.record.reading import fault_of, read_result, record_version
+from paceline.record.reading import fault_of, latest_result, read_result, record_version
 from paceline.record.record import Lock, PartialRecord, is_under_way, partial_records
 from paceline.record.rerun import failed_by_environment
 from paceline.record.result import Result
@@ -121,8 +121,8 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
     `launch(points)` runs points and returns their results. Before that, each function in `write`
     writes those records that need no training. A point that fails because of the machine or the
     network is tried once more; if it fails again, its record counts as missing. So does that of a
-    point that failed while an older record stays. If points are in a queue and the sweep does not
-    wait for them, no record counts as missing.
+    point whose last run failed while an earlier one counts. If points are in a queue and the sweep
+    does not wait for them, no record counts as missing.
     """
     config, points = study.points[0].config, study.points
     axes = [n for n in points[0].axes if len({str(each.axes.get(n)) for each in points}) > 1]
@@ -200,7 +200,7 @@ class _Runner:
         print(f"{name}: {counts(points)}", flush=True)
         left = [point for point in points if point.is_unsettled]
         for point in left:
-            point.refresh()  # to an older record, if it stays
+            point.refresh()  # to an earlier attempt, if it counts
         again = [point for point in left if point.is_unsettled]
         if again and self.is_awaited:
             reasons = [point.result["reason"] for point in again if point.result]
@@ -236,9 +236,10 @@ class _Runner:
             run_queued([point.point for point in queued])
             self.is_awaited = all(queue.wait for queue in queues.values() if queue is not None)
         for point in queued:
+            is_new = record_version(point.folder) != before[point.key]
             point.refresh()
-            if self.is_awaited and record_version(point.folder) == before[point.key]:
-                point.result = None  # its job left no new one
+            if self.is_awaited:
+                point.result = latest_result(point.folder) if is_new else None
         return [point for point in points if point not in queued]
 
 
