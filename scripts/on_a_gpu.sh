@@ -20,8 +20,7 @@ export PYTHONPATH="$PWD/src:$PWD:$site${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFE
 
 if [ "$what" = pack ]; then
     [ -z "$(git status --porcelain -- src scripts ':(glob)*.py')" ] || { echo "commit first: code was changed" >&2; exit 2; }
-    for name in hydra-core omegaconf pydantic pydantic-core annotated-types typing-inspection importlib-metadata cryptography cffi \
-        pycparser; do
+    for name in hydra-core omegaconf pydantic pydantic-core annotated-types typing-inspection importlib-metadata; do
         python3 -m pip download --quiet --no-deps --only-binary=:all: --python-version "${PYTHON:-3.12}" --implementation cp \
             --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 \
             --constraint constraints.txt --dest "$wheels" "$name" || exit 1

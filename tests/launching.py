@@ -10,5 +10,5 @@ def launch(
     """Call `target`, written module:function, in workers + servers processes; `where`: as in
     `launch_task`.
     """
-    task = Task(target, arguments, workers, servers, log_folder, shards, "", timeout_seconds)
+    task = Task(target, arguments, workers, servers, log_folder, shards, timeout_seconds)
     return launch_task(task, **where)

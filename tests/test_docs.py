@@ -2,12 +2,9 @@
 
 import importlib
 import re
-import subprocess
 from pathlib import Path
 
 import yaml
-
-from paceline.cluster.agent_wire import KEY
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -79,29 +76,12 @@ def test_the_pages_link_every_file_of_docs():
     assert {path.name for path in DOCS.iterdir()} <= linked
 
 
-def test_the_kubernetes_manifest_is_a_job_whose_pods_find_each_other():
-    """As far as its syntax tells."""
-    texts = (DOCS / "kubernetes.yaml").read_text().split("\n---\n")
-    service, job = (yaml.safe_load(text) for text in texts)
-    spec, pod = job["spec"], job["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    assert [each["kind"] for each in (service, job)] == ["Service", "Job"]
-    assert spec["completionMode"] == "Indexed"
-    assert spec["completions"] == spec["parallelism"] == 2
-    assert container["args"][0].count(f"cluster.nodes={spec['completions']}") == 1
-    (head,) = container["env"]
-    name, service_name = head["value"].split(":")[0].split(".")
-    assert (name, service_name) == (f"{job['metadata']['name']}-0", pod["subdomain"])
-    assert service_name == service["metadata"]["name"]
-    assert service["spec"]["selector"] == {"job-name": job["metadata"]["name"]}
-
-
-def test_the_slurm_script_is_a_script():
-    subprocess.run(["bash", "-n", DOCS / "slurm.sh"], check=True)
-
-
-def test_no_documented_command_has_a_key_among_its_arguments():
-    """Nor does a manifest hold one that somebody might leave as it is."""
-    for path in (*PAGES, DOCS / "slurm.sh", DOCS / "kubernetes.yaml"):
-        assert f"{KEY}=" not in path.read_text()
-        assert f"{KEY}:" not in path.read_text()
+def test_the_kubernetes_manifest_starts_torchrun_in_equal_pods():
+    """As far as its syntax tells: the operator finds its container by this name."""
+    job = yaml.safe_load((DOCS / "kubernetes.yaml").read_text())
+    pods = job["spec"]["pytorchReplicaSpecs"]
+    assert job["kind"] == "PyTorchJob"
+    assert pods["Master"] == pods["Worker"]
+    (container,) = pods["Master"]["template"]["spec"]["containers"]
+    assert container["name"] == "pytorch"
+    assert container["command"][:3] == ["torchrun", "-m", "paceline"]

@@ -13,7 +13,7 @@ from tests.command.test_new_project import ANYBODY
 from tests.test_docs import NEW, PAGES, ROOT
 
 SHELL = re.compile(r"```(bash|console)\n(.*?)```|```.*?```|`([^`]+)`", re.DOTALL)
-INLINE = r"(?:paceline \w+|dvc|git|kubectl|make|mlflow|openssl|pip|python|sbatch|torchrun) \S"
+INLINE = r"(?:paceline \w+|dvc|git|kubectl|make|mlflow|pip|python|torchrun) \S"
 NOT_HERE = {
     "make lint": "without an environment of its own; .ci/run does",
     "make lint test": ".ci/run does",
@@ -21,9 +21,6 @@ NOT_HERE = {
     "pip install git+URL_OF_THIS_REPOSITORY": "takes 7 GB; test_new_project.py has the wheel",
     "paceline calibrate && paceline predict cluster=this_machine workers=2,4,8": "measures alone",
     "dvc repro report@meetings": "the reader writes its stage",
-    "paceline agent &": "several machines",
-    'ssh 10.0.0.2 "cd $PWD && .venv/bin/paceline agent $PACELINE_HEAD" &': "several machines",
-    "sbatch docs/slurm.sh sweep first": "Slurm",
     "kubectl apply -f docs/kubernetes.yaml": "Kubernetes",
 }
 BARE = "measurement.evaluations=0 measurement.mlflow.tracking_uri=null"

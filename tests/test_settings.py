@@ -14,7 +14,7 @@ from paceline.record.point_config import PointConfig
 from paceline.study.compose import composed
 from tests.tiny import CONF, REPOSITORY
 
-CLUSTERS = "agents dgx_a100 in_process local shaped_nodes slurm titan two_cores_paced virtual"
+CLUSTERS = "dgx_a100 in_process local shaped_nodes slurm titan two_cores_paced virtual"
 CHOICES = [
     *(("scheme", path.stem) for path in sorted((CONF / "scheme").glob("*.yaml"))),
     *(("cluster", name) for name in CLUSTERS.split()),

@@ -23,7 +23,6 @@ COMMANDS = {
     "predict": "predict the images/s of a modelled cluster, without training",
     "plan": "recommend a scheme and a batch size for a cluster",
     "calibrate": "measure this machine, or count a network, for predictions",
-    "agent": "let this machine compute for a run on several machines",
 }
 _HELP = f"""
 Train vision models on several workers, and compare ways of sharing updates.
@@ -123,16 +122,17 @@ def _is_follower() -> bool:
     since each of these would run the command.
     """
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        from paceline.cluster import torchrun
-        from paceline.record.provenance import source_digest
-
         if os.environ["RANK"] == "0":
-            atexit.register(torchrun.let_others_go)
+            from paceline.cluster.torchrun import let_others_go  # torch takes seconds
+
+            atexit.register(let_others_go)
             return False
-        torchrun.serve_torchrun(source_digest())
+        from paceline.cluster.world import follow
+
+        follow(int(os.environ["RANK"]))
         return True
     if int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1:
-        message = "srun started several, each of which would run all: one, and agents beside it"
+        message = "srun started several, each of which would run all; cluster=slurm queues jobs"
         raise SettingError("processes", message)
     return False
 

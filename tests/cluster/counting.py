@@ -12,13 +12,13 @@ import psutil
 import torch.distributed as dist
 
 from paceline.exchange.liveness import LostPeerError
-from paceline.exchange.process_group import STORE, count_workers, join, leave
+from paceline.exchange.process_group import STORE, TOKEN, count_workers, join, leave
 from tests.classifiers import ActingClassifier
 
 
 def count(workers):
     join(10, "cpu")
-    return count_workers(workers, is_worker=True)
+    return count_workers(int(workers), is_worker=True)
 
 
 def tell(argument):
@@ -106,10 +106,9 @@ def tell_ranks():
     )
 
 
-def tell_and_wait():
-    """Its process number, in the log."""
-    print(os.getpid(), flush=True)
-    time.sleep(60)
+def tell_token(folder):
+    """The token of the run, and the mode of the file that has it."""
+    return os.environ[TOKEN], Path(folder, "token").stat().st_mode
 
 
 def listening_of(process: psutil.Process) -> list[Any]:

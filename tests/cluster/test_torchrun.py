@@ -1,13 +1,16 @@
 """Two nodes by the real torchrun, here two of its agents on one machine."""
 
+import json
 import os
-import shutil
+import re
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import torch
+import yaml
 
 from tests.tiny import REPOSITORY
 
@@ -30,29 +33,45 @@ def project(tmp_path):
     """A project of the settings here, and a study in it."""
     (tmp_path / "conf").symlink_to(REPOSITORY / "conf")
     (tmp_path / "experiments").mkdir()
-    (tmp_path / "experiments/nodes.yaml").write_text(
-        "# @package _global_\nstudy: nodes\ngrids:\n"
-        "  - scheme: sync_allreduce,async_parameter_server\n    workers: 2\n"
-    )
     return tmp_path
 
 
-def run_both(project, *command):
-    """Exit codes and what was printed, of torchrun on two nodes."""
+def write(project, *grids):
+    study = {"study": "nodes", "save_weights": True, "grids": list(grids)}
+    text = "# @package _global_\n" + yaml.safe_dump(study)
+    (project / "experiments/nodes.yaml").write_text(text)
+
+
+def environment_of(project):
+    path = f"{project}:{REPOSITORY / 'src'}"
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+
+
+def paceline(project, *command):
+    """The end of a command outside of torchrun."""
+    return subprocess.run(
+        [sys.executable, "-m", "paceline", *command],
+        cwd=project,
+        env=environment_of(project),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def run_both(project, *command, per_node=1):
+    """Exit codes and what was printed, of torchrun on two nodes with so many processes each."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": f"{project}:{REPOSITORY / 'src'}",
-        "OMP_NUM_THREADS": "1",
-    }
     logs = [project / f"node_{rank}.log" for rank in (0, 1)]
     processes = []
     for rank, log in enumerate(logs):
         with log.open("w") as file:
             torchrun = [Path(sys.executable).with_name("torchrun"), "--nnodes=2"]
-            torchrun += ["--nproc-per-node=1", f"--node-rank={rank}", "--master-addr=127.0.0.1"]
-            torchrun += [f"--master-port={port}", "-m", "paceline", *command]
+            torchrun += [f"--nproc-per-node={per_node}", f"--node-rank={rank}"]
+            torchrun += ["--master-addr=127.0.0.1", f"--master-port={port}"]
+            torchrun += ["-m", "paceline", *command]
+            environment = environment_of(project)
             processes.append(
                 subprocess.Popen(torchrun, cwd=project, env=environment, stdout=file, stderr=file)
             )
@@ -65,17 +84,49 @@ def run_both(project, *command):
     return codes, [log.read_text() for log in logs]
 
 
-def test_a_sweep_trains_on_both_nodes_and_runs_nothing_twice(project):
-    """Then there is nothing to run, and no node waits for it."""
-    assert shutil.which("torchrun", path=str(Path(sys.executable).parent))
+def weights_of(project):
+    """The weights of each point by cluster, scheme and seed."""
+    found = {}
+    for folder in (project / "runs/nodes").glob("[!.]*/"):
+        config = yaml.safe_load((folder / "config.yaml").read_text())
+        result = json.loads((folder / "result.json").read_text())
+        place = config["cluster"]["_target_"].split(".")[2]
+        found[place, result["scheme"], result["seed"]] = torch.load(folder / "weights.pt")
+        assert {path.name for path in folder.iterdir()}.isdisjoint({"token", "returned", "log"})
+    return found
+
+
+def test_a_sweep_of_ten_points_trains_to_the_bits_of_one_machine_and_runs_nothing_twice(project):
+    schemes = ("sync_allreduce", "local_sgd")
+    write(project, {"scheme": ",".join(schemes), "workers": 2, "seed": "0,1,2,3,4"})
     sweep = ("sweep", "nodes", "cluster=torchrun", *SMALL)
     codes, logs = run_both(project, *sweep)
     assert codes == [0, 0], logs
-    assert "2 points: 2 finished" in logs[0]
+    assert "10 points: 10 finished" in logs[0]
     assert "finished" not in logs[1]
     codes, logs = run_both(project, *sweep)
     assert codes == [0, 0], logs
-    assert "2 points: 2 finished" in logs[0]
+    assert "10 points: 10 finished" in logs[0]
+    assert "point 1" not in logs[0]
+    here = paceline(project, "sweep", "nodes", *SMALL, "seed=0")
+    assert here.returncode == 0, here.stderr
+    found = weights_of(project)
+    for scheme in schemes:
+        there, local = found["torchrun", scheme, 0], found["local", scheme, 0]
+        assert all(torch.equal(there[name], local[name]) for name in local)
+
+
+def test_servers_go_on_without_a_killed_worker_and_a_killed_server_ends_the_point(project):
+    """Four processes, of which the second point needs only two."""
+    write(project, {"scheme": "async_parameter_server", "workers": 2}, {"workers": 1})
+    killed = ["model._target_=tests.classifiers.FailingClassifier", "+model.killed=true"]
+    (project / "tests").symlink_to(REPOSITORY / "tests")
+    sweep = ("sweep", "nodes", "cluster=torchrun", *SMALL, *killed)
+    codes, logs = run_both(project, *sweep, per_node=2)
+    assert codes == [0, 0], logs
+    results = [json.loads(path.read_text()) for path in project.glob("runs/nodes/*/result.json")]
+    lost = {each["workers"]: len(each["lost_workers"]) for each in results}
+    assert lost == {1: 0, 2: 1}
 
 
 def test_another_cluster_is_refused_once(project):
@@ -88,24 +139,23 @@ def test_another_cluster_is_refused_once(project):
     assert not (project / "runs").exists()
 
 
+def test_too_few_processes_on_a_node_are_refused(project):
+    codes, logs = run_both(project, "train", "cluster=torchrun", "workers=4", *SMALL)
+    assert codes[0] != 0
+    assert re.search("cluster: 2 processes run on a node: .* --nproc-per-node=2, not 1", logs[0])
+
+
 def test_torchrun_s_cluster_needs_torchrun(project):
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
-    command = [sys.executable, "-m", "paceline", "train", "cluster=torchrun", *SMALL]
-    done = subprocess.run(
-        command, cwd=project, env=environment, capture_output=True, text=True, check=False
-    )
+    done = paceline(project, "train", "cluster=torchrun", *SMALL)
     assert done.returncode == 2
     assert done.stderr == (
-        "paceline: cluster: it needs torchrun --nproc-per-node=1 -m paceline train "
+        "paceline: cluster: it needs torchrun --nproc-per-node=2 -m paceline train "
         "cluster=torchrun ...\n"
     )
 
 
-def test_several_processes_of_srun_are_refused(project):
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src"), "SLURM_STEP_NUM_TASKS": "2"}
-    command = [sys.executable, "-m", "paceline", "train", *SMALL]
-    done = subprocess.run(
-        command, cwd=project, env=environment, capture_output=True, text=True, check=False
-    )
+def test_several_processes_of_srun_are_refused(project, monkeypatch):
+    monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
+    done = paceline(project, "train", *SMALL)
     assert done.returncode == 2
     assert done.stderr.startswith("paceline: processes: srun started several")

@@ -1,6 +1,5 @@
 """Processes that push and pull a little, and tell what they saw."""
 
-import contextlib
 import os
 import signal
 import time
@@ -224,32 +223,18 @@ def _die_in_a_push(wire):
     push = pack(Header(wire.versions[0], True))
     if wire._node == WIRES["TCP"]:
         end = wire._ends[0]
-        end._send(end._pieces(memoryview(push), bytes_of(wire.gradient)[: 2 * LARGE]))
+        end._send(Pieces(memoryview(push), bytes_of(wire.gradient)[: 2 * LARGE]))
     else:
         wire._ends[0]._connection.sendall(push[: HEADER_BYTES // 2])
     _die(wire)
 
 
-def _change_a_push(wire):
-    """As somebody on its way would; in shared memory nobody is, and a byte is too many."""
-    end = wire._ends[0]
-    body = [] if end.shared else [bytes_of(wire.gradient), bytes_of(wire.statistics)]
-    pieces = Pieces(memoryview(pack(Header(wire.versions[0], True))), *body, seal=end._sent)
-    pieces._tagged()
-    if wire._node == WIRES["TCP"]:
-        pieces._buffers[2] = memoryview(bytes(len(pieces._buffers[2])))
-    else:
-        pieces._buffers[0] = memoryview(b"\xff" * HEADER_BYTES)
-    with contextlib.suppress(OSError):  # the server may have ended the connection already
-        pieces.send(end._connection)
-
-
 def _send(content):
-    return lambda wire: wire._ends[0]._send(wire._ends[0]._pieces(memoryview(content)))
+    return lambda wire: wire._ends[0]._send(Pieces(memoryview(content)))
 
 
 def _add(wire):
-    """A push that somebody adds who does not know the key of the connection."""
+    """A header with flags that no worker sets together."""
     connection = wire._ends[0]._connection
     connection.sendall(pack(Header(wire.versions[0], True, keep=True)) + bytes(16))
 
@@ -258,7 +243,6 @@ FAULTS = {
     "killed": _die,
     "killed with a child": _die_with_a_child,
     "killed in a push": _die_in_a_push,
-    "changed": _change_a_push,
     "added": _add,
     "noise": _send(b"\xff" * HEADER_BYTES),
     "a version to come": _send(pack(Header(3, True))),
@@ -289,10 +273,10 @@ def _serve_the_rest():
     }
 
 
-def secrets():
+def tokens():
     """What this process knows the others of its run by."""
     join(20, "cpu")
-    known = joined().secret
+    known = joined().token
     dist.barrier()  # one that leaves at once closes connections that others are making
     leave()
     return known

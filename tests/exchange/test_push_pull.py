@@ -95,8 +95,8 @@ def test_a_server_answers_while_the_next_one_is_sent_to(tmp_path):
     assert found == [[0.0, 0.0, 3.0, 3.0], None, None]
 
 
-def test_every_run_has_a_secret_of_its_own(tmp_path):
-    target = "tests.exchange.talking:secrets"
+def test_every_run_has_a_token_of_its_own(tmp_path):
+    target = "tests.exchange.talking:tokens"
     runs = [launch(target, (), workers=2, servers=1, log_folder=tmp_path) for _ in range(2)]
     assert [len(set(run)) for run in runs] == [1, 1]
     assert runs[0] != runs[1]

@@ -155,13 +155,13 @@ def test_more_workers_than_gpus(monkeypatch):
         (0, "auto", "local", "auto", "cpu"),
         (0, "auto", "local", "cuda", "this machine has no GPU"),
         (1, "cpu", "local", "cuda", "the workers compute on the CPU"),
-        (1, "gpu", "agents", "auto", "cpu"),
-        (1, "gpu", "agents", "cuda", "workers and servers share GPUs inside one machine only"),
+        (1, "gpu", "slurm", "auto", "cpu"),
+        (1, "gpu", "slurm", "cuda", "workers and servers share GPUs inside one machine only"),
     ],
 )
 def test_where_servers_have_their_weights(gpus, accelerator, cluster, wished, found, monkeypatch):
     put_gpus(monkeypatch, gpus)
-    nodes = " cluster.nodes=2 cluster.server_placement=own_nodes" if cluster == "agents" else ""
+    nodes = " cluster.server_placement=own_nodes" if cluster == "slurm" else ""
     devices = f"cluster.accelerator={accelerator} cluster.server_device={wished}"
     words = f"{SERVED} cluster={cluster}{nodes} {devices}"
     if found in ("cpu", "cuda"):

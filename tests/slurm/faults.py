@@ -26,9 +26,9 @@ def head_of(conf, job):
     return _find(conf, job, "submitit.core._submit")
 
 
-def agent_on(conf, job, node):
-    """Return the agent of a job on a node."""
-    return _find(conf, job, "agent", node)
+def follower_on(conf, job, node):
+    """Return the process on a node that starts a worker there for a job's head."""
+    return _find(conf, job, "paceline.cluster.world", node)
 
 
 def _find(conf, job, word, node=None):

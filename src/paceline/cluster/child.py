@@ -51,13 +51,19 @@ class Raised(NamedTuple):
 class Tolerated(NamedTuple):
     """Report of a server: the workers without which it can continue."""
 
-    workers: frozenset[int]
+    workers: tuple[int, ...]
 
 
 class Alive(NamedTuple):
     """Sign of life. `seconds_of_work`: how long the process has computed without waiting."""
 
     seconds_of_work: float
+
+
+class Ended(NamedTuple):
+    """Report of the end of a process, by who started it. `exit_code`: None if it is unknown."""
+
+    exit_code: int | None
 
 
 class Place(NamedTuple):
@@ -70,7 +76,7 @@ class Place(NamedTuple):
     namespace: str | None
 
 
-Report = Returned | Raised | Tolerated | Alive
+Report = Returned | Raised | Tolerated | Alive | Ended
 _reports: Connection | None = None  # to this process's launcher
 _reporting = threading.Lock()
 _stillness: Stillness | None = None  # of this process
@@ -78,7 +84,7 @@ _stillness: Stillness | None = None  # of this process
 
 def tolerate(workers: Iterable[int]) -> None:
     """Report the workers without which this server can continue; any other must not die."""
-    _report(Tolerated(frozenset(workers)))
+    _report(Tolerated(tuple(workers)))
 
 
 def enter(target: str, arguments: tuple[Any, ...], place: Place, reports: Connection) -> None:

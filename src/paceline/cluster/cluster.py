@@ -193,9 +193,9 @@ class AbstractCluster(AbstractPacing, ABC):
         """Raise SettingError if torchrun started this process as one of several."""
         if "TORCHELASTIC_RUN_ID" not in os.environ or os.environ.get("WORLD_SIZE") == "1":
             return
-        from paceline.exchange.process_group import SECRET  # torch takes seconds
+        from paceline.exchange.process_group import TOKEN  # torch takes seconds
 
-        if SECRET not in os.environ:  # our launcher also sets torchrun's variables
+        if TOKEN not in os.environ:  # our launcher also sets torchrun's variables
             message = "it does not use the processes that torchrun started; cluster=torchrun does"
             raise SettingError("cluster", message)
 

@@ -6,10 +6,9 @@ without a worker.
 """
 
 import contextlib
-import datetime
 import os
+import secrets
 import signal
-import socket
 import sys
 import tempfile
 import threading
@@ -19,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from paceline.cluster.child import Place, Raised, Returned, call_here
-from paceline.cluster.processes import LocalChild, end, preload, require_files, start
+from paceline.cluster.processes import LocalProcesses, preload, require_files
 from paceline.cluster.supervisor import Supervisor, Task
-from paceline.errors import SettingError
 
 LOOPBACK_ADDRESS = "127.0.0.1"
 _EXIT_SECONDS = 5  # limit for the exit of a process that has reported its result
@@ -56,7 +54,7 @@ def launch_task(
     preload()
     require_files(task.num_processes)
     task.log_folder.mkdir(parents=True, exist_ok=True)
-    children: dict[int, LocalChild] = {}
+    processes = LocalProcesses()
     with ended_by_signals(), rendezvous_by_file(task.num_processes, address) as environment:
         ranks = range(task.num_processes)
         ranked = [{**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in ranks]
@@ -64,17 +62,15 @@ def launch_task(
             for rank in ranks:
                 if rank != own_rank:
                     namespace = namespaces[rank] if namespaces else None
-                    place = Place(ranked[rank], task.log_of(rank), namespace)
-                    children[rank] = start(task, rank, place)
-            supervisor = Supervisor(children, task)
+                    processes.start(task, rank, Place(ranked[rank], task.log_of(rank), namespace))
+            supervisor = Supervisor(processes, task)
             if own_rank is not None:
                 supervisor.note(own_rank, _call_in_environment(task, ranked[own_rank]))
             returned = supervisor.until_the_end()
-            for child in children.values():
-                child.process.wait(_EXIT_SECONDS)
+            processes.wait(_EXIT_SECONDS)
             return returned
         finally:
-            end(children.values())
+            processes.end()
 
 
 def _call_in_environment(task: Task, environment: dict[str, str]) -> Returned | Raised:
@@ -111,49 +107,18 @@ def rendezvous_by_file(processes: int, address: str) -> Generator[dict[str, str]
     """Yield the environment by which `processes` on this machine find each other. `address`:
     address at which they all reach this machine.
     """
-    from paceline.exchange.process_group import SECRET, STORE, make_secret
+    from paceline.exchange.process_group import STORE, TOKEN
 
     with tempfile.TemporaryDirectory(prefix="paceline-") as folder:  # of mode 0700
-        own = {STORE: str(Path(folder) / "store"), SECRET: make_secret()}
-        yield {**_environment(processes, address, 0), **own}
-
-
-@contextlib.contextmanager
-def rendezvous(processes: int, address: str) -> Generator[dict[str, str]]:
-    """Yield the environment by which `processes` on several machines connect to a store in this
-    process; it lacks the secret of the run. `address`: address at which they all reach this
-    machine. The store takes over a socket that already listens on a port chosen by the system, so
-    that no other program can take the port first.
-    """
-    import torch.distributed as dist
-
-    try:
-        listening = socket.create_server((address, 0))
-    except OSError as error:
-        message = f"cannot listen on {address}: {error.strerror}"
-        raise SettingError("cluster", message) from error
-    port = listening.getsockname()[1]
-    store = dist.TCPStore(  # type: ignore[reportPrivateImportUsage]
-        address,
-        port,
-        is_master=True,
-        wait_for_workers=False,
-        timeout=datetime.timedelta(seconds=60),
-        master_listen_fd=listening.detach(),
-    )
-    yield _environment(processes, address, port)
-    del store
-
-
-def _environment(processes: int, address: str, port: int) -> dict[str, str]:
-    """Return the variables of torchrun, with which Lightning starts no processes."""
-    return {
-        "WORLD_SIZE": str(processes),
-        "LOCAL_WORLD_SIZE": str(processes),
-        "GROUP_RANK": "0",
-        "MASTER_ADDR": address,
-        "MASTER_PORT": str(port),
-        "TORCHELASTIC_RUN_ID": uuid.uuid4().hex,
-        "TORCHELASTIC_RESTART_COUNT": "0",
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-    }
+        yield {
+            "WORLD_SIZE": str(processes),  # variables of torchrun, with which Lightning starts none
+            "LOCAL_WORLD_SIZE": str(processes),
+            "GROUP_RANK": "0",
+            "MASTER_ADDR": address,
+            "MASTER_PORT": "0",
+            "TORCHELASTIC_RUN_ID": uuid.uuid4().hex,
+            "TORCHELASTIC_RESTART_COUNT": "0",
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            STORE: str(Path(folder) / "store"),
+            TOKEN: secrets.token_hex(32),
+        }

@@ -7,21 +7,23 @@ and the next ones get a new forkserver.
 
 import multiprocessing
 import os
+import pickle
 import resource
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Collection, Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import connection, forkserver, resource_tracker
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 import psutil
 
-from paceline.cluster.child import Place, enter
-from paceline.cluster.supervisor import Child, ProcessFailure, Task
+from paceline.cluster.child import Ended, Place, Raised, Report, Returned, enter
+from paceline.cluster.supervisor import AbstractProcesses, ProcessFailure, Task
 from paceline.errors import SettingError
 
 _PRELOADED = [
@@ -43,11 +45,13 @@ _CODE_SECONDS = 1.0  # for the forkserver to report the exit code of a process t
 _END_SECONDS = 5  # for the kernel to end killed processes
 
 
-class ChildProcess:
-    """A started process. `sentinel`: descriptor that is ready when the process has ended."""
+class _Child:
+    """A started process, and the pipe that receives its `reports`. `sentinel`: descriptor that is
+    ready when the process has ended.
+    """
 
-    def __init__(self, process: BaseProcess) -> None:
-        self._process = process
+    def __init__(self, process: BaseProcess, reports: Connection) -> None:
+        self._process, self.reports = process, reports
         assert process.pid is not None
         self._descriptor: int | None = None
         self.sentinel: Any = process.sentinel
@@ -56,19 +60,22 @@ class ChildProcess:
 
     @property
     def exitcode(self) -> int | None:
-        """Exit code, negative for a signal; None while the process lives, or if unknown."""
-        if self.is_alive():
-            return None
+        """Exit code, negative for a signal, of a process that has ended; None if unknown."""
         self._process.join(_CODE_SECONDS)
         code = self._process.exitcode
         return None if code == 255 else code  # as multiprocessing tells of a lost forkserver
 
-    def is_alive(self) -> bool:
-        return not self.wait(0)
-
     def wait(self, seconds: float) -> bool:
         """Wait for its end, at most `seconds`; return True if it has ended."""
         return bool(connection.wait([self.sentinel], seconds))
+
+    def received(self) -> Iterator[Report]:
+        """Yield the reports that have arrived."""
+        try:
+            while self.reports.poll():
+                yield self.reports.recv()
+        except (EOFError, OSError, pickle.UnpicklingError):  # at its end, or killed in a report
+            pass
 
     def kill(self) -> None:
         if self._descriptor is not None:
@@ -77,6 +84,7 @@ class ChildProcess:
 
     def close(self) -> bool:
         """Release the process; return False if the forkserver does not report its end."""
+        self.reports.close()
         self._process.join(_CODE_SECONDS)
         told = self._process.exitcode is not None
         if told:
@@ -87,7 +95,67 @@ class ChildProcess:
         return told
 
 
-LocalChild = Child[ChildProcess]
+class LocalProcesses(AbstractProcesses):
+    """Processes of a run that `start` begins on this machine."""
+
+    def __init__(self) -> None:
+        self._children: dict[int, _Child] = {}
+        self._running = set[int]()
+
+    def start(self, task: Task, rank: int, place: Place) -> None:
+        """Start a process of the run. Raises ProcessFailure if that is not possible."""
+        name, reason = task.name_of(rank), ""
+        for _ in range(2):  # the forkserver may have been killed, and another is there then
+            try:
+                context = multiprocessing.get_context("forkserver")
+                reports, reporting = context.Pipe(duplex=False)
+                arguments = (task.target, task.arguments, place, reporting)
+                process = context.Process(target=enter, args=arguments, name=name)
+                with _limited(task.timeout_seconds):
+                    process.start()
+                reporting.close()  # so that the end of the process is the end of its reports
+                self._children[rank] = _Child(process, reports)
+                self._running.add(rank)
+                return
+            except (EOFError, ConnectionError):
+                reason = "the forkserver has ended"
+                _end_forkserver()  # for good, so that it is not taken for a living one
+            except OSError as error:
+                reason = error.strerror or str(error)
+        raise ProcessFailure(f"{name}: it cannot be started: {reason}", environment=True)
+
+    def listen(self, seconds: float) -> list[tuple[int, Report]]:
+        running = [(rank, self._children[rank]) for rank in sorted(self._running)]
+        connection.wait([each for _, it in running for each in (it.reports, it.sentinel)], seconds)
+        heard: list[tuple[int, Report]] = []
+        for rank, child in running:
+            ended = child.wait(0)  # before what it has reported is read
+            reports = [*child.received()]
+            has_result = any(isinstance(each, Returned | Raised) for each in reports)
+            if ended and not has_result:
+                reports.append(Ended(child.exitcode))
+            if ended or has_result:
+                self._running.remove(rank)
+            heard += [(rank, each) for each in reports]
+        return heard
+
+    def kill(self, rank: int) -> None:
+        self._children[rank].kill()
+
+    def wait(self, seconds: float) -> None:
+        """Wait for the end of each process, at most `seconds` for one."""
+        for child in self._children.values():
+            child.wait(seconds)
+
+    def end(self) -> None:
+        """Kill the processes that live, and release all."""
+        for child in self._children.values():
+            child.kill()
+        until = time.monotonic() + _END_SECONDS
+        for child in self._children.values():
+            child.wait(max(0.0, until - time.monotonic()))
+        if not all([child.close() for child in self._children.values()]):
+            _end_forkserver()  # else the interpreter would wait for its word when it ends
 
 
 def preload() -> None:
@@ -145,39 +213,6 @@ def wait_for_preload() -> None:
     process.start()
     process.join()
     process.close()
-
-
-def start(task: Task, rank: int, place: Place) -> LocalChild:
-    """Start a process of the run. Raises ProcessFailure if that is not possible."""
-    name, reason = task.name_of(rank), ""
-    for _ in range(2):  # the forkserver may have been killed, and another is there then
-        try:
-            context = multiprocessing.get_context("forkserver")
-            reports, reporting = context.Pipe(duplex=False)
-            arguments = (task.target, task.arguments, place, reporting)
-            process = context.Process(target=enter, args=arguments, name=name)
-            with _limited(task.timeout_seconds):
-                process.start()
-            reporting.close()  # so that the end of the process is the end of its reports
-            return Child(ChildProcess(process), reports)
-        except (EOFError, ConnectionError):
-            reason = "the forkserver has ended"
-            _end_forkserver()  # for good, so that it is not taken for a living one
-        except OSError as error:
-            reason = error.strerror or str(error)
-    raise ProcessFailure(f"{name}: it cannot be started: {reason}", environment=True)
-
-
-def end(children: Collection[LocalChild]) -> None:
-    """Kill the processes that live, and release all."""
-    for child in children:
-        child.process.kill()
-    until = time.monotonic() + _END_SECONDS
-    for child in children:
-        child.process.wait(max(0.0, until - time.monotonic()))
-        child.reports.close()
-    if not all([child.process.close() for child in children]):
-        _end_forkserver()  # else the interpreter would wait for its word when it ends
 
 
 @contextmanager

@@ -1,37 +1,35 @@
-"""Cluster under Slurm. A point runs in a job, which `study/queue/` submits. The job's first process
-is the head; if there are several nodes, srun starts an agent on each.
+"""Cluster under Slurm. A point runs in a job, which `study/submission.py` submits. The job's first
+process is the head. If there are several nodes, srun starts its followers there, one for each
+worker and server of the point.
 """
 
 import atexit
 import os
 import re
-import secrets
 import subprocess
 import sys
 from collections import Counter
-from functools import cache
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from paceline.cluster.agent_wire import KEY
-from paceline.cluster.agents import AbstractAgentsCluster
 from paceline.cluster.cluster import Device, SlurmQueue
 from paceline.cluster.launcher import launch_task
-from paceline.cluster.node_agents import NodeAgents
 from paceline.cluster.supervisor import Task
+from paceline.cluster.world_cluster import AbstractWorldCluster
 from paceline.errors import SettingError
 from paceline.exchange.node import address_toward
 from paceline.scheme.rule import AbstractScheme
-from paceline.settings import UNKEYED, Positive, settings
+from paceline.settings import settings
+
+if TYPE_CHECKING:
+    from paceline.cluster.world import World
 
 _END_SECONDS = 5
 _NODE_ADDRESS = re.compile(r"\bNodeAddr=(\S+)")
 
 
 @settings("cluster")
-class SlurmCluster(SlurmQueue, AbstractAgentsCluster):
-    """Cluster under Slurm. `patience_seconds`: time to wait for the agents of a job's nodes."""
-
-    patience_seconds: Annotated[Positive, UNKEYED]
+class SlurmCluster(SlurmQueue, AbstractWorldCluster):
+    """Cluster under Slurm."""
 
     def num_nodes(self, num_training: int, num_servers: int) -> int:
         apart = num_servers if self.server_placement == "own_nodes" else 0
@@ -51,12 +49,6 @@ class SlurmCluster(SlurmQueue, AbstractAgentsCluster):
         cpus = max(Counter(places).values()) * self.threads_per_worker
         return self.needs(1 + max(places), cpus, gpus)
 
-    def agents(self, num_nodes: int) -> NodeAgents:
-        crew = _crew()
-        crew.start(num_nodes)
-        crew.agents.meet(num_nodes, self.patience_seconds)
-        return crew.agents
-
     def run(self, task: Task) -> list[Any]:
         if "SLURM_JOB_ID" not in os.environ:
             message = "its points run in jobs; paceline sweep and paceline train queue them"
@@ -65,48 +57,59 @@ class SlurmCluster(SlurmQueue, AbstractAgentsCluster):
             return launch_task(task)
         return super().run(task)
 
+    def world(self, nodes: list[int]) -> "World":
+        global _step
+        shape = 1 + max(nodes), max(Counter(nodes).values())
+        if _step is not None and (_step.shape != shape or not _step.world.is_whole):
+            _step.end()
+            _step = None
+        _step = _step or _Step(shape)
+        return _step.world
 
-class _Crew:
-    """Agents of a job, for one point after the other."""
 
-    def __init__(self) -> None:
-        self._key = secrets.token_hex(32)
-        self._srun: subprocess.Popen[bytes] | None = None
-        self.agents = NodeAgents((_own_address(), 0), bytes.fromhex(self._key))
-        atexit.register(self.close)
+class _Step:
+    """A step of the job, in which srun has started so many nodes, and followers on each."""
 
-    def start(self, num_nodes: int) -> None:
-        """Start an agent on each node, again if one has ended."""
-        if self._srun is not None:
-            if self.agents.num_living() >= num_nodes:
-                return
-            self.agents.dismiss()
-            self._end()
-        host, port = self.agents.address
-        step = [f"--nodes={num_nodes}", f"--ntasks={num_nodes}", "--ntasks-per-node=1", "--overlap"]
-        if cpus := os.environ.get("SLURM_CPUS_PER_TASK"):  # a step does not inherit them
-            step.append(f"--cpus-per-task={cpus}")
-        # Slurm sends SIGTERM to a step before it takes nodes away: no reason for a point to fail
-        agent = ["sh", "-c", 'trap "" TERM; exec "$@"', "sh"]
-        agent += [sys.executable, "-m", "paceline", "agent", f"{host}:{port}"]
-        self._srun = subprocess.Popen(
-            ["srun", "--kill-on-bad-exit=0", *step, *agent], env={**os.environ, KEY: self._key}
+    def __init__(self, shape: tuple[int, int]) -> None:
+        import torch.distributed as dist  # torch takes seconds
+
+        from paceline.cluster.world import World
+
+        self.shape = nodes, per_node = shape
+        store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
+            "localhost", 0, is_master=True, wait_for_workers=False
         )
+        self.world = World(store, nodes, per_node)
+        tasks = [f"--nodes={nodes}", f"--ntasks={nodes * per_node}"]
+        tasks += [f"--ntasks-per-node={per_node}", "--distribution=block"]
+        if cpus := os.environ.get("SLURM_CPUS_PER_TASK"):  # those of the node
+            tasks.append(f"--cpus-per-task={max(1, int(cpus) // per_node)}")
+        # Slurm sends SIGTERM to a step before it takes nodes away: no reason for a point to fail
+        own = 'trap "" TERM; export RANK=$SLURM_PROCID; exec "$@"'
+        follower = ["sh", "-c", own, "sh", sys.executable, "-m", "paceline.cluster.world"]
+        self._srun = subprocess.Popen(
+            ["srun", "--overlap", "--kill-on-bad-exit=0", *tasks, *follower],
+            env={
+                **os.environ,
+                "MASTER_ADDR": _own_address(),
+                "MASTER_PORT": str(store.port),
+                "TORCHELASTIC_USE_AGENT_STORE": "True",
+            },
+        )
+        atexit.register(self.end)
 
-    def close(self) -> None:
-        """Disconnect the agents before Slurm ends their step."""
-        self.agents.close()
-        self._end()
-
-    def _end(self) -> None:
-        if self._srun is not None:
-            try:
-                self._srun.wait(_END_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._srun.kill()
+    def end(self) -> None:
+        """Let the followers go before Slurm ends their step."""
+        atexit.unregister(self.end)
+        self.world.dismiss(_END_SECONDS)
+        try:
+            self._srun.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._srun.terminate()
+            self._srun.wait()
 
 
-_crew = cache(_Crew)  # one in a process
+_step: _Step | None = None  # of this job
 
 
 def _own_address() -> str:

@@ -1,16 +1,14 @@
 """Supervision of a run's processes: return values, the first failure, and tolerated losses."""
 
-import pickle
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from multiprocessing import connection
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
-from paceline.cluster.child import Alive, Report, Returned, Tolerated
+from paceline.cluster.child import Alive, Ended, Report, Returned, Tolerated
 from paceline.errors import SettingError
 from paceline.exchange.liveness import PERIOD
 
@@ -37,25 +35,18 @@ class LostWorker(NamedTuple):
     reason: str
 
 
-class Process(Protocol):
-    """Process on this node or another. `sentinel`: ready when the process has ended."""
+class AbstractProcesses(ABC):
+    """The started processes of a run, on this machine or on several."""
 
-    sentinel: Any
+    @abstractmethod
+    def listen(self, seconds: float) -> list[tuple[int, Report]]:
+        """Wait for reports, at most so long; return them with the rank of each process. The last
+        report of a process that has ended without a result is Ended.
+        """
 
-    @property
-    def exitcode(self) -> int | None: ...
-    def is_alive(self) -> bool: ...
-    def kill(self) -> None: ...
-
-
-P = TypeVar("P", bound=Process, covariant=True)
-
-
-class Child(NamedTuple, Generic[P]):
-    """A process of the run, and the pipe that receives its reports."""
-
-    process: P
-    reports: Connection
+    @abstractmethod
+    def kill(self, rank: int) -> None:
+        """Kill a process."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +55,10 @@ class Task:
     `arguments`.
 
     The first `num_training` processes train, `shards` consecutive ones for each worker; the others
-    serve. `log_folder`: folder of their output, one file for each process. `code`: digest of the
-    source, which must be the same on all nodes. `timeout_seconds`: silence after which a process is
-    killed. `progress`: table that the first worker extends while it trains; None if nothing is
-    trained.
+    serve. `log_folder`: folder of their output, one file for each process. `timeout_seconds`:
+    silence after which a process is killed. `progress`: table that the first worker extends while
+    it trains; None if nothing is trained. `recorded`: function, written module:function, and its
+    arguments, which are text, that do the same on any machine that shares the folder of the record.
     """
 
     target: str
@@ -76,9 +67,9 @@ class Task:
     num_servers: int
     log_folder: Path
     shards: int = 1
-    code: str = ""
     timeout_seconds: float = 600
     progress: Path | None = None
+    recorded: tuple[str, ...] = ()
 
     @property
     def num_processes(self) -> int:
@@ -106,15 +97,15 @@ class _Failure(NamedTuple):
 
 
 class Silence:
-    """Silence of the processes of a run, by rank. A process that is silent for `seconds` counts as
-    hung. Time in which the supervisor itself was stopped does not count.
+    """Silence of the processes of a run, by rank. A process that is silent for `seconds` of `clock`
+    counts as hung. Time in which the supervisor itself was stopped does not count.
     """
 
-    def __init__(self, ranks: Iterable[int], seconds: float) -> None:
-        self._limit = max(seconds, _LEAST)
+    def __init__(self, ranks: Iterable[int], seconds: float, clock: Callable[[], float]) -> None:
+        self._limit, self._clock = max(seconds, _LEAST), clock
         self._unheard = dict.fromkeys(ranks, 0.0)
         self._working = dict.fromkeys(self._unheard, 0.0)
-        self._looked = time.monotonic()
+        self._looked = clock()
 
     def hear(self, rank: int, seconds_of_work: float) -> None:
         """Record a sign of life of a process, and the seconds that it has computed without waiting
@@ -124,7 +115,7 @@ class Silence:
 
     def pass_time(self) -> None:
         """Count the time since the last call, after all signs of life have been read."""
-        now = time.monotonic()
+        now = self._clock()
         for rank in self._unheard:
             self._unheard[rank] += min(now - self._looked, 2 * PERIOD)
         self._looked = now
@@ -141,17 +132,22 @@ class Silence:
 
 
 class Supervisor:
-    """Watches the processes of `task` in `children`, by rank, until all have ended. A worker that
-    consists of several processes must not be lost. A process that is silent for longer than the
-    task's `timeout_seconds` is killed.
+    """Watches the `processes` of `task` until all have ended. A worker that consists of several
+    processes must not be lost. A process that is silent for longer than the task's
+    `timeout_seconds` is killed. `clock`: seconds.
     """
 
-    def __init__(self, children: Mapping[int, Child[Process]], task: Task) -> None:
-        self._children, self._task = children, task
-        self._running = set(children)
-        self._silence = Silence(children, task.timeout_seconds)
+    def __init__(
+        self,
+        processes: AbstractProcesses,
+        task: Task,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._processes, self._task, self._clock = processes, task, clock
+        self._running = set(range(task.num_processes))
+        self._silence = Silence(self._running, task.timeout_seconds, clock)
         self._returned: dict[int, Any] = {}
-        self._tolerated: dict[int, frozenset[int]] = {}  # by server
+        self._tolerated: dict[int, Collection[int]] = {}  # by server
         self._lost: list[_Failure] = []
         self._failures: list[_Failure] = []
 
@@ -163,12 +159,12 @@ class Supervisor:
         deadline = None
         while self._running:
             if deadline is None and (self._failures or self._deserted):
-                deadline = time.monotonic() + _GRACE
+                deadline = self._clock() + _GRACE
             if any(not failure.derived for failure in self._failures):
                 break
-            if deadline is not None and time.monotonic() >= deadline:
+            if deadline is not None and self._clock() >= deadline:
                 break
-            self._round(None if deadline is None else deadline - time.monotonic())
+            self._round(None if deadline is None else deadline - self._clock())
         if self._failures or self._deserted:
             raise self._explain()
         lost = {each.rank: LostWorker(each.rank, each.reason) for each in self._lost}
@@ -184,6 +180,10 @@ class Supervisor:
         self._running.discard(rank)
         if isinstance(report, Returned):
             self._returned[rank] = report.value
+        elif isinstance(report, Ended):
+            died = death(report.exit_code)
+            gone = died.startswith(_KILLED)
+            self._fail(_Failure(False, self._clock(), rank, died, None, gone=gone))
         else:
             _, setting, lost_peer, when, environment = report
             self._fail(_Failure(lost_peer, when, rank, report.reason, setting, environment))
@@ -193,32 +193,18 @@ class Supervisor:
         return len(self._lost) == self._task.num_training
 
     def _round(self, seconds: float | None) -> None:
-        """Wait for reports or ends of processes, and record them, reports of tolerance first."""
-        children = [self._children[rank] for rank in self._running]
-        handles = [handle for each in children for handle in (each.reports, each.process.sentinel)]
-        connection.wait(handles, PERIOD if seconds is None else max(0.0, min(seconds, PERIOD)))
-        ended = {rank for rank in self._running if not self._children[rank].process.is_alive()}
-        reports = [
-            (rank, each)
-            for rank in sorted(self._running)
-            for each in received(self._children[rank].reports)
-        ]
-        for rank, report in sorted(reports, key=lambda each: not isinstance(each[1], Tolerated)):
-            self.note(rank, report)
-        for rank in ended & self._running:
-            self._running.remove(rank)
-            died = death(self._children[rank].process.exitcode)
-            gone = died.startswith(_KILLED)
-            self._fail(_Failure(False, time.monotonic(), rank, died, None, gone=gone))
-        self._end_the_silent()
-
-    def _end_the_silent(self) -> None:
+        """Wait for reports, and record them: those of tolerance first, and ends last."""
+        wait = PERIOD if seconds is None else max(0.0, min(seconds, PERIOD))
+        reports = self._processes.listen(wait)
+        for rank, report in sorted(reports, key=lambda each: _turn(each[1])):
+            if rank in self._running:
+                self.note(rank, report)
         self._silence.pass_time()
         for rank in sorted(self._running):
             if how := self._silence.of(rank):
                 self._running.remove(rank)
-                self._children[rank].process.kill()
-                self._fail(_Failure(False, time.monotonic(), rank, how, None, gone=True))
+                self._processes.kill(rank)
+                self._fail(_Failure(False, self._clock(), rank, how, None, gone=True))
 
     def _fail(self, failure: _Failure) -> None:
         """Record a failure. It is only a loss if servers continue without the worker, and the
@@ -235,7 +221,7 @@ class Supervisor:
     def _servers_survive(self, worker: int) -> bool:
         servers = range(self._task.num_training, self._task.num_processes)
         return len(servers) > 0 and all(
-            worker in self._tolerated.get(server, frozenset()) for server in servers
+            worker in self._tolerated.get(server, ()) for server in servers
         )
 
     def _explain(self) -> Exception:
@@ -250,13 +236,8 @@ class Supervisor:
         return ProcessFailure(message, environment=first.environment)
 
 
-def received(reports: Connection) -> Iterator[Report]:
-    """Yield the reports of a process that have arrived."""
-    try:
-        while reports.poll():
-            yield reports.recv()
-    except (EOFError, OSError, pickle.UnpicklingError):  # at its end, or killed while it reported
-        pass
+def _turn(report: Report) -> int:
+    return 0 if isinstance(report, Tolerated) else 2 if isinstance(report, Ended) else 1
 
 
 def death(exit_code: int | None) -> str:

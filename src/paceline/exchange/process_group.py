@@ -7,7 +7,6 @@ servers and other workers talk to it.
 import datetime
 import json
 import os
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -17,16 +16,18 @@ import torch.distributed as dist
 from paceline.exchange.node import cluster_interface
 
 STORE = "PACELINE_STORE"  # environment variable with the path of the run's store, if it is a file
-SECRET = "PACELINE_SECRET"  # environment variable with the run's secret in hexadecimal digits
+# environment variable with the part of the store at MASTER_ADDR that is the run's, on several nodes
+PART = "PACELINE_STORE_PART"
+TOKEN = "PACELINE_TOKEN"  # environment variable with the token of the run in hexadecimal digits
 Json: TypeAlias = Mapping[str, "Json"] | Sequence["Json"] | str | float | None
 
 
 class Joined(NamedTuple):
-    """Settings that all processes of a run share. `secret`: key by which they authenticate each
-    other. `timeout_seconds`: longest wait for another process.
+    """Settings that all processes of a run share. `token`: random bytes by which servers know the
+    workers of their run. `timeout_seconds`: longest wait for another process.
     """
 
-    secret: bytes
+    token: bytes
     timeout_seconds: float
 
 
@@ -48,21 +49,24 @@ _division: Division | None = None
 
 def join(timeout_seconds: float, accelerator: str) -> None:
     """Join the group that the environment describes by RANK, WORLD_SIZE, and either PACELINE_STORE
-    or MASTER_ADDR and MASTER_PORT. gloo carries all tensors, but NCCL those of GPUs if the
-    accelerator is "cuda": each worker must have a GPU of its own then.
+    or PACELINE_STORE_PART, MASTER_ADDR and MASTER_PORT. gloo carries all tensors, but NCCL those of
+    GPUs if the accelerator is "cuda": each worker must have a GPU of its own then.
     """
     global _joined
     if not dist.is_initialized():
         backend = "cpu:gloo,cuda:nccl" if accelerator == "cuda" else "gloo"
         timeout = datetime.timedelta(seconds=timeout_seconds)
         os.environ.setdefault("GLOO_SOCKET_IFNAME", cluster_interface())
-        where = _file_store(timeout) if STORE in os.environ else {}
-        dist.init_process_group(backend, timeout=timeout, **where)
+        rank, processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        store = _store(processes, timeout)
+        dist.init_process_group(
+            backend, timeout=timeout, store=store, rank=rank, world_size=processes
+        )
     if _joined is None:
-        if SECRET not in os.environ:
-            message = f"no {SECRET}: only Paceline's own launchers start processes of a run"
+        if TOKEN not in os.environ:
+            message = f"no {TOKEN}: only Paceline's own launchers start processes of a run"
             raise RuntimeError(message)
-        _joined = Joined(bytes.fromhex(os.environ[SECRET]), timeout_seconds)
+        _joined = Joined(bytes.fromhex(os.environ[TOKEN]), timeout_seconds)
 
 
 def has_nccl() -> bool:
@@ -164,16 +168,14 @@ def run_store() -> dist.Store:  # pyright: ignore[reportPrivateImportUsage]
     return dist.distributed_c10d._get_default_store()  # torch has no public name for it
 
 
-def make_secret() -> str:
-    """Draw a new secret in hexadecimal digits."""
-    return secrets.token_hex(32)
-
-
-def _file_store(timeout: datetime.timedelta) -> dict[str, Any]:
-    rank, processes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    store = dist.FileStore(os.environ[STORE], processes)  # type: ignore[reportPrivateImportUsage]
-    store.set_timeout(timeout)
-    return {"store": store, "rank": rank, "world_size": processes}
+def _store(processes: int, timeout: datetime.timedelta) -> dist.Store:  # pyright: ignore
+    if STORE in os.environ:
+        store = dist.FileStore(os.environ[STORE], processes)  # pyright: ignore
+        store.set_timeout(timeout)
+        return store
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    store = dist.TCPStore(address, port, is_master=False, timeout=timeout)  # pyright: ignore
+    return dist.PrefixStore(os.environ[PART], store)  # pyright: ignore
 
 
 def count_workers(workers: int, *, is_worker: bool) -> int:

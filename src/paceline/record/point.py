@@ -3,9 +3,6 @@
 Its settings are checked once, when the point is built; its parts are typed objects.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from paceline.clock.reports import SERVED_PRECISIONS
 from paceline.cluster.cluster import AbstractCluster, Device, Kind
 from paceline.data.image_set import AbstractImageData
@@ -54,27 +51,16 @@ class Point:
     placement: Placement
     config: PointConfig
 
-    PLAIN = ("plain",)  # what travels to other machines
-
     @classmethod
     def of(cls, config: PointConfig) -> "Point":
         """Build and check every part. Raises SettingError for the first invalid setting."""
-        point = cls._built(config)
+        point = cls.unchecked(config)
         point._check()
         return point
 
-    @property
-    def plain(self) -> Mapping[str, Any]:
-        """Settings of the point, from which `of_plain` builds it on another machine."""
-        return self.config.values
-
     @classmethod
-    def of_plain(cls, plain: Mapping[str, Any]) -> "Point":
-        """Build a point whose parts were checked together where it comes from."""
-        return cls._built(PointConfig(plain))
-
-    @classmethod
-    def _built(cls, config: PointConfig) -> "Point":
+    def unchecked(cls, config: PointConfig) -> "Point":
+        """Build every part, without a check of what can be combined."""
         values = config.values
         return cls(
             scheme=config.target("scheme").build_as(AbstractScheme),

@@ -131,9 +131,9 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
         *point.num_processes,
         partial.folder / "log",
         point.sharding.shards,
-        provenance.source_digest(),
-        timeout_seconds=point.cluster.timeout_seconds,
-        progress=partial.folder / "progress.csv",
+        point.cluster.timeout_seconds,
+        partial.folder / "progress.csv",
+        (f"{PROCESS}_recorded", str(partial.folder), provenance.source_digest()),
     )
     try:
         with asked_by_signals(point, partial.folder):

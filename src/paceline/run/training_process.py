@@ -6,6 +6,7 @@ A training process trains until the end of the budget, then scores the snapshots
 import math
 import os
 import resource
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
+import yaml
 from pytorch_lightning import Callback, LightningModule, Trainer
 
 from paceline.clock.reports import ServerReport, TrainingClock
@@ -26,6 +28,7 @@ from paceline.clock.training_strategy import RemoteOptimizer, seed_generators
 from paceline.clock.wall.server import serve
 from paceline.cluster.child import stopped_seconds, tolerate
 from paceline.cluster.cluster import device, device_of_server
+from paceline.errors import SettingError
 from paceline.exchange.liveness import rest
 from paceline.exchange.process_group import (
     divide,
@@ -40,6 +43,8 @@ from paceline.model.score import Score
 from paceline.record.data_digest import data_digest
 from paceline.record.observed import SnapshotScore, TrainingReport
 from paceline.record.point import Point
+from paceline.record.point_config import PointConfig
+from paceline.record.provenance import source_digest
 from paceline.run.asked import leave_signals_to_launcher
 from paceline.run.budget import budget_of, split_step_of
 from paceline.run.checked_module import HeededSettings, WatchedWeights, require_memory
@@ -95,6 +100,18 @@ def run(point: Point, folder: Path) -> TrainingReport | ServerReport:
     report.stopped_seconds = stopped_seconds()
     report.peak_rss_bytes = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return report
+
+
+def run_recorded(folder: str, code: str) -> TrainingReport | ServerReport:
+    """Act as `run` does, on any machine, for the partial record in `folder`, which has the settings
+    of the point. Raises SettingError if this machine's source has another digest than `code`.
+    """
+    if (here := source_digest()) != code:
+        host = socket.gethostname()
+        message = f"the code on {host} is {here}, and {code} where the run was started"
+        raise SettingError("cluster", message)
+    config = yaml.safe_load((Path(folder) / "config.yaml").read_text())
+    return run(Point.unchecked(PointConfig(config)), Path(folder))
 
 
 def _threads_of_server(point: Point) -> int:

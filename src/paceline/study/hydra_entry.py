@@ -27,6 +27,7 @@ from paceline.record.result import Result
 from paceline.record.without_effect import on_cpu, without_effect
 from paceline.study.compose import CONFIG, check_groups, composer, hydra_errors
 from paceline.study.progress import result_line, run_status, status_line
+from paceline.study.slurm_jobs import require_jobs
 from paceline.study.tuning import put_trial
 
 if TYPE_CHECKING:
@@ -120,7 +121,7 @@ def _run(
     result = read_result(config.folder)
     other = is_of_other_data(result, config.target("data"))
     if result is not None and not config.sweep.needs_run(result, source_digest(), other):
-        Point.of_plain(config.values)  # a setting that is no part of the key may be wrong
+        Point.unchecked(config)  # a setting that is no part of the key may be wrong
         note = f"already there{_again(result, other)}"
         print(result_line(number, config, result, note), flush=True)
         with log:
@@ -132,6 +133,8 @@ def _run(
             # set in the processes of joblib's launcher, and unknown to those that they start
             multiprocessing.set_start_method("spawn", force=True)
         point = Point.of(config)
+        if point.cluster.submitted_to is not None:
+            require_jobs(point.study)
         point.require_data()
         preload()
         from paceline.run.run_point import run_point  # torch, while the forkserver imports it

@@ -169,7 +169,7 @@ class PointJob:
         """Run the points that have no new record; exit with 2 if one has an invalid setting."""
         sys.path[:0] = [str(self.root), str(self.root / "src")]  # for a `_target_` of the user's
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # for all that this process starts: Slurm
-        if os.environ.get("SLURM_JOB_NUM_NODES", "1") == "1":  # else agents start the processes
+        if os.environ.get("SLURM_JOB_NUM_NODES", "1") == "1":  # else srun starts the processes
             preload()  # sends it to everybody, and a worker must not end before its launcher
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if source_digest() != self.code:

@@ -27,6 +27,7 @@ from paceline.record.record import Lock, PartialRecord, is_under_way, partial_re
 from paceline.record.rerun import failed_by_environment
 from paceline.record.result import Result
 from paceline.study.progress import stage_status, status_line
+from paceline.study.slurm_jobs import require_jobs
 from paceline.study.study_point import Points, StudyPoint, counts, most_processes, to_run
 from paceline.study.study_points import Study
 
@@ -66,17 +67,21 @@ def checked_study(
     if source is not None:
         _take_up(study, source, unpack)
     if checks:
-        _check(study)
+        _check(study, runs=unpack)
     return study
 
 
-def _check(study: Study) -> None:
+def _check(study: Study, *, runs: bool) -> None:
+    """Check all points, and that there is a queue if points are to run in it (`runs`)."""
     if (study.root / "params.yaml").exists():  # as `dvc exp run -S training.lr=0.1` writes it
         message = "params.yaml is not read; dvc exp run -S experiments/STUDY.yaml:SETTING=VALUE is"
         tell(message)
     points = [*study.trials_of_points, *study.points]
     for point in points:
         point.check()
+    queued = [each for each in to_run(points) if each.has_rate and each.point.cluster.submitted_to]
+    if runs and queued:
+        require_jobs(queued[0].config.study)
     tell_unfit(point.folder for point in points)
     _warn_of_crowding(to_run(points))
     _warn_of_no_effect(study)

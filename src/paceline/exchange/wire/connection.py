@@ -1,24 +1,28 @@
 """Connections between the workers and servers of one run.
 
-The sockets of a server listen from the start; it stops listening when all its workers have come,
-each of which has passed the handshake of handshake.py. Between nodes each message that follows is
-sealed. Inside a node it is not: the kernel carries it between two processes of the same user, which
-both ends check.
+The sockets of a server listen from the start; it stops listening when all its workers have come. A
+worker begins with its hello: the token of the run, which only its processes know, and who it is.
+Anybody else is disconnected after a wrong hello or a time limit, and hears nothing. The network
+itself must be private: the token and all messages travel as they are.
 """
 
+import hmac
 import os
 import secrets
+import selectors
 import socket
 import struct
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from paceline.exchange.node import cluster_address, this_node
-from paceline.exchange.wire.handshake import PATIENCE, Reception, Seals, call, is_of_this_user
 
 _HELLO = struct.Struct("<IQQ")
+_UCRED = struct.Struct("iII")  # process, user, group, unix(7)
+PATIENCE = 10.0  # seconds for a whole hello, which takes milliseconds
+_MOST_GUESTS = 100  # of a socket at a time; the oldest is dismissed first
 _BACKLOG = 4096  # connections that wait to be accepted; more try again, see `_reach`
 _AGAIN_SECONDS = 0.01
 # A connection to a node that has failed ends after 25 s.
@@ -47,44 +51,32 @@ class Hello(NamedTuple):
 
 
 class Connected(NamedTuple):
-    """Connection to a worker, or to a server. `seals`: of its messages; None inside a node, where
-    it is a Unix socket over which memory can be shared.
+    """Connection to a worker, or to a server. `shared`: True inside a node, where it is a Unix
+    socket over which memory can be shared.
     """
 
     worker: int
     connection: socket.socket
-    seals: Seals | None
-
-
-def purpose(server: int) -> str:
-    """Return the purpose of the handshakes of the server of this rank."""
-    return f"server {server} of a run"
+    shared: bool
 
 
 def connect(
-    secret: bytes,
-    address: Address,
-    server: int,
-    hello: Hello,
-    *,
-    node: str,
-    timeout_seconds: float,
+    token: bytes, address: Address, hello: Hello, *, node: str, timeout_seconds: float
 ) -> Connected:
-    """Connect a worker on `node` to the server of the rank `server` of the run. Raises OSError if
-    it cannot be reached, refuses the worker, or does not know the secret.
+    """Connect a worker on `node` to the server at `address`, which ends the connection if it does
+    not expect this worker. Raises OSError if the server cannot be reached.
     """
     shared = address.node == node
-    until = time.monotonic() + timeout_seconds
     connection = _reach(address, shared, timeout_seconds)
     try:
-        if not is_of_this_user(connection):
+        if not _is_of_this_user(connection):
             raise ConnectionError("it belongs to another user")
-        seals = call(connection, secret, purpose(server), hello.pack(), until)
+        connection.sendall(token + hello.pack())
     except BaseException:
         connection.close()
         raise
     prepare(connection)
-    return Connected(hello.worker, connection, None if shared else seals)
+    return Connected(hello.worker, connection, shared)
 
 
 def _reach(address: Address, shared: bool, timeout_seconds: float) -> socket.socket:
@@ -127,25 +119,33 @@ def _close_all() -> None:
 os.register_at_fork(after_in_child=_close_all)
 
 
+class _Guest:
+    """Connection of a process that has not said who it is. `until`: its deadline [seconds]."""
+
+    def __init__(self, connection: socket.socket, listening: socket.socket, until: float) -> None:
+        self.connection, self.listening, self.until = connection, listening, until
+        self.received = b""
+
+
 class Listener:
-    """Sockets of the server of the rank `server`, which listen from the start, so that no worker
-    connects too early. `expected`: hellos of all workers. `patience`: time limit of a handshake
-    [seconds].
+    """Sockets of a server, which listen from the start, so that no worker connects too early.
+    `token`: what the hellos of all workers begin with. `expected`: the hello of each worker.
+    `patience`: time limit of a hello [seconds].
     """
 
-    def __init__(
-        self, secret: bytes, server: int, expected: list[Hello], patience: float = PATIENCE
-    ) -> None:
-        self._patience = patience
+    def __init__(self, token: bytes, expected: Sequence[Hello], patience: float = PATIENCE) -> None:
+        self._token, self._patience = token, patience
         self._missing = {hello.pack(): hello for hello in expected}
         local, host = f"paceline-{secrets.token_hex(8)}", cluster_address()
         self._unix = _listening(socket.AF_UNIX, f"\0{local}")
         tcp = _listening(socket.AF_INET6 if ":" in host else socket.AF_INET, (host, 0))
         self.address = Address(this_node(), local, host, tcp.getsockname()[1])
-        listening, expects = (self._unix, tcp), self._missing.__contains__
-        self._reception = Reception(
-            listening, secret, purpose(server), _HELLO.size, expects, patience
-        )
+        self._listening = self._unix, tcp
+        self._guests: list[_Guest] = []  # by age
+        self._selector = selectors.DefaultSelector()
+        for each in self._listening:
+            each.setblocking(False)
+            self._selector.register(each, selectors.EVENT_READ)
 
     def meet(self, timeout_seconds: float) -> Iterator[Connected]:
         """Yield each worker as it connects, and close the sockets after the last. Raises
@@ -154,22 +154,85 @@ class Listener:
         deadline = time.monotonic() + timeout_seconds
         try:
             while self._missing:
-                left = deadline - time.monotonic()
-                if left < 0:
+                now = time.monotonic()
+                if now > deadline:
                     missing = ", ".join(str(hello.worker) for hello in self._missing.values())
                     raise TimeoutError(f"no connection from worker {missing}")
-                for caller in self._reception.greet(left):
-                    worker = self._missing.pop(caller.message).worker
-                    caller.connection.settimeout(self._patience)
-                    prepare(caller.connection)
-                    seals = None if caller.listening is self._unix else caller.seals
-                    yield Connected(worker, caller.connection, seals)
+                until = min([deadline, *(guest.until for guest in self._guests[:1])])
+                for key, _ in self._selector.select(max(0.0, until - now)):
+                    if key.data is None:
+                        self._admit(key.fileobj)  # type: ignore[arg-type]
+                    elif key.data in self._guests and (hello := self._read(key.data)) is not None:
+                        connection = key.data.connection
+                        connection.settimeout(self._patience)
+                        prepare(connection)
+                        shared = key.data.listening is self._unix
+                        yield Connected(hello.worker, connection, shared)
+                while self._guests and self._guests[0].until < time.monotonic():
+                    self._dismiss(self._guests[0])
         finally:
             self.close()
 
     def close(self) -> None:
-        """Stop listening, and close the connections that are not authenticated."""
-        self._reception.close()
+        """Stop listening, and close the connections of who has not said a hello."""
+        for guest in list(self._guests):
+            self._dismiss(guest)
+        for each in (self._selector, *self._listening):
+            each.close()
+
+    def _admit(self, listening: socket.socket) -> None:
+        try:
+            connection, _ = listening.accept()
+        except OSError:  # the other process has closed the connection
+            return
+        if not _is_of_this_user(connection):
+            connection.close()
+            return
+        connection.setblocking(False)
+        guest = _Guest(connection, listening, time.monotonic() + self._patience)
+        self._guests.append(guest)
+        self._selector.register(connection, selectors.EVENT_READ, guest)
+        others = [each for each in self._guests if each.listening is listening]
+        if len(others) > _MOST_GUESTS:
+            self._dismiss(others[0])
+
+    def _read(self, guest: _Guest) -> Hello | None:
+        """Read from a connection; return the hello once it is complete, and of a worker that is
+        missing.
+        """
+        wanted = len(self._token) + _HELLO.size
+        try:
+            more = guest.connection.recv(wanted - len(guest.received))
+        except OSError:
+            more = b""
+        guest.received += more
+        if more and len(guest.received) < wanted:
+            return None
+        token, said = guest.received[: len(self._token)], guest.received[len(self._token) :]
+        hello = None
+        if hmac.compare_digest(token, self._token):
+            hello = self._missing.pop(said, None)
+        if hello is None:
+            self._dismiss(guest)
+        else:
+            self._forget(guest)
+        return hello
+
+    def _dismiss(self, guest: _Guest) -> None:
+        self._forget(guest)
+        guest.connection.close()
+
+    def _forget(self, guest: _Guest) -> None:
+        self._guests.remove(guest)
+        self._selector.unregister(guest.connection)
+
+
+def _is_of_this_user(connection: socket.socket) -> bool:
+    """Return True unless it is a Unix socket whose other end is a process of another user."""
+    if connection.family != socket.AF_UNIX:
+        return True
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+    return _UCRED.unpack(credentials)[1] == os.geteuid()
 
 
 def _listening(family: int, address: str | tuple[str, int]) -> socket.socket:

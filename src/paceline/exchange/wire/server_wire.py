@@ -6,8 +6,7 @@ BatchNorm statistics. An answer contains the server's part of the weights.
 
 Inside a node the worker shares its buffers with the servers, in host memory or, if both are on
 GPUs, there: a push copies nothing, an answer is one copy. Between nodes bodies are sent from and
-received into tensor memory, and everything is sealed: a push that was changed on its way ends the
-connection, and is not used. If a connection does not accept an answer at once, the rest is sent
+received into tensor memory. If a connection does not accept an answer at once, the rest is sent
 from a copy while the server continues.
 """
 
@@ -18,15 +17,13 @@ from collections import deque
 from collections.abc import Sequence
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from paceline.exchange.liveness import Lost
-from paceline.exchange.process_group import joined, members, send_json
+from paceline.exchange.process_group import joined, send_json
 from paceline.exchange.wire.connection import Hello, Listener
 from paceline.exchange.wire.frame import HEADER_BYTES, Header, Pieces, bytes_of, pack, unpack
 from paceline.exchange.wire.gpu_memory import Signals, other_node, take_from_gpu
-from paceline.exchange.wire.handshake import Seals
 from paceline.exchange.wire.shared_memory import part, take_share
 
 _BOTH = selectors.EVENT_READ | selectors.EVENT_WRITE
@@ -38,8 +35,7 @@ class ServerEnd:
 
     `gradient`, `statistics`: buffers for a push, valid until its answer. `answered`: the worker's
     weights in shared memory; None if they are sent over the connection. `num_numbers`: how many
-    numbers follow the header of a push. `seals`: of the messages; None inside a node. `signals`: of
-    memory that is shared on a GPU, else None.
+    numbers follow the header of a push. `signals`: of memory that is shared on a GPU, else None.
     """
 
     def __init__(
@@ -49,11 +45,9 @@ class ServerEnd:
         statistics: Tensor,
         answered: Tensor | None,
         num_numbers: int = 0,
-        seals: Seals | None = None,
         signals: Signals | None = None,
     ) -> None:
         self.signals = signals
-        self._sent, self._received = seals or (None, None)
         self.numbers = torch.zeros(num_numbers, dtype=torch.float64)
         self.connection, self.gradient = connection, gradient
         self.landed = bytes_of(statistics)
@@ -64,7 +58,7 @@ class ServerEnd:
         self._body = [bytes_of(self.numbers)] if num_numbers else []
         if answered is None:
             self._body += [bytes_of(gradient), self.landed]
-        self._incoming = Pieces(memoryview(self._header), *self._body, seal=self._received)
+        self._incoming = Pieces(memoryview(self._header), *self._body)
         self._packed = bytearray(HEADER_BYTES)  # header of the answer
         self._outgoing = Pieces()
         self._answering: Tensor | None = None  # weights whose memory `_outgoing` sends
@@ -100,7 +94,7 @@ class ServerEnd:
                 self.signals.answer(weights.device)
         self._packed[:] = pack(header)
         if weights is not self._answering:
-            self._outgoing = Pieces(*self._answer_of(weights), seal=self._sent)
+            self._outgoing = Pieces(*self._answer_of(weights))
             self._answering = weights
         self._outgoing.begin_again()
         self.flush()
@@ -197,9 +191,9 @@ class ServerWire:
         self._kept = {worker: bytes_of(each) for worker, each in self._statistics.items()}
         self._pull_bytes = weights.nbytes
         push_bytes = self._pull_bytes + num_statistics * dtype.itemsize
-        secret, self._timeout_seconds = joined()
+        token, self._timeout_seconds = joined()
         hellos = [Hello(worker, push_bytes, self._pull_bytes) for worker in workers]
-        self._listener = Listener(secret, dist.get_rank(members()), hellos)
+        self._listener = Listener(token, hellos)
         self._ends: dict[int, ServerEnd] = {}
         self._selector = selectors.DefaultSelector()
         self._messages: deque[tuple[int, Header | Lost]] = deque()
@@ -326,17 +320,17 @@ class ServerWire:
             return
         for worker in self._workers:
             send_json(self._listener.address, worker)
-        for worker, connection, seals in self._listener.meet(self._timeout_seconds):
-            self._ends[worker] = self._end(worker, connection, seals)
+        for worker, connection, shared in self._listener.meet(self._timeout_seconds):
+            self._ends[worker] = self._end(worker, connection, shared)
             self._selector.register(connection, selectors.EVENT_READ, worker)
 
-    def _end(self, worker: int, connection: socket.socket, seals: Seals | None) -> ServerEnd:
+    def _end(self, worker: int, connection: socket.socket, shared: bool) -> ServerEnd:
         statistics, weights, numbers = self._statistics[worker], self.weights, self._num_numbers
-        if seals is not None:
+        if not shared:
             if weights.is_cuda:
                 raise other_node(f"worker {worker}")
             gradient, landed = torch.zeros_like(weights), torch.zeros_like(statistics)
-            return ServerEnd(connection, gradient, landed, None, numbers, seals)
+            return ServerEnd(connection, gradient, landed, None, numbers)
         memory, places = take_share(connection)
         counts = (len(weights), len(statistics), len(weights))
         begins = zip(places, counts, strict=True)

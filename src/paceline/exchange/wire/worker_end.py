@@ -9,7 +9,6 @@ from paceline.exchange.process_group import joined, worker_index
 from paceline.exchange.wire.connection import Address, Hello, connect
 from paceline.exchange.wire.frame import HEADER_BYTES, Header, Pieces, pack, unpack
 from paceline.exchange.wire.gpu_memory import Signals, other_node
-from paceline.exchange.wire.handshake import Seals
 from paceline.exchange.wire.shared_memory import Places, share
 
 _NO_NUMBERS = memoryview(b"")
@@ -21,9 +20,8 @@ class WorkerEnd:
 
     `name`: of the server, for messages. `pushed`, `pulled`: buffers to send and to receive; empty
     if memory is `shared`. `numbers`: buffer that follows the header of each push.
-    `timeout_seconds`: longest silence of the server. `seals`: of the messages; None inside a node.
-    `signals`: of memory that is shared on a GPU, else None.
-    Sending and receiving raise LostPeerError and TimeoutError.
+    `timeout_seconds`: longest silence of the server. `signals`: of memory that is shared on a GPU,
+    else None. Sending and receiving raise LostPeerError and TimeoutError.
     """
 
     def __init__(
@@ -34,18 +32,16 @@ class WorkerEnd:
         pulled: list[memoryview],
         timeout_seconds: float,
         numbers: memoryview = _NO_NUMBERS,
-        seals: Seals | None = None,
         signals: Signals | None = None,
     ) -> None:
         self._signals = signals
-        self._sent, self._received = seals or (None, None)
         self._name, self._timeout_seconds = name, timeout_seconds
         self._connection = connection
         self.shared = not pulled
         self._header, self._packed = bytearray(HEADER_BYTES), bytearray(HEADER_BYTES)
-        self._incoming = Pieces(memoryview(self._header), *pulled, seal=self._received)
+        self._incoming = Pieces(memoryview(self._header), *pulled)
         first = [memoryview(self._packed), *([numbers] if len(numbers) else [])]
-        self._whole_push = self._pieces(*first, *pushed)
+        self._whole_push = Pieces(*first, *pushed)
         connection.setblocking(True)  # the kernel's time limit needs no system call per message
         limit = _TIMEVAL.pack(int(timeout_seconds), int(timeout_seconds % 1 * 1e6))
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
@@ -82,10 +78,7 @@ class WorkerEnd:
         self._connection.close()
 
     def _send_header(self, header: Header) -> None:
-        self._send(self._pieces(memoryview(pack(header))))
-
-    def _pieces(self, *buffers: memoryview) -> Pieces:
-        return Pieces(*buffers, seal=self._sent)
+        self._send(Pieces(memoryview(pack(header))))
 
     def _send(self, outgoing: Pieces) -> None:
         try:
@@ -106,7 +99,6 @@ class WorkerEnd:
 def reach(
     name: str,
     address: Address,
-    rank: int,
     pushed: list[memoryview],
     pulled: memoryview,
     descriptor: int,
@@ -115,24 +107,23 @@ def reach(
     numbers: memoryview = _NO_NUMBERS,
     share_more: Callable[[socket.socket], Signals] | None = None,
 ) -> WorkerEnd:
-    """Connect this worker on `node` to the process of this `rank` at `address`. `descriptor`,
+    """Connect this worker on `node` to the process `name` at `address`. `descriptor`,
     `places`: memory of `pushed` and `pulled`, and the offsets in it, which both processes share if
     they are on one node. `numbers`: buffer that follows each header. `share_more`: shares memory of
     a GPU as well, which only processes of one node can. Raises LostPeerError if the process cannot
-    be reached or does not know the secret of the run, and SettingError if it is to share a GPU and
-    is on another node.
+    be reached, and SettingError if it is to share a GPU and is on another node.
     """
-    secret, timeout = joined()
+    token, timeout = joined()
     hello = Hello(worker_index(), sum(map(len, pushed)), len(pulled))
     try:
-        connected = connect(secret, address, rank, hello, node=node, timeout_seconds=timeout)
+        connected = connect(token, address, hello, node=node, timeout_seconds=timeout)
     except ConnectionError as error:
         raise LostPeerError(f"{name} cannot be reached: {error}") from None
-    _, connection, seals = connected
-    if seals is not None:
+    _, connection, shared = connected
+    if not shared:
         if share_more is not None:
             raise other_node(name)
-        return WorkerEnd(name, connection, pushed, [pulled], timeout, numbers, seals)
+        return WorkerEnd(name, connection, pushed, [pulled], timeout, numbers)
     share(connection, descriptor, places)
     signals = share_more(connection) if share_more is not None else None
     return WorkerEnd(name, connection, [], [], timeout, numbers, signals=signals)

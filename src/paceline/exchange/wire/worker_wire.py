@@ -131,7 +131,6 @@ class WorkerWire:
         return reach(
             f"server {server}",
             address,
-            self._first_server + server,
             pushed,
             bytes_of(self._received[first:last]),
             self._descriptor,
@@ -167,7 +166,7 @@ class PairWire:
         body, places, node = bytes_of(self.weights), Places(0, 0, 0), this_node()
         for partner, address in zip(self._partners, addresses, strict=True):
             self._ends[partner] = reach(
-                f"worker {partner}", address, partner, [body], body, self._descriptor, places, node
+                f"worker {partner}", address, [body], body, self._descriptor, places, node
             )
         os.close(self._descriptor)
         for partner in self._partners:

@@ -1,27 +1,24 @@
-"""Cluster of machines on which `paceline agent` was started, by hand, ssh, srun or kubectl.
-
-The head listens on PACELINE_HEAD (HOST:PORT). Agents connect to it, and know the same key, see
-`agent_key`. Neither is a setting, so that a point has the same key on other machines.
-"""
+"""Base class of the clusters of several machines, whose processes torchrun or srun started."""
 
 import math
 from abc import ABC, abstractmethod
-from functools import cache
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-from paceline.cluster.agent_wire import agent_key, head
 from paceline.cluster.cluster import AbstractWallClockCluster, Device, choose, places
-from paceline.cluster.node_agents import NodeAgents
 from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
-from paceline.settings import UNKEYED, Positive, Whole, settings
+from paceline.settings import Whole, settings
 from paceline.timing.profile import ServerPlacement
+
+if TYPE_CHECKING:
+    from paceline.cluster.world import World
 
 
 @settings("cluster")
-class AbstractAgentsCluster(AbstractWallClockCluster, ABC):
-    """Cluster of nodes with one agent each; workers fill one node after the other.
+class AbstractWorldCluster(AbstractWallClockCluster, ABC):
+    """Cluster of nodes on which a process was started for each worker and server; workers fill one
+    node after the other.
 
     `workers_per_node`: processes of workers on a node; None to spread them evenly.
     `server_placement`: each server is on its own node after those of the workers, or servers are on
@@ -36,8 +33,8 @@ class AbstractAgentsCluster(AbstractWallClockCluster, ABC):
         """Return the number of nodes for so many processes; some may stay empty."""
 
     @abstractmethod
-    def agents(self, num_nodes: int) -> NodeAgents:
-        """Return the agents, at least `num_nodes` of which are ready."""
+    def world(self, nodes: list[int]) -> "World":
+        """Return the started processes, for a run with processes on these nodes, by rank."""
 
     def check(self, scheme: AbstractScheme, num_workers: int) -> None:
         super().check(scheme, num_workers)
@@ -62,33 +59,9 @@ class AbstractAgentsCluster(AbstractWallClockCluster, ABC):
         if filled + apart > there:
             servers = f" and {apart} of servers" if apart else ""
             message = f"{filled} nodes of workers{servers} are needed, not {there}"
-            raise SettingError("cluster.nodes", message)
+            raise SettingError("cluster", message)
         return places(num_training, num_servers, each, self.server_placement)
 
     def run(self, task: Task) -> list[Any]:
         nodes = self.places(task.num_training, task.num_servers)
-        return self.agents(1 + max(nodes)).run(task, nodes)
-
-
-@settings("cluster")
-class AgentsCluster(AbstractAgentsCluster):
-    """Cluster of `nodes` machines with one agent each. `patience_seconds`: how long a run waits for
-    missing agents when it starts.
-    """
-
-    nodes: Whole
-    patience_seconds: Annotated[Positive, UNKEYED]
-
-    def num_nodes(self, num_training: int, num_servers: int) -> int:
-        return self.nodes
-
-    def agents(self, num_nodes: int) -> NodeAgents:
-        agents = _listening(head(), agent_key())
-        agents.meet(num_nodes, self.patience_seconds)
-        return agents
-
-
-@cache
-def _listening(address: tuple[str, int], key: bytes) -> NodeAgents:
-    """Listen from the first run of this process to its end."""
-    return NodeAgents(address, key)
+        return self.world(nodes).run(task, nodes)

@@ -1,0 +1,178 @@
+"""Processes on several machines: their places, what they report, and what the head's orders do."""
+
+import multiprocessing
+import os
+import stat
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+from paceline.clock.reports import ServerReport, StrategyReport, WorkerReport
+from paceline.cluster.processes import preload
+from paceline.cluster.supervisor import ProcessFailure, Task
+from paceline.cluster.world import World, _load, follow
+from paceline.errors import SettingError
+from paceline.record.point import Point
+from paceline.study.compose import composed
+from tests.command_line import keep_forkserver
+from tests.tiny import CONF, REPOSITORY
+
+
+def serve_here(follower, port):
+    """Follow as a process that torchrun has started, with the forkserver of these tests."""
+    keep_forkserver()
+    os.chdir(REPOSITORY)
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
+    follow(follower)
+
+
+@pytest.fixture(scope="module")
+def world():
+    """Two nodes with two followers each, which end with their head's word."""
+    preload()
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    start = multiprocessing.get_context("forkserver").Process
+    followers = [start(target=serve_here, args=(number, store.port)) for number in range(4)]
+    for each in followers:
+        each.start()
+    world = World(store, 2, 2)
+    yield world
+    world.dismiss(100)
+    for each in followers:
+        each.join(100)
+        assert each.exitcode == 0
+
+
+def run(world, folder, nodes, function, *arguments, servers=0):
+    recorded = (f"tests.cluster.counting:{function}", *arguments)
+    training = len(nodes) - servers
+    task = Task("", (), training, servers, folder / "log", timeout_seconds=60, recorded=recorded)
+    return world.run(task, nodes)
+
+
+def test_results_are_in_the_order_of_ranks_and_output_is_in_the_log(world, tmp_path):
+    """Each process knows its rank in the run, and its rank on its node."""
+    assert run(world, tmp_path, [0, 1, 1, 0], "tell_ranks", servers=1) == [
+        ("0", "0", "2", "0"),
+        ("1", "0", "2", "1"),
+        ("2", "1", "2", "1"),
+        ("3", "1", "2", "0"),
+    ]
+    logs = {path.name: path.read_text() for path in (tmp_path / "log").iterdir()}
+    assert logs == {
+        "worker_0.log": "out 0\n",
+        "worker_1.log": "out 1\n",
+        "worker_2.log": "out 2\n",
+        "server_0.log": "out 3\n",
+    }
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("exit", "worker 1: SystemExit: 3"),
+        ("vanish", "worker 1: ended with exit code 7 and no result"),
+        ("peer", "worker 1: RuntimeError: the cause"),
+    ],
+)
+def test_the_first_failure_is_told_and_the_followers_serve_on(world, how, reason, tmp_path):
+    """The next run meets in a part of the store of its own."""
+    with pytest.raises(ProcessFailure, match=f"^{reason}"):
+        run(world, tmp_path, [0, 1], "fail", how)
+    assert run(world, tmp_path, [0, 1], "count", "2") == [2, 2]
+    assert run(world, tmp_path, [0, 0, 1], "count", "3") == [3, 3, 3]
+
+
+def test_the_token_of_a_run_is_in_a_file_of_this_user_alone(world, tmp_path):
+    first, second = (run(world, tmp_path, [0, 1], "tell_token", str(tmp_path)) for _ in range(2))
+    assert first[0] == first[1] != second[0] == second[1]
+    token, mode = first[0]
+    assert len(bytes.fromhex(token)) == 32
+    assert stat.S_IMODE(mode) == 0o600
+
+
+def test_a_folder_that_a_machine_does_not_see_is_a_setting_error(world, tmp_path, monkeypatch):
+    """A path of the head's working directory, which the followers do not have."""
+    monkeypatch.chdir(tmp_path)
+    where = tmp_path.relative_to(tmp_path.parent)
+    (tmp_path / where).mkdir()
+    with pytest.raises(SettingError, match=r"^cluster: .* does not see .*: nodes must share the"):
+        run(world, where, [0, 1], "count", "2")
+
+
+def test_reports_travel_as_arrays_and_own_classes(tmp_path):
+    worker = WorkerReport(0, 2, np.arange(2) / 3, "digest", timeline=[(0, "compute", 0.0, 1.0)])
+    report = StrategyReport(1, 2, False, [worker], [ServerReport(0, pushes=[(0, 1)])])
+    torch.save(report, tmp_path / "0.pt")
+    found = _load(tmp_path / "0.pt")
+    assert (found.workers[0].step_ends == worker.step_ends).all()
+    found.workers[0].step_ends = worker.step_ends
+    assert found == report
+
+
+@pytest.mark.parametrize("value", [partial(os.remove, "x"), os.system, multiprocessing.Process])
+def test_nothing_else_is_read(value, tmp_path):
+    torch.save(value, tmp_path / "0.pt")
+    with pytest.raises(Exception, match="Weights only load failed"):
+        _load(tmp_path / "0.pt")
+
+
+@pytest.fixture
+def places(monkeypatch):
+    """Function that returns the nodes of a point's processes, by `nodes` of torchrun."""
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "here")
+
+    def of(training, servers, *settings, nodes=2, per_node=4):
+        monkeypatch.setenv("WORLD_SIZE", str(nodes * per_node))
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(per_node))
+        words = ["cluster=torchrun", "data=synthetic", *settings]
+        cluster = Point.unchecked(config_of(words)).cluster
+        return cluster.places(training, servers)
+
+    return of
+
+
+def config_of(words):
+    return composed(words, CONF.parent)
+
+
+APART = "cluster.server_placement=own_nodes"
+
+
+@pytest.mark.parametrize(
+    ("training", "servers", "settings", "nodes", "found"),
+    [
+        (4, 0, [], 2, [0, 0, 1, 1]),
+        (3, 1, [], 2, [0, 0, 1, 0]),
+        (1, 0, [], 2, [0]),
+        (4, 3, [], 2, [0, 0, 1, 1, 0, 1, 0]),
+        (2, 1, [APART], 2, [0, 0, 1]),
+        (2, 1, [APART], 3, [0, 1, 2]),
+        (3, 0, ["cluster.workers_per_node=2"], 2, [0, 0, 1]),
+        (2, 0, ["cluster.workers_per_node=2"], 2, [0, 0]),
+    ],
+)
+def test_workers_fill_nodes_and_servers_are_beside_them_or_apart(
+    training, servers, settings, nodes, found, places
+):
+    assert places(training, servers, *settings, nodes=nodes) == found
+
+
+@pytest.mark.parametrize(
+    ("training", "servers", "settings", "message"),
+    [
+        (5, 0, ["cluster.workers_per_node=2"], "3 nodes of workers are needed, not 2"),
+        (2, 2, [APART], "1 nodes of workers and 2 of servers are needed, not 2"),
+        (10, 0, [], "5 processes run on a node: torchrun --nproc-per-node=5, not 4"),
+    ],
+)
+def test_too_few_places_are_refused_before_anything_starts(
+    training, servers, settings, message, places
+):
+    with pytest.raises(SettingError, match=f"^cluster: {message}$"):
+        places(training, servers, *settings)
