@@ -40,7 +40,6 @@ REFUSED = {
     # too many for the scheme, the cluster or this machine
     "scheme=sync_parameter_server workers=4 scheme.backup_workers=4": "scheme.backup_workers",
     "scheme=mixed workers=4 scheme.group_size=3": "scheme.group_size",
-    "cluster.slow_workers=99": "cluster.slow_workers",
     "cluster.threads_per_worker=1000000": "cluster.threads_per_worker",
     f"{SERVED} workers=100000": "workers",
     f"{SERVED} scheme.servers=100000": "scheme.servers",
@@ -53,7 +52,6 @@ REFUSED = {
     f"{CORRECTED} model/optimizer=adagrad": "training.momentum_correction",
     f"{SWITCHED} {CORRECTED} scheme.switch_at=0.01": "training.momentum_correction",
     f"{SWITCHED} {CORRECTED} scheme.switch_at=0.99": "training.momentum_correction",
-    f"{DAMPED} {BY_STALENESS} workers=4": "training.lr_rule",
 }
 ALLOWED = [
     "cluster=virtual workers=100000",  # of one process
@@ -67,7 +65,8 @@ ALLOWED = [
     f"{SWITCHED} {BY_STALENESS} scheme.switch_at=0.5",
     f"scheme=post_local_sgd workers=4 {CORRECTED} scheme.switch_at=0.5",
     f"{SERVED} workers=4 {CORRECTED} {BY_STALENESS}",
-    f"{DAMPED} workers=4 {CORRECTED}",
+    f"{DAMPED} workers=4 {CORRECTED} {BY_STALENESS}",  # both divide
+    "cluster=virtual workers=2 cluster.slow_workers=99",  # all of them
     f"{SERVED} workers=4 {BY_STALENESS} scheme.damping=delay_compensation",
 ]
 

@@ -10,10 +10,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from paceline.errors import SettingError
 from paceline.scheme.audit import Averaged
 
 # A server cannot know a loss scale (16-mixed), and would round its weights at each update (-true).
 SERVED_PRECISIONS = ("32-true", "64-true", "bf16-mixed")
+
+
+def check_served_precision(precision: str, by: str) -> None:
+    """Raise SettingError for a precision that only DDP can honour. `by`: what applies updates."""
+    if precision not in SERVED_PRECISIONS:
+        known = ", ".join(SERVED_PRECISIONS)
+        message = f"{precision} is not possible with {by}; there are: {known}"
+        raise SettingError("training.precision", message)
 
 
 class TrainingClock:

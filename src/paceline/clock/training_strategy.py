@@ -22,7 +22,7 @@ from torch.optim import Optimizer
 from torchmetrics import Metric
 
 from paceline.clock.flat_optimizer import ELEMENTWISE
-from paceline.clock.reports import SERVED_PRECISIONS, StrategyReport
+from paceline.clock.reports import StrategyReport, check_served_precision
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot
 from paceline.errors import SettingError
@@ -155,10 +155,7 @@ class AbstractTrainingStrategy(Strategy, ABC):
         if again:
             message = "it has trained, and its run has ended; a new one goes on from the weights"
             raise SettingError("strategy", message)
-        if trainer.precision not in SERVED_PRECISIONS:
-            known = ", ".join(SERVED_PRECISIONS)
-            message = f"{trainer.precision} cannot be honoured by {by}; there are: {known}"
-            raise SettingError("training.precision", message)
+        check_served_precision(trainer.precision, by)
         check_automatic(trainer.lightning_module, by)
         check_one_optimizer(self.optimizers, by)
         if trainer.accumulate_grad_batches != 1:

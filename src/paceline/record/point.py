@@ -3,7 +3,9 @@
 Its settings are checked once, when the point is built; its parts are typed objects.
 """
 
-from paceline.clock.reports import SERVED_PRECISIONS
+
+from paceline.clock.reports import check_served_precision
+from paceline.clock.split.excluded import POSSIBLE, POSSIBLE_ON_REAL_CLUSTERS
 from paceline.cluster.cluster import AbstractCluster, Device, Kind
 from paceline.data.image_set import AbstractImageData
 from paceline.data.placement import Placement
@@ -117,11 +119,11 @@ class Point:
         _ = self.config.asked_target  # reading it checks it
         if self.data.is_ours:
             self.data.build_as(AbstractImageData).check_unread(self.placement.store)
-        slow, counts = self.cluster.slow_workers, Counts(self.scheme, self.workers)
-        if slow > self.workers:
-            message = f"{slow}, but there are {self.workers} workers"
-            raise SettingError("cluster.slow_workers", message)
-        self.training.check(counts, self.model)
+        counts, training = Counts(self.scheme, self.workers), self.training
+        training.check(self.model)
+        if training.momentum_correction != "none" and counts.becomes_stale:
+            message = "a run has one momentum, and its gradients become stale on the way, by "
+            raise SettingError("training.momentum_correction", message + repr(self.scheme))
         if self.placement.shuffle_every and not counts.can_meet:
             name = self.config.names["scheme"]
             message = f"it needs a time at which all workers meet; scheme={name} has none"
@@ -134,42 +136,29 @@ class Point:
         self._check_pace()
         self._check_sharding()
         if not self.cluster.carried_out_by_ddp(self.scheme):  # DDP clips the mean itself
-            counts.check_clipping(self.training.gradient_clip_val)
-        self._check_precision()
-        self._check_checkpoints()
-        self._check_evaluations()
-
-    def _check_evaluations(self) -> None:
-        """Raise SettingError for what needs the scores of evaluated weights, if there are none."""
-        values = self.config.values
-        searched = values.get("trial") is not None or self.config.is_tuned
-        for needs, of in ((self.save_weights, "save_weights"), (searched, "a search for a rate")):
-            if needs and not self.measurement.evaluations:
-                message = f"{of} needs at least 1"
-                raise SettingError("measurement.evaluations", message)
+            counts.check_clipping(training.gradient_clip_val)
+            check_served_precision(training.precision, f"scheme={self.config.names['scheme']}")
+        if training.precision == "16-mixed" and self.device == "cpu":
+            raise SettingError("training.precision", "16-mixed needs a GPU; bf16-mixed does not")
+        searched = self.config.values.get("trial") is not None or self.config.is_tuned
+        if (self.save_weights or searched) and not self.measurement.evaluations:
+            needs = "save_weights" if self.save_weights else "a search for a rate"
+            raise SettingError("measurement.evaluations", f"{needs} needs at least 1")
 
     def _check_split(self) -> None:
-        """Raise SettingError for what split workers cannot have."""
-        scheme, training, modelled = self.scheme, self.training, self.kind == "virtual"
-        precision = training.precision
-        foreign = self.workload.name != OWN
-        shares = self.device == "cuda" and self.cluster.workers_per_accelerator > 1
-        part = "each process knows only a part of the norm, so that it"
-        for setting, is_set, what, neutral in (
-            ("data.shuffle_every", self.placement.shuffle_every is not None, "it", "null"),
-            ("scheme.collective", scheme.collective != "native", scheme.collective, "native"),
-            ("scheme.compression", scheme.compression != "none", scheme.compression, "none"),
-            ("cluster.workers_per_accelerator", shares, "a shared GPU", "1"),
-            ("training.gradient_clip_val", training.gradient_clip_val is not None, part, "null"),
-            ("training.precision", precision not in SERVED_PRECISIONS, precision, "32-true"),
-            ("workload", foreign and not modelled, f"the size of {self.workload.name}", "own"),
-        ):
-            if is_set:
-                message = f"{what} is not possible with split workers; model.shards=1 is needed"
-                raise SettingError(setting, f"{message}, or {neutral}")
+        """Raise SettingError for what excludes split workers."""
+        modelled = self.kind == "virtual"
+        possible = POSSIBLE if modelled else POSSIBLE_ON_REAL_CLUSTERS
+        for setting, values in possible.items():
+            group, name = setting.split(".")
+            value = getattr(self.placement if group == "data" else getattr(self, group), name)
+            if value not in values:
+                usual = "null" if values[0] is None else values[0]
+                message = f"{value} is not possible with split workers; model.shards=1 is needed"
+                raise SettingError(setting.removesuffix(".name"), f"{message}, or {usual}")
         if modelled:
             self.cluster.check_shards(self.workers, self.sharding.shards)
-            if foreign:
+            if self.workload.name != OWN:
                 self.workload.split_step(self.sharding, self.batch_size)
 
     def _check_pace(self) -> None:
@@ -195,21 +184,3 @@ class Point:
         if tensors and servers > len(tensors):
             message = f"{servers} servers for the {len(tensors)} tensors of the workload"
             raise SettingError("scheme.servers", message)
-
-    def _check_checkpoints(self) -> None:
-        """Raise SettingError if the point's real processes cannot write checkpoints."""
-        if self.training.checkpoint_seconds is None or self.kind == "virtual":
-            return
-        if self.sharding.shards > 1:
-            message = "split workers write no checkpoints; null is needed"
-            raise SettingError("training.checkpoint_seconds", message)
-
-    def _check_precision(self) -> None:
-        precision = self.training.precision
-        by_ddp = self.cluster.carried_out_by_ddp(self.scheme)
-        if not by_ddp and precision not in SERVED_PRECISIONS:
-            known, name = ", ".join(SERVED_PRECISIONS), self.config.names["scheme"]
-            message = f"{precision!r} is not possible with scheme={name}; there are: {known}"
-            raise SettingError("training.precision", message)
-        if precision == "16-mixed" and self.device == "cpu":
-            raise SettingError("training.precision", "16-mixed needs a GPU; bf16-mixed does not")

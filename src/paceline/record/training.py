@@ -18,7 +18,6 @@ from pydantic import AfterValidator, Field
 from paceline.errors import SettingError
 from paceline.model.learning_rate import LearningRate, corrected_momentum
 from paceline.record.target import Target
-from paceline.scheme.counts import Counts
 from paceline.settings import UNKEYED, Neutral, NotNegative, Positive, Whole, settings
 
 if TYPE_CHECKING:
@@ -138,27 +137,15 @@ class Training:
         changed = {**optimizer, "momentum": momentum}
         return replace(model, values={**model.values, "optimizer": changed})
 
-    def check(self, counts: Counts, model: Target) -> None:
-        """Raise SettingError for a model that cannot train, or for an impossible correction.
-
-        A learning rate that is divided by the staleness must not be combined with a scheme that
-        divides by the staleness itself. A correction of momentum needs the same mean staleness
-        throughout the run, and an optimizer with momentum below 1.
+    def check(self, model: Target) -> None:
+        """Raise SettingError for a model that cannot train, or whose momentum cannot be corrected
+        because its optimizer has none below 1.
         """
         optimizer = model.values.get("optimizer", {"_target_": None})
         if not isinstance(optimizer, Mapping) or "_target_" not in optimizer:
             raise SettingError("model.optimizer", "a file of conf/model/optimizer is needed")
         _check_options(cast("Mapping[str, Any]", optimizer))
-        if self.lr_rule == "inverse_staleness" and counts.divides_by_staleness:
-            message = "scheme.damping already divides rates by staleness; choose one of them"
-            raise SettingError("training.lr_rule", message)
-        if self.momentum_correction == "none":
-            return
-        if counts.becomes_stale:
-            message = "a run has one momentum, and its gradients become stale on the way, by "
-            message += repr(counts.scheme)
-            raise SettingError("training.momentum_correction", message)
-        if self.momentum is not None:
+        if self.momentum_correction != "none" and self.momentum is not None:
             _check_momentum(model)
 
 

@@ -58,7 +58,7 @@ def budget_of(point: Point, num_train: int) -> Budget:
     kept = evenly_spaced(rounds, point.measurement.evaluations or 1)
     return Budget(
         samples=samples,
-        images_per_update=counts.images_per_update(size),
+        images_per_update=size * counts.batches_per_update,
         num_steps=samples // size,
         thresholds=[images_per_round * each for each in kept],
     )

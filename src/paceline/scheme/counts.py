@@ -110,11 +110,6 @@ class Counts:
         """True if servers apply stale pushes at the end of a run, and none at its beginning."""
         return self.expected_staleness > 0 and self._mean_staleness(BEGINNING) == 0
 
-    @property
-    def divides_by_staleness(self) -> bool:
-        """True if servers divide the rate of each update by its staleness."""
-        return self.scheme.step_factor(4) == 1 / 4
-
     @cached_property
     def batches_per_update(self) -> int:
         """Number of batches whose gradients are in one update of the weights that are evaluated;
@@ -129,10 +124,6 @@ class Counts:
         if not scheme.servers:
             return 1
         return int(self._mean_batches(BEGINNING))
-
-    def images_per_update(self, batch_size: int) -> int:
-        """Count the images in one update if each worker's batch has `batch_size` images."""
-        return batch_size * self.batches_per_update
 
     @property
     def batches_per_round(self) -> int:

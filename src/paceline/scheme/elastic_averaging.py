@@ -11,6 +11,8 @@ weights before the exchange. A worker makes a last exchange after its last step.
 Law: with elasticity 0 this is the same as the scheme independent, and the center does not move.
 """
 
+from typing import Annotated
+
 from pydantic import Field
 
 from paceline.errors import SettingError
@@ -36,7 +38,7 @@ class ElasticAveraging(AbstractScheme):
     """
 
     servers: Whole = Field()
-    period: Whole = Field()
+    period: Annotated[int, Field(strict=True, ge=1, le=65_536)] = Field()
     elasticity: Share = Field()
     sharding: Sharding = "bytes"
 

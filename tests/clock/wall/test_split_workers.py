@@ -214,7 +214,8 @@ def test_a_record_of_split_workers(tmp_path, monkeypatch):
         ("model.split", {"model__split": "some"}, ""),
         ("scheme.collective", {"scheme__collective": "ring"}, "ring"),
         ("scheme.compression", {"scheme__compression": "fp16"}, "fp16"),
-        ("training.gradient_clip_val", {"training__gradient_clip_val": 1.0}, "norm"),
+        ("training.gradient_clip_val", {"training__gradient_clip_val": 1.0}, "1.0"),
+        ("training.checkpoint_seconds", {"training__checkpoint_seconds": 60}, "60"),
         ("training.precision", {"training__precision": "bf16-true"}, "bf16-true"),
     ],
 )

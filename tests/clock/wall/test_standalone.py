@@ -12,8 +12,8 @@ REFUSED = {
         "32-true",
     ): "takes steps by gradients alone, not LBFGS",
     ("Manual", "32-true"): "model: manual optimization",
-    ("Anybodys", "bf16-true"): "training.precision: bf16-true cannot be honoured",
-    ("Anybodys", "16-true"): "training.precision: 16-true cannot be honoured",
+    ("Anybodys", "bf16-true"): "training.precision: bf16-true is not possible",
+    ("Anybodys", "16-true"): "training.precision: 16-true is not possible",
 }  # 16-mixed on a CPU is bf16-mixed to Lightning; the command line refuses it
 
 
