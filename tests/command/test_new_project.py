@@ -154,7 +154,12 @@ def test_dvc_tries_a_setting_and_tells_what_it_changed(project):
     (changed,) = json.loads(shell("dvc", "params", "diff", "--json")).values()
     assert {name: each["new"] for name, each in changed.items()} == {"training.lr": 0.02}
     (metrics,) = json.loads(shell("dvc", "metrics", "diff", "--json")).values()
-    assert metrics["best_test_top1"]["diff"] != 0
+    assert metrics["top1.allreduce x2"]["diff"] != 0
+    (plot,) = json.loads(shell("dvc", "plots", "diff", "--json"))["data"].values()
+    rows = plot[0]["content"]["data"]["values"]
+    assert {(row["rev"], row["scheme"], row["workers"]) for row in rows} == {
+        (rev, "sync_allreduce", "2") for rev in ("HEAD", "workspace")
+    }
     assert len(records_in(project / "runs/first")) == 2
 
 

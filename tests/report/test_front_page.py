@@ -43,6 +43,7 @@ def test_metrics_are_means_by_configuration_over_finished_runs(tmp_path):
     assert found == {
         "top1": {"async x2 measured": 0.6, "allreduce x1 virtual": 0.9},
         "images_per_second": {"async x2 measured": 8e3, "allreduce x1 virtual": 5e3},
+        "target_seconds": {"allreduce x1 virtual": 7.45045},
         "n_finished": 3,
     }
 

@@ -46,4 +46,4 @@ def run_label(config: Mapping[str, Any], axes: Sequence[str] = AXES) -> str:
 
 
 def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
