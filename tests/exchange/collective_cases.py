@@ -64,12 +64,23 @@ def _digest(vector):
     return hashlib.sha256(vector.view(torch.uint8).numpy().tobytes()).hexdigest()
 
 
+class RoundsWire(GroupWire):
+    """Counts the bytes (sent, received) of each round."""
+
+    rounds = ()
+
+    def _exchange(self, moves, vector):
+        sent, received = self.bytes_sent, self.bytes_received
+        super()._exchange(moves, vector)
+        self.rounds += ((self.bytes_sent - sent, self.bytes_received - received),)
+
+
 def traffic(length):
     """Of each collective: bytes by the wire, of each round, and by the kernel."""
     join(60, "cpu")
     found = {}
     for name in collective_names():
-        wire = GroupWire()
+        wire = RoundsWire()
         vector = torch.zeros(length)
         dist.barrier()
         before = socket_bytes()
