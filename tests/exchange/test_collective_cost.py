@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from paceline.exchange.collectives import collective, collective_names
+from paceline.exchange.collectives import COLLECTIVES, collective
 from paceline.timing.profile import ClusterProfile, Link
 
 FREE = Link(0, math.inf)
-every_collective = pytest.mark.parametrize("name", collective_names())
+every_collective = pytest.mark.parametrize("name", COLLECTIVES)
 
 
 def one_machine(latency=0.0, bandwidth=math.inf) -> ClusterProfile:
@@ -96,7 +96,7 @@ def test_a_message_costs_by_the_number_of_workers():
 
 def test_more_cores_than_messages_change_nothing():
     free, enough = one_machine(1, 100), replace(one_machine(1, 100), node_cores=1000)
-    for name in collective_names():
+    for name in COLLECTIVES:
         costs = {collective(name).seconds(800, 8, each) for each in (free, enough)}
         assert len(costs) == 1
 
