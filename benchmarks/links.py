@@ -24,7 +24,7 @@ from benchmarks.row import row
 from paceline.clock.run_spec import RunSpec
 from paceline.cluster.supervisor import Task
 from paceline.cluster.virtual import VirtualCluster
-from paceline.exchange.collectives import collective, collective_names
+from paceline.exchange.collectives import COLLECTIVES, collective
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.shard import shard_bounds
 from paceline.exchange.wire.frame import Header
@@ -65,7 +65,7 @@ def rows() -> Iterator[dict[str, Any]]:
 
 def _collectives(workers: int, link: str) -> Iterator[dict[str, Any]]:
     point = _point("sync_allreduce", workers, link)
-    asked = [Asked(name, NUM_BYTES // 4) for name in collective_names()]
+    asked = [Asked(name, NUM_BYTES // 4) for name in COLLECTIVES]
     profile = _profile(point)
     for each, found in zip(
         asked, measure_exchanges(point.cluster, workers, asked, TURNS), strict=True

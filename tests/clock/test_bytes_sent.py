@@ -2,15 +2,15 @@
 
 import pytest
 
+from paceline.exchange.collectives import COLLECTIVES
 from paceline.exchange.collectives import collective as named
-from paceline.exchange.collectives import collective_names
 from paceline.record.certificate import run_log
 from tests.clock.wall.splits import trained_together
 from tests.tiny import CLOCKS, point_of, run_tiny, tiny_point
 
 WORKERS, NUM_BYTES = 3, 103 * 8  # of the tiny network, in float64
 HALVES = {"none": 1, "fp16": 4}
-CASES = [(name, compression) for name in collective_names() for compression in HALVES]
+CASES = [(name, compression) for name in COLLECTIVES for compression in HALVES]
 
 
 def configured(scheme, clock, **settings):

@@ -9,7 +9,7 @@ import hashlib
 import torch
 import torch.distributed as dist
 
-from paceline.exchange.collectives import collective, collective_names
+from paceline.exchange.collectives import COLLECTIVES, collective
 from paceline.exchange.group_wire import GroupWire
 from paceline.exchange.process_group import join
 from tests.exchange.socket_bytes import socket_bytes
@@ -52,7 +52,7 @@ def _case(wire, members, length, dtype):
     bound = len(members) * torch.finfo(dtype).eps / 2 * magnitude
     bound[::2] = 0
     found = {}
-    for name in collective_names():
+    for name in COLLECTIVES:
         vector = vectors[wire.worker].clone()
         wire.all_reduce(vector, collective(name))
         right = bool(((vector.double() - total).abs() <= bound).all())
@@ -64,12 +64,23 @@ def _digest(vector):
     return hashlib.sha256(vector.view(torch.uint8).numpy().tobytes()).hexdigest()
 
 
+class RoundsWire(GroupWire):
+    """Counts the bytes (sent, received) of each round."""
+
+    rounds = ()
+
+    def _exchange(self, moves, vector):
+        sent, received = self.bytes_sent, self.bytes_received
+        super()._exchange(moves, vector)
+        self.rounds += ((self.bytes_sent - sent, self.bytes_received - received),)
+
+
 def traffic(length):
     """Of each collective: bytes by the wire, of each round, and by the kernel."""
     join(60, "cpu")
     found = {}
-    for name in collective_names():
-        wire = GroupWire()
+    for name in COLLECTIVES:
+        wire = RoundsWire()
         vector = torch.zeros(length)
         dist.barrier()
         before = socket_bytes()

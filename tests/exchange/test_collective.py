@@ -8,15 +8,15 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from paceline.errors import SettingError
-from paceline.exchange.collectives import collective, collective_names
+from paceline.exchange.collectives import COLLECTIVES, collective
 from paceline.timing.profile import ClusterProfile, Link
 from tests.launching import launch
 
 CASES = 10
 LENGTH = 1_048_583  # a prime
 BYTES = 4 * LENGTH
-ALL_RIGHT = dict.fromkeys(collective_names(), True)
-SCHEDULED = [name for name in collective_names() if name != "native"]
+ALL_RIGHT = dict.fromkeys(COLLECTIVES, True)
+SCHEDULED = [name for name in COLLECTIVES if name != "native"]
 
 
 def drawn_cases(workers):
@@ -110,8 +110,8 @@ def test_a_collective_that_is_not_known_is_named():
 
 def test_costs_need_no_torch():
     code = (
-        "import sys; from paceline.exchange.collectives import collective, collective_names; "
-        "[collective(name) for name in collective_names()]; print('torch' in sys.modules)"
+        "import sys; from paceline.exchange.collectives import collective, COLLECTIVES; "
+        "[collective(name) for name in COLLECTIVES]; print('torch' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"

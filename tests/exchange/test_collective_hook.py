@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from paceline.cluster.supervisor import ProcessFailure
-from paceline.exchange.collectives import collective, collective_names
+from paceline.exchange.collectives import COLLECTIVES, collective
 from paceline.scheme.rule import Compression
 from tests.exchange.collective_ddp import SHAPES, STEPS
 from tests.launching import launch
 
 WORKERS = 3
-OURS = [name for name in collective_names() if name != "native"]
-WAYS = [*itertools.product(collective_names(), get_args(Compression))]
+OURS = [name for name in COLLECTIVES if name != "native"]
+WAYS = [*itertools.product(COLLECTIVES, get_args(Compression))]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_every_bucket_of_every_step_went_over_the_wire(name, seen):
 
 
 @pytest.mark.parametrize("half", ["fp16", "bf16"])
-@pytest.mark.parametrize("name", collective_names())
+@pytest.mark.parametrize("name", COLLECTIVES)
 def test_halves_are_rounded_and_send_a_quarter_of_float64(name, half, seen, native):
     kept, buckets, sent = seen[name, half][0]
     assert len(buckets) >= 2 * STEPS

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from paceline.exchange.collectives import collective, collective_names, num_colors, pieces, trees
+from paceline.exchange.collectives import COLLECTIVES, collective, num_colors, pieces, trees
 
-every_schedule = pytest.mark.parametrize("name", collective_names())
+every_schedule = pytest.mark.parametrize("name", COLLECTIVES)
 exactly = settings(max_examples=40, derandomize=True, database=None, deadline=None)
 SHORT, LONG = st.integers(0, 30), st.integers(30_000, 60_000)
 

@@ -22,50 +22,31 @@ def talk(request, tmp_path_factory):
     return worker, servers
 
 
-def test_weights_of_three_servers_arrive_in_order_and_exactly(talk):
-    worker, _ = talk
-    assert worker["pulled"] == [THIRDS, [-third for third in THIRDS]]
-
-
-def test_each_server_gets_its_part_of_the_gradient(talk):
-    gradient = [value for server in talk[1] for value in server["gradient"]]
-    assert gradient == [turn / 7 for turn in range(NUM_WEIGHTS)]
-    assert [len(server["gradient"]) for server in talk[1]] == [2, 2, 3]
-
-
-def test_versions_are_integers(talk):
+def test_what_servers_send_arrives_in_order_and_exactly(talk):
+    """Versions are integers, and server 0 alone says whether to go on."""
     worker, servers = talk
-    assert worker["versions"] == [
-        [FIRST, FIRST + 1, FIRST + 2],
-        [SECOND, SECOND + 1, SECOND + 2],
+    assert worker["pulled"] == [THIRDS, [-third for third in THIRDS]]
+    assert worker["versions"] == [[first + n for n in range(3)] for first in (FIRST, SECOND)]
+    assert worker["proceed"] == [True, False]
+    assert servers[0]["text"] == TEXT
+
+
+def test_what_a_worker_sends_arrives_in_order_and_exactly(talk):
+    """Statistics of BatchNorm go to server 0 alone; at last the worker leaves."""
+    _, servers = talk
+    gradient = [value for server in servers for value in server["gradient"]]
+    assert gradient == [turn / 7 for turn in range(NUM_WEIGHTS)]
+    assert [len(server["gradient"]) for server in servers] == [2, 2, 3]
+    assert [server["statistics"] for server in servers] == [[0.1, 0.2], [], []]
+    assert [server["received"] for server in servers] == [
+        [(0, FIRST + n, True), (0, SECOND + n, False)] for n in range(3)
     ]
-    assert [server["received"][0] for server in servers] == [
-        (0, FIRST + server, True) for server in range(3)
-    ]
-
-
-def test_leaving_is_seen_as_leaving_by_all_servers(talk):
-    assert [server["received"][1] for server in talk[1]] == [
-        (0, SECOND + server, False) for server in range(3)
-    ]
-
-
-def test_server_0_alone_says_whether_to_go_on(talk):
-    assert talk[0]["proceed"] == [True, False]
-
-
-def test_batch_norm_statistics_go_to_server_0_alone(talk):
-    assert [server["statistics"] for server in talk[1]] == [[0.1, 0.2], [], []]
 
 
 def test_bytes_are_those_of_bodies(talk):
     worker, servers = talk
     assert worker["bytes"] == (8 * (7 + 2), 2 * 8 * 7)
     assert [server["bytes"] for server in servers] == [(32, 32), (32, 16), (48, 24)]
-
-
-def test_json_arrives_as_it_was(talk):
-    assert talk[1][0]["text"] == TEXT
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from paceline.errors import SettingError
-from paceline.exchange.collectives import collective, collective_names
+from paceline.exchange.collectives import COLLECTIVES, collective
 from paceline.prediction.predict import predict
 from paceline.record.point import Point
 from paceline.study.compose import composed
@@ -28,7 +28,7 @@ def point_of(*settings):
 
 @pytest.mark.parametrize("workers_per_node", [None, 4])
 def test_a_bus_passes_all_messages_of_a_collective_one_by_one(workers_per_node):
-    for name in collective_names():
+    for name in COLLECTIVES:
         for workers in (2, 4, 8):
             bus = profile("pcie_host", workers_per_node)
             of_node = bus.largest_node(workers)

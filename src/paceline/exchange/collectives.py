@@ -365,7 +365,7 @@ def _summed(schedule: Schedule, workers: int) -> Volumes:
     return tuple(Volume(sent[worker], received[worker]) for worker in range(workers))
 
 
-_COLLECTIVES: dict[str, AbstractCollective] = {
+COLLECTIVES: dict[str, AbstractCollective] = {
     "multicolor": Multicolor(),
     "native": Native(),
     "parameter_server": ParameterServer(),
@@ -374,14 +374,9 @@ _COLLECTIVES: dict[str, AbstractCollective] = {
 }
 
 
-def collective_names() -> tuple[str, ...]:
-    """Return the names of all collectives in alphabetical order."""
-    return tuple(_COLLECTIVES)
-
-
 def collective(name: str) -> AbstractCollective:
     """Return a collective. Raises SettingError("scheme.collective") for an unknown name."""
-    if name not in _COLLECTIVES:
-        known = ", ".join(_COLLECTIVES)
+    if name not in COLLECTIVES:
+        known = ", ".join(COLLECTIVES)
         raise SettingError("scheme.collective", f"there is no {name}; there are: {known}")
-    return _COLLECTIVES[name]
+    return COLLECTIVES[name]

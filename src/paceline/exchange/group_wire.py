@@ -12,8 +12,7 @@ class GroupWire:
 
     All workers take part in each call. gloo carries CPU tensors, NCCL CUDA tensors; NCCL needs a
     collective of the whole group before the first message, as in DDP's constructor. `bytes_sent`
-    and `bytes_received` count from the beginning. `rounds`: bytes (sent, received) in each round of
-    the last all-reduce.
+    and `bytes_received` count from the beginning.
     """
 
     def __init__(self, group: dist.ProcessGroup | None = None) -> None:
@@ -22,7 +21,6 @@ class GroupWire:
         self.workers = dist.get_world_size(group)
         self.bytes_sent = 0
         self.bytes_received = 0
-        self.rounds: list[tuple[int, int]] = []
         self._kept = torch.empty(0, dtype=torch.uint8)
 
     def all_reduce(self, vector: Tensor, by: AbstractCollective) -> None:
@@ -30,11 +28,8 @@ class GroupWire:
         if isinstance(by, Native):
             dist.all_reduce(vector, group=self.group)
             return
-        self.rounds = []
         for moves in by.schedule(self.workers, vector.numel()):
-            before = self.bytes_sent, self.bytes_received
             self._exchange(moves, vector)
-            self.rounds.append((self.bytes_sent - before[0], self.bytes_received - before[1]))
 
     def _exchange(self, moves: Round, vector: Tensor) -> None:
         sent = [move for move in moves if move.sender == self.worker]

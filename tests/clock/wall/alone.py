@@ -46,17 +46,6 @@ class Logging(Anybodys):
         return loss
 
 
-class WithLBFGS(Anybodys):
-    def configure_optimizers(self):
-        return torch.optim.LBFGS(self.parameters())
-
-
-class Manual(Anybodys):
-    def __init__(self):
-        super().__init__()
-        self.automatic_optimization = False
-
-
 def loader():
     """Its own sampler and shuffling, eight batches per epoch."""
     inputs = torch.randn(32, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -147,7 +136,7 @@ def measure():
         chosen.finish()
         (found,) = run.test(module, loader(), verbose=False)
         seen = {"steps": run.global_step, "error": found["error"]}
-        seen["again"] = _refusal_of(run, module)
+        seen["again"] = _refusal_of(run)
     leave()
     return seen
 
@@ -171,26 +160,21 @@ def tested(folder):
     return kept.best_model_path, module.line.weight.tolist()
 
 
-def refused(cases):
-    """What each (module, precision) is refused with; None where it is not.
-
-    The last two: clipping, and a checkpoint to go on from.
-    """
+def refused(precisions):
+    """What is said of each precision, of clipping, and of a checkpoint to go on from."""
     warnings.simplefilter("ignore")
     join(20, "cpu")
-    scheme = AsyncParameterServer(servers=1)
-    said = [_refusal(globals()[module], scheme, precision=precision) for module, precision in cases]
-    said.append(_refusal(Anybodys, SyncParameterServer(servers=1), WORKERS, gradient_clip_val=1))
-    return [*said, _refusal_of(trainer(strategy(scheme, 1)), Anybodys(), ckpt_path="one.ckpt")]
+    scheme, clipped = AsyncParameterServer(servers=1), SyncParameterServer(servers=1)
+    return [
+        *(_refusal_of(trainer(strategy(scheme, 1), precision=each)) for each in precisions),
+        _refusal_of(trainer(strategy(clipped, WORKERS), gradient_clip_val=1)),
+        _refusal_of(trainer(strategy(scheme, 1)), ckpt_path="one.ckpt"),
+    ]
 
 
-def _refusal(module, scheme, workers=1, **options):
-    return _refusal_of(trainer(strategy(scheme, workers), **options), module())
-
-
-def _refusal_of(run, module, **options):
+def _refusal_of(run, **options):
     try:
-        run.fit(module, loader(), **options)
+        run.fit(Anybodys(), loader(), **options)
     except SettingError as error:
         return str(error)
     return None

@@ -117,21 +117,24 @@ def _wait_for(path: Path) -> None:
 
 
 class AllDie(DyingClassifier):
+    """Every worker dies, of those that `dies` names."""
+
     def before_batch(self, batch: Any, batch_idx: int) -> None:
-        if batch_idx == TURN:
+        if batch_idx == TURN and self.dies(dist.get_rank()):
             die()
 
-
-class TheOthersDie(DyingClassifier):
-    def before_batch(self, batch: Any, batch_idx: int) -> None:
-        if dist.get_rank() > 0 and batch_idx == TURN:
-            die()
+    def dies(self, rank: int) -> bool:
+        return True
 
 
-class FirstDies(DyingClassifier):
-    def before_batch(self, batch: Any, batch_idx: int) -> None:
-        if dist.get_rank() == 0 and batch_idx == TURN:
-            die()
+class TheOthersDie(AllDie):
+    def dies(self, rank: int) -> bool:
+        return rank > 0
+
+
+class FirstDies(AllDie):
+    def dies(self, rank: int) -> bool:
+        return rank == 0
 
 
 class DyingServers(AbstractServedScheme):

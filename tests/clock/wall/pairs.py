@@ -12,9 +12,9 @@ from paceline.scheme.gossip import Gossip
 NUM_WEIGHTS = 3
 
 
-def linked(workers=2):
+def linked():
     vectors = VectorSpec([{"num_weights": NUM_WEIGHTS}], dtype="float64")
-    return pair_link(Gossip("ring"), RunSpec(workers), vectors)
+    return pair_link(Gossip("ring"), RunSpec(2), vectors)
 
 
 def average(node):
@@ -69,10 +69,3 @@ def lose(lost):
     dist.barrier()
     leave()
     return told
-
-
-def alone():
-    join(20, "cpu")
-    found = linked(workers=1)
-    leave()
-    return found

@@ -140,18 +140,23 @@ def test_groups_of_one_do_without_each_other(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "scheme", [SYNC, BACKED, "mixed", "sync_then_async", "elastic_averaging", "gossip"]
+    ("scheme", "kind", "who"),
+    [
+        # workers that wait for others
+        *[
+            (scheme, "DyingClassifier", "1")
+            for scheme in (SYNC, BACKED, "mixed", "sync_then_async", "elastic_averaging", "gossip")
+        ],
+        # one that answers others
+        ("mixed", "FirstDies", "0"),
+        ("gossip", "FirstDies", "0"),
+        (ASYNC, "AllDie", "[01]"),
+    ],
 )
-def test_a_run_whose_workers_wait_for_others_does_without_nobody(scheme, tmp_path):
-    with pytest.raises(ProcessFailure, match=r"^worker 1: killed by SIGKILL$"):
-        run_tiny(dying(tmp_path, "before", scheme=scheme), tmp_path)
-
-
-@pytest.mark.parametrize("scheme", ["mixed", "gossip"])
-def test_a_run_ends_with_a_worker_that_answers_others(scheme, tmp_path):
+def test_a_run_ends_with_a_worker_that_it_cannot_do_without(scheme, kind, who, tmp_path):
     config = dying(tmp_path, "before", scheme=scheme)
-    config["model"]["_target_"] = "tests.clock.wall.dying.FirstDies"
-    with pytest.raises(ProcessFailure, match=r"^worker 0: killed by SIGKILL$"):
+    config["model"]["_target_"] = f"tests.clock.wall.dying.{kind}"
+    with pytest.raises(ProcessFailure, match=rf"^worker {who}: killed by SIGKILL$"):
         run_tiny(config, tmp_path)
 
 
@@ -162,13 +167,6 @@ def test_nobody_waits_for_a_dead_worker_to_catch_up(bound, when, tmp_path):
     config["scheme"]["bound"] = bound
     seen, _ = run_tiny(config, tmp_path)
     assert_budget_is_used_up(seen, steps=3 + bound if when == "held" else 2)
-
-
-def test_a_run_whose_workers_all_die_is_a_failure(tmp_path):
-    config = dying(tmp_path, "before", workers=2)
-    config["model"]["_target_"] = "tests.clock.wall.dying.AllDie"
-    with pytest.raises(ProcessFailure, match=r"worker [01]: killed by SIGKILL"):
-        run_tiny(config, tmp_path)
 
 
 def recorded(folder, *settings, when):

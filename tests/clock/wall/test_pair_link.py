@@ -23,8 +23,3 @@ def test_the_end_of_a_neighbour_is_an_error_and_no_hang(lost, tmp_path):
     told = launch("tests.clock.wall.pairs:lose", (lost,), workers=2, servers=0, log_folder=tmp_path)
     assert told[lost] is None
     assert told[1 - lost].startswith(f"worker {lost} is gone: ")
-
-
-def test_one_worker_has_no_pairs(tmp_path):
-    launched = launch("tests.clock.wall.pairs:alone", (), workers=1, servers=0, log_folder=tmp_path)
-    assert launched == [None]

@@ -48,52 +48,32 @@ def of_four(tmp_path_factory):
     return dict(zip(OF_FOUR, found, strict=True))
 
 
-def observed(config, reports, servers=()):
+def observed(config, reports):
     point = point_of(config)
-    return Observed(
-        reports,
-        servers,
-        scheme=point.scheme,
-        batch_size=point.batch_size,
-        warmup_fraction=0.1,
-    )
+    size = point.batch_size
+    return Observed(reports, (), scheme=point.scheme, batch_size=size, warmup_fraction=0.1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OF_FOUR)
 def test_shards_and_workers_are_one_worker_with_the_whole_batch(name, of_four):
-    """BatchNorm's statistics are each worker's, over all images of its batch."""
-    config = OF_FOUR[name]
-    workers = config["workers"] if "BatchNorm" in name else 1
-    assert_close(of_four[name][1], plain_state(config, workers), **EXACT)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", OF_FOUR)
-def test_a_split_worker_is_observed_as_one(name, of_four):
-    config, (reports, _) = OF_FOUR[name], of_four[name]
-    seen = observed(config, reports)
-    steps, evaluations = num_steps(config), config["measurement"]["evaluations"]
-    assert [worker.steps for worker in seen.workers] == [steps] * config["workers"]
+    """And are observed as such. BatchNorm's statistics are each worker's, over its whole batch."""
+    config, (reports, weights) = OF_FOUR[name], of_four[name]
+    workers, steps = config["workers"], num_steps(config)
+    assert_close(weights, plain_state(config, workers if "BatchNorm" in name else 1), **EXACT)
+    seen, evaluations = observed(config, reports), config["measurement"]["evaluations"]
+    assert [worker.steps for worker in seen.workers] == [steps] * workers
     in_batches = sum(report.images_seen.sum() for report in seen.training)
     assert seen.samples == in_batches == config["training"]["samples"]
     assert [score.updates for score in seen.scores] == [steps // 2, steps][-evaluations:]
-    certificate = "synchronous" if config["workers"] > 1 else "one worker"
-    assert seen.certificate.words == certificate
-    assert seen.first.num_parameters == sum(
-        weight.numel() for weight in point_of(config).model.build().parameters()
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in OF_FOUR if "x 1" not in name])
-def test_bytes_of_gradients_and_of_activations_are_those_of_the_plan(name, of_four):
-    config, (reports, _) = OF_FOUR[name], of_four[name]
-    model, workers = config["model"], config["workers"]
-    network, shards = point_of(config).model.build().double().network, model["shards"]
-    plan = plan_network(network, model["split"], shards, config["batch_size"], [1, 8, 8])
-    steps = num_steps(config)
+    assert seen.certificate.words == ("synchronous" if workers > 1 else "one worker")
+    model, shards = config["model"], config["model"]["shards"]
+    network = point_of(config).model.build().double().network
     sizes = {key: each.numel() for key, each in network.named_parameters()}
+    assert seen.first.num_parameters == sum(sizes.values())
+    if shards == 1:
+        return
+    plan = plan_network(network, model["split"], shards, config["batch_size"], [1, 8, 8])
     summed = sum(size for key, size in sizes.items() if key in plan.summed)
     others = sum(
         size // (shards if key in plan.slices else 1)
@@ -101,7 +81,7 @@ def test_bytes_of_gradients_and_of_activations_are_those_of_the_plan(name, of_fo
         if key not in plan.summed
     )
     native = collective("native")
-    for report in observed(config, reports).workers:
+    for report in seen.workers:
         processes = range(report.worker * shards, (report.worker + 1) * shards)
         sent = [native.volumes(4, summed)[rank].sent for rank in processes]
         sent += [native.volumes(workers, others)[report.worker].sent] * shards
@@ -109,23 +89,15 @@ def test_bytes_of_gradients_and_of_activations_are_those_of_the_plan(name, of_fo
         assert report.activation_bytes_sent == steps * plan.step.activation_bytes > 0
 
 
-ON_BOTH = ["AlexNet's kind, 2 x 2", "BatchNorm, 2 x 2", "NiN's kind, 1 x 4"]
-
-
-@pytest.fixture(scope="module")
-def virtual(tmp_path_factory):
-    """By name: the report of the same points on the virtual clock."""
-    configs = [OF_FOUR[name] for name in ON_BOTH]
-    reports = on_virtual_clock(configs, tmp_path_factory.mktemp("virtual"))
-    return dict(zip(ON_BOTH, reports, strict=True))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ON_BOTH)
-def test_bytes_are_equal_on_both_clocks(name, of_four, virtual):
-    config, (reports, _) = OF_FOUR[name], of_four[name]
-    real, modelled = observed(config, reports).workers, virtual[name].strategy.workers
-    assert [bytes_of(each) for each in modelled] == [bytes_of(each) for each in real]
+def test_bytes_are_equal_on_both_clocks(of_four, tmp_path):
+    names = ["AlexNet's kind, 2 x 2", "BatchNorm, 2 x 2", "NiN's kind, 1 x 4"]
+    modelled = on_virtual_clock([OF_FOUR[name] for name in names], tmp_path)
+    for name, virtual in zip(names, modelled, strict=True):
+        real = observed(OF_FOUR[name], of_four[name][0])
+        assert [bytes_of(each) for each in virtual.strategy.workers] == [
+            bytes_of(each) for each in real.workers
+        ]
 
 
 def bytes_of(worker):

@@ -6,15 +6,7 @@ import torch
 from tests.clock.wall.alone import STEPS
 from tests.launching import launch
 
-REFUSED = {
-    (
-        "WithLBFGS",
-        "32-true",
-    ): "takes steps by gradients alone, not LBFGS",
-    ("Manual", "32-true"): "model: manual optimization",
-    ("Anybodys", "bf16-true"): "training.precision: bf16-true is not possible",
-    ("Anybodys", "16-true"): "training.precision: 16-true is not possible",
-}  # 16-mixed on a CPU is bf16-mixed to Lightning; the command line refuses it
+REFUSED = ("bf16-true", "16-true")  # 16-mixed on a CPU is bf16-mixed to Lightning
 
 
 def test_it_trains_in_anybodys_trainer(tmp_path):
@@ -53,15 +45,10 @@ def test_all_workers_test_the_checkpoint_that_was_written(tmp_path):
 
 
 def test_what_a_server_cannot_honour_is_refused_by_name(tmp_path):
-    (found,) = launch(
-        "tests.clock.wall.alone:refused",
-        (list(REFUSED),),
-        workers=1,
-        servers=0,
-        log_folder=tmp_path,
-    )
+    target = "tests.clock.wall.alone:refused"
+    (found,) = launch(target, (REFUSED,), workers=1, servers=0, log_folder=tmp_path)
     *said, clipping, resuming = found
-    assert None not in found
+    for precision, line in zip(REFUSED, said, strict=True):
+        assert line.startswith(f"training.precision: {precision} ")
     assert clipping.startswith("training.gradient_clip_val: workers clip their own gradients")
     assert resuming.startswith("ckpt_path: one worker's file does not contain a run")
-    assert [m for m, part in zip(said, REFUSED.values(), strict=True) if part not in m] == []

@@ -78,7 +78,7 @@ class RuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         keep_metrics_apart(self.trained_module())
         if trainer.state.fn != TrainerFn.FITTING:
             return
-        by = "a worker with weights of its own" if self._own_weights else "a parameter server"
+        by = "a worker with weights of its own" if self.scheme.own_weights else "a parameter server"
         self.check_honoured(trainer, by, again=hasattr(self, "_links"))
         own = self.optimizers[0]
         of_all = own if self.split is None else self.split.whole_optimizer(self.precision_plugin)
@@ -94,17 +94,13 @@ class RuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
         self.optimizers = [remote]
         self._hand_out()
 
-    @property
-    def _own_weights(self) -> bool:
-        return self._counts.scheme.own_weights
-
     def _connect(
         self, vectors: VectorSpec, options: LiveOptions, statistics: Sequence[Tensor]
     ) -> ServedLinks | OwnWeightsLinks:
         scheme, run, device, weights = self.scheme, self.run, self.root_device, self._weights
         if scheme.servers:
             self.push = PushLink(scheme, run, vectors, options.read, statistics, device)
-        if not self._own_weights:
+        if not self.scheme.own_weights:
             assert self.push is not None
             wire = self.push.wire
             flat = FlatWeights(weights, wire.weights, wire.gradient)
@@ -206,7 +202,7 @@ class RuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     @property
     def updates(self) -> int:
         """Updates of this worker's weights, or of server 0's when this worker last read them."""
-        if self._own_weights:
+        if self.scheme.own_weights:
             return self.num_steps
         assert self.push is not None
         return self.push.wire.versions[0]
