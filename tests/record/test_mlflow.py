@@ -214,6 +214,26 @@ def test_the_run_of_a_killed_process_is_ended_by_the_next(uri, runs):
     assert statuses(uri) == ["KILLED"]
 
 
+def test_the_store_is_opened_only_if_it_lacks_a_record(uri, runs, monkeypatch):
+    record(runs)
+    study = {"axes": ["seed"], "present": lambda: {KEY}}
+    assert log(runs, uri, **study) is None
+    opened = []
+    monkeypatch.setattr(RecordLog, "_open", lambda _: opened.append("again"))
+    monkeypatch.setattr(RecordLog, "_log_new", lambda _: None)
+    for more in ({}, study):
+        log_of(runs, uri, **more).catch_up()
+        assert opened == []
+    log_of(runs, uri, axes=["seed"], present=lambda: set[str]()).catch_up()  # no longer present
+    assert opened.pop() == "again"
+    record(runs, seed=1)
+    log_of(runs, uri, key=KEY).catch_up()
+    assert opened == []
+    log_of(runs, uri).catch_up()
+    log_of(runs, f"{uri}.lost").catch_up()
+    assert opened == ["again", "again"]
+
+
 def test_what_an_outage_left_out_is_logged_by_the_next(uri, runs):
     path, result = uri.removeprefix("sqlite:///"), record(runs)
     shutil.copy(path, f"{path}.before")

@@ -50,7 +50,7 @@ def run(options: argparse.Namespace, root: Path) -> int:
             return 0
         if source is not None:
             checked_study(study, root, overrides, source=source, checks=False)  # the sweeper does
-        return 0 if multirun([f"experiments={study}", *overrides], root)[1] else 1
+        return 0 if multirun([f"experiments={study}", *overrides], root).is_complete else 1
 
 
 def print_plan(study: Study) -> None:

@@ -82,10 +82,12 @@ def run(options: argparse.Namespace, root: Path) -> int:
             return 0
         if not options.multirun:
             return run_one(overrides, root)
-        study, is_complete = multirun(overrides, root)
-        if study is not None:
+        done = multirun(overrides, root)
+        if done.study is not None:
             from paceline.command.means_view import means_view  # pandas takes a second
             from paceline.command.terminal import show
 
-            show(means_view(study.points))
-        return 0 if is_complete else 1
+            show(means_view(done.study.points))
+        if done.best:
+            print(done.best)
+        return 0 if done.is_complete else 1

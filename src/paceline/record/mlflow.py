@@ -47,6 +47,15 @@ _VALIDATION = ("top1", "top5", "averaged_top1")  # of those images, where users 
 _PERIOD = 2.0  # s between two looks at the records
 _SECONDS = 8  # until a database counts as locked, or a server as unreachable
 _LOCK_SECONDS = 120  # other processes may create the same database, each for seconds
+_LOGGED = """
+select experiment_id, key.value, started.value, present.value, kind.value from experiments
+  join runs using (experiment_id) join tags key using (run_uuid)
+  join tags started using (run_uuid) join tags present using (run_uuid)
+  join tags kind using (run_uuid)
+  where experiments.name = ? and experiments.lifecycle_stage = 'active'
+    and runs.lifecycle_stage = 'active' and key.key = 'key' and started.key = 'started'
+    and present.key = 'present' and kind.key = 'kind'
+"""  # runs of records, in MLflow's database
 _ENVIRONMENT = {  # unless the user sets it
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -114,6 +123,39 @@ class RecordLog:
         self._stopped.set()
         if self._uri:
             self._thread.join()
+
+    def catch_up(self) -> None:
+        """Log records that could not be logged before; without any, MLflow is not imported."""
+        if self._uri and not self._is_logged():
+            with self:
+                pass
+
+    def _is_logged(self) -> bool:
+        """Return True if a database of MLflow has a run of each record, and those of the present
+        points are tagged so; this imports no MLflow.
+
+        Also False if that is not known, as of a server, or of a database of another version.
+        """
+        file = _database(self._uri)
+        if file is None or not file.is_file():
+            return False
+        address = f"{file.absolute().as_uri()}?mode=ro"
+        try:
+            with closing(sqlite3.connect(address, _SECONDS, uri=True)) as opened:
+                rows = opened.execute(_LOGGED, (self._mlflow.experiment,)).fetchall()
+        except sqlite3.Error:
+            return False
+        logged = {(key, started) for _, key, started, _, _ in rows}
+        folders = (each for each in self._folder.glob("[!.]*") if self._key in (None, each.name))
+        results = {folder.name: read_result(folder) for folder in folders}
+        if any(r is not None and (key, r["started"]) not in logged for key, r in results.items()):
+            return False
+        present = {key for _, key, _, is_present, _ in rows if is_present == _yes_no(True)}
+        if not rows or (self._axes and present != {*self._present()} & {key for key, _ in logged}):
+            return False
+        self._experiment = str(rows[0][0])
+        self._views = {kind for *_, kind in rows} if self._axes else set[str]()
+        return True
 
     def _open(self) -> None:
         """Create the store and the experiment, and end the runs that killed processes left."""

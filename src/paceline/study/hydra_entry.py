@@ -2,11 +2,12 @@
 
 import multiprocessing
 import sys
+import time
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
 
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -25,7 +26,9 @@ from paceline.record.reading import fault_of, latest_result, read_result
 from paceline.record.record import attempts, partial_folder
 from paceline.record.result import Result
 from paceline.record.without_effect import on_cpu, without_effect
+from paceline.study.collect import collect
 from paceline.study.compose import CONFIG, check_groups, composer, hydra_errors
+from paceline.study.other_sweepers import tried
 from paceline.study.progress import result_line, run_status, status_line
 from paceline.study.slurm_jobs import require_jobs
 from paceline.study.tuning import put_trial
@@ -57,16 +60,34 @@ def run(overrides: Sequence[str], root: Path) -> int:
     return 1 if problem else 0
 
 
-def multirun(overrides: Sequence[str], root: Path) -> tuple["Study | None", bool]:
+class Multirun(NamedTuple):
+    """What a multirun has done.
+
+    `study`: its points; None if another sweeper than Paceline's chose points of a study that has a
+    file. `is_complete`: False if some points have no record. `best`: the best trial, in words, of a
+    sweeper that tells it.
+    """
+
+    study: "Study | None"
+    is_complete: bool
+    best: str = ""
+
+
+def multirun(overrides: Sequence[str], root: Path) -> Multirun:
     """Run all points that `overrides` describe, by Hydra's sweeper and launcher.
 
-    Returns the study that they are, None if another sweeper than Paceline's chose them, and False
-    if afterwards some points have no record. Raises Hydra's errors, and SettingError for an invalid
-    setting of any point.
+    Raises Hydra's errors, and SettingError for an invalid setting of any point.
     """
     check_groups(overrides)
+    began = time.time() - 1  # clocks of files are a little behind
     with hydra_of(root) as hydra:
-        return hydra.multirun(CONFIG, job, [*overrides, "hydra.mode=MULTIRUN"]) or (None, True)
+        returned = hydra.multirun(CONFIG, job, [*overrides, "hydra.mode=MULTIRUN"])
+    if isinstance(returned, tuple):  # of Paceline's sweeper
+        return Multirun(*returned)
+    study, best = tried(overrides, root, began)
+    if study is not None:
+        collect(study)
+    return Multirun(study, True, best)
 
 
 def job(cfg: DictConfig) -> float | None:
@@ -105,18 +126,18 @@ def job_of_study(cfg: DictConfig) -> Result | None:
     """
     plain = cast("dict[str, Any]", OmegaConf.to_container(cfg))
     try:
-        return _run(PointConfig(plain), HydraConfig.get().job.num + 1, nullcontext())[0]
+        return _run(PointConfig(plain), HydraConfig.get().job.num + 1, None)[0]
     except SettingError as error:
         _leave(error)
 
 
 def _run(
-    config: PointConfig, number: int | None, log: AbstractContextManager[object]
+    config: PointConfig, number: int | None, log: RecordLog | None
 ) -> tuple[Result | None, str]:
     """Run the point unless its record says that it need not run.
 
     Returns its result, and the reason why it failed, or "". `number`: position of the point in a
-    multirun, from 1; None outside of a multirun. `log`: logs the record inside of its context.
+    multirun, from 1; None outside of a multirun. `log`: logs the record; None if the sweep does.
     """
     result = read_result(config.folder)
     other = is_of_other_data(result, config.target("data"))
@@ -124,8 +145,8 @@ def _run(
         Point.unchecked(config)  # a setting that is no part of the key may be wrong
         note = f"already there{_again(result, other)}"
         print(result_line(number, config, result, note), flush=True)
-        with log:
-            pass
+        if log is not None:
+            log.catch_up()
     else:
         if number is None and (fault := fault_of(config.folder)):  # a sweep names them at once
             tell(f"{config.folder} does not fit: {fault}")
@@ -143,9 +164,12 @@ def _run(
             for line in filter(None, [on_cpu(point), *without_effect(point)]):
                 tell(line)
         if point.cluster.submitted_to is not None:
-            with log:
+            with log or nullcontext():
                 return _queue(point)
-        with log, _watch(point) if number is None else nullcontext():  # a sweep watches its points
+        with (
+            log or nullcontext(),
+            _watch(point) if number is None else nullcontext(),
+        ):  # a sweep watches its points
             result = run_point(point, in_sweep=number is not None).result
         print(result_line(number, config, result, f"{result['wall_seconds']:.1f} s"), flush=True)
     return result, result["reason"] if result["status"] == "failed" else ""

@@ -36,8 +36,9 @@ class Study:
     `name`: name of the study's file in experiments/; None if the points follow from `overrides`
     alone (settings as on the command line). `root`: folder that has conf/, experiments/ and runs/.
     `params`: axes (settings and their values) that replace the sweeper's in the file. `grids`: the
-    points of each grid of the file. `archived`: see StudyPoint. Raises SettingError for an unknown
-    study, for invalid settings, and for two equal points. Takes about 15 ms for each point.
+    points of each grid, by default of the file. `archived`: see StudyPoint. Raises SettingError for
+    an unknown study, for invalid settings, and for two equal points. Takes about 15 ms for each
+    point.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Study:
         overrides: Sequence[str] = (),
         params: Mapping[str, Any] | None = None,
         archived: Mapping[str, Result] | None = None,
+        grids: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         self.root, self.archived = root.absolute(), dict(archived or {})
         self._tunings = dict[str, GridSearch]()  # by the text of their settings
@@ -58,10 +60,13 @@ class Study:
         with hydra_errors("study"), composer(root) as compose:
             places = [each for each in overrides if each.startswith("hydra.searchpath=")]
             base = compose.with_hydra([*places, *file])
-            grids = axes_of_grids(base, file, overrides, params)
-            names = _swept(grids)
+            if grids is not None:
+                base.grids = grids
+            axes_of_each = axes_of_grids(base, file, overrides, params)
+            names = _swept(axes_of_each)
             self.grids = [
-                [self._point(compose(job), names, job) for job in jobs_of(axes)] for axes in grids
+                [self._point(compose(job), names, job) for job in jobs_of(axes)]
+                for axes in axes_of_each
             ]
         for setting in (STRONG, "tuning"):
             given = [point.config.values[setting] is not None for point in self.points]

@@ -4,7 +4,7 @@ If learning rates are tuned, the trials of the study's hyperparameter search run
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -140,7 +140,9 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
                 point.point.require_data()
         runner = _Runner(launch, write)
         log = RecordLog(folder, mlflow, axes, present=study.keys, note=config.question)
-        with log:
+        if not (needed := to_run([*study.trials_of_points, *study.points])):
+            log.catch_up()
+        with log if needed else nullcontext():
             done = _tune(study, runner) and runner.complete(config.study, study.grids)
         if log.failure:
             tell(f"measurement.mlflow.tracking_uri: {log.failure}")
