@@ -51,13 +51,20 @@ def damages(draw):
     content = whole()[name]
     lines, at = content.splitlines(keepends=True), draw(st.integers(0, len(content) - 1))
     line = draw(st.integers(0, len(lines) - 1))
-    match draw(st.sampled_from(["no file", "cut", "no line", "a byte", "a value", "a value"])):
+    other = draw(st.integers(0, len(lines) - 1))
+    kinds = ["no file", "cut", "no line", "twice", "order", "a byte", "a value", "a value"]
+    match draw(st.sampled_from(kinds)):
         case "no file":
             return name, None
         case "cut":
             content = content[:at]
         case "no line":
             content = b"".join([*lines[:line], *lines[line + 1 :]])
+        case "twice":
+            content = b"".join([*lines[:line], *lines[other:]])
+        case "order":
+            lines[line], lines[other] = lines[other], lines[line]
+            content = b"".join(lines)
         case "a byte":
             content = content[:at] + bytes([draw(st.integers(0, 255))]) + content[at + 1 :]
         case _ if name.endswith(".csv"):

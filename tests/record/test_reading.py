@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from paceline.errors import SettingError
 from paceline.record.key import RETIRED
 from paceline.record.reading import fault_of, read_config, read_result, require_fit
+from paceline.record.report_files import read_about, read_values
 from paceline.record.result import NUMBERS
 from paceline.record.rows import POINT_TABLES, text_of
 from tests.made_records import made_config, make_record
@@ -83,8 +85,8 @@ def test_where_no_record_is_there_is_no_fault(tmp_path):
 
 
 def test_what_earlier_code_or_a_failed_run_lacks_may_be_missing(record):
-    kept = ("samples", "seconds", "top1")
-    change(record, **{each.name: ... for each in NUMBERS if each.name not in kept})
+    needed = ("samples", "seconds", "dropped_samples", "late_steps", "num_parameters")
+    change(record, **{each.name: ... for each in NUMBERS if each.name not in needed})
     for name in ("timeline.csv", "test.csv"):
         (record / name).unlink()
     assert fault_of(record) is None
@@ -92,12 +94,30 @@ def test_what_earlier_code_or_a_failed_run_lacks_may_be_missing(record):
         (record / f"{name}.csv").unlink()
         refused(record, f"{name}.csv")
         (record / f"{name}.csv").write_text(f"{','.join(columns(name))}\n")
-    change(record, **dict.fromkeys(kept, ...))
-    refused(record, "samples")
+    for name in needed:
+        change(record, **{name: None})
+        refused(record, name)
+        change(record, **{name: 1})
     for name in ("curve", "staleness", "phases"):
         (record / f"{name}.csv").unlink()
-    change(record, status="failed")
+    change(record, status="failed", **dict.fromkeys(needed))
     assert fault_of(record) is None
+    change(record, samples=...)
+    refused(record, "samples: a record needs it")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("started", "2026-01-02T03:04:05"), ("wall_seconds", 1e300)]
+    + [(f"hardware.{name}", ...) for name in ("cpu", "cores", "gpus")],
+)
+def test_what_a_report_cannot_read_is_refused(record, field, value):
+    hardware = json.loads((record / "result.json").read_text())["hardware"]
+    if name := field.partition(".")[2]:
+        change(record, hardware={n: v for n, v in hardware.items() if n != name})
+    else:
+        change(record, **{field: value})
+    refused(record, f"result.json: {field}: ")
 
 
 def columns(name):
@@ -129,19 +149,41 @@ def test_settings_of_another_point_or_place_are_refused(record):
         refused(place)
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "curve.csv"])
-@pytest.mark.parametrize("damage", ["folder", "fifo", "dangling", "huge"])
-def test_what_is_no_file_of_a_usual_size_is_named(record, name, damage):
-    path = record / name
-    path.unlink()
-    match damage:
+def place(record, content):
+    """Put at result.json a file of this content, or what is no file of a usual size."""
+    path = record / "result.json"
+    path.unlink(missing_ok=True)
+    match content:
         case "folder":
             path.mkdir()
         case "fifo":
             os.mkfifo(path)
-        case "dangling":
-            path.symlink_to("nowhere")
-        case _:
+        case "endless":
+            path.symlink_to("/dev/zero")
+        case "huge":
             path.touch()
-            os.truncate(path, 2**26 + 1)
-    refused(record, name)
+            os.truncate(path, 2**28 + 1)
+        case _:
+            path.write_bytes(content)
+
+
+UNFIT = ["folder", "fifo", "endless", "huge", b"", b'{"key": ', b"[]", b"\xff", b"[" * 100_000]
+UNFIT += [b'{"study": 1, "key": NaN, "number": 1e999, "answer": "\\ud800"}']
+
+
+@pytest.mark.parametrize("content", UNFIT, ids=range(len(UNFIT)))
+def test_what_is_no_file_of_values_is_named_whoever_reads_it(record, content):
+    """Here the result of a record, and study.json and other files of a report."""
+    place(record, content)
+    refused(record, "result.json: ")
+    (report := record / "report").mkdir()
+    place(report, content)
+    (report / "result.json").rename(report / "study.json")
+    readers = (lambda: read_about(report, "C"), lambda: read_values(report / "study.json", "C"))
+    for read in readers:
+        with pytest.raises(SettingError) as caught:
+            read()
+        assert re.fullmatch(
+            r"study: .*study\.json is damaged: .{1,320}; restore .* C", str(caught.value)
+        )
+        assert str(caught.value).isprintable()

@@ -1,7 +1,6 @@
 """Collects what studies found on accuracy into a table, from which plans of clusters are made."""
 
 import hashlib
-import json
 from collections.abc import Collection, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -14,6 +13,7 @@ from paceline.analysis.configuration import OPTIMIZER
 from paceline.analysis.frames import Frame, as_csv
 from paceline.errors import SettingError
 from paceline.prediction.evidence import FILE, TUNED, Observed
+from paceline.record.report_files import read_about
 
 if TYPE_CHECKING:
     from paceline.analysis.tables import Tables
@@ -55,7 +55,10 @@ def find_evidence(
 
 
 def _names(folder: Path) -> tuple[object, object]:
-    settings = json.loads((folder / "study.json").read_text()).get("settings", {})
+    try:
+        settings = read_about(folder, f"paceline sweep {folder.name}")["settings"]
+    except SettingError:
+        return None, None
     return settings.get("names.model"), settings.get("names.data")
 
 

@@ -6,7 +6,6 @@ it takes to compose the settings of its points.
 
 import argparse
 import csv
-import json
 import time
 import webbrowser
 from collections import Counter
@@ -21,6 +20,7 @@ from rich.console import RenderableType
 from paceline.command.terminal import plain_table, show
 from paceline.errors import SettingError, first_line, tell
 from paceline.grouped import grouped
+from paceline.record.foreign_file import read_values
 from paceline.record.reading import read_alone, record_version
 from paceline.record.record import is_under_way, partial_records, records_in
 from paceline.record.report_files import damaged, read_about
@@ -135,8 +135,8 @@ def _counted(study: str, root: Path, compose: Composer) -> tuple[Sequence[Row], 
 def _answer(metrics: Path) -> str:
     """Return the answer of a study in one line, by metrics.json of its report; "" without one."""
     try:
-        return str(json.loads(metrics.read_bytes())["answer"])
-    except (OSError, ValueError, LookupError, TypeError):
+        return str(read_values(metrics)["answer"])
+    except (OSError, ValueError, LookupError):
         return ""
 
 

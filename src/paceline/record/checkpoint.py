@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from paceline.errors import SettingError
+from paceline.record.foreign_file import read_values
 from paceline.record.provenance import source_digest, versions
 
 CHECKPOINTS = "checkpoint"  # folder in that of a record
@@ -123,7 +124,7 @@ def _checked(
         if any(folder.glob("*/*.ckpt")):
             raise ValueError("it is incomplete")
         return None
-    written = {_DATA: origin.get(_DATA)} | json.loads((folder / _ORIGIN).read_text())
+    written = {_DATA: origin.get(_DATA)} | read_values(folder / _ORIGIN)
     if written["key"] != origin["key"]:
         raise ValueError(f"it belongs to another point, {written['key']}")
     for name in origin:

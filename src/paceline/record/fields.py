@@ -49,6 +49,7 @@ def fault_of_fields(schema: type[Any], values: Mapping[str, Any]) -> str | None:
         try:
             kind.validate_python(values.get(name), strict=True)
         except ValidationError as error:
-            message = error.errors(include_url=False)[0]["msg"]
-            return f"{name}: {message}, not {values.get(name)!r:.40}"
+            first = error.errors(include_url=False)[0]
+            place = ".".join([name, *map(str, first["loc"])])
+            return f"{place}: {first['msg']}, not {first['input']!r:.40}"
     return None

@@ -8,16 +8,14 @@ check. Reading imports and builds nothing that a record names, except the classe
 settings.
 """
 
-import json
-import stat
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-import yaml
-
-from paceline.errors import SettingError, printable
+from paceline.errors import SettingError
+from paceline.record import foreign_file
+from paceline.record.foreign_file import UnfitError, read_foreign, text_in, values_in
 from paceline.record.key import RETIRED
 from paceline.record.point_config import PointConfig, flat_settings
 from paceline.record.record import attempts
@@ -28,22 +26,11 @@ from paceline.record.target import foreign_target
 _SAME = ("workers", "batch_size", "seed", "study")  # in the result as in the settings
 _NEEDED = ("config.yaml", "result.json")
 _TABLES = ("curve", "staleness", "phases")  # of every training that did not fail
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_MOST_LISTS = 2**13  # twice as many, one in the other, end the process, as the loader is in C
-_LONGEST = 300  # characters of a reason
-# Bytes of each file of a record; the largest one in a committed archive has 40 kB.
+# Bytes of each file of a record.
 MOST_BYTES: Mapping[str, int] = {
-    **dict.fromkeys(_NEEDED, 2**20),
+    **dict.fromkeys(_NEEDED, foreign_file.MOST_BYTES),
     **{f"{table.name}.csv": 2**23 for table in POINT_TABLES},
 }
-
-
-class _UnfitError(ValueError):
-    """Reason why a record is invalid, on one line that is not too long."""
-
-    def __init__(self, reason: str) -> None:
-        line = printable(" ".join(reason.split()))
-        super().__init__(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}...")
 
 
 _Read = Callable[[Path, Path], Result | str | None]
@@ -105,18 +92,18 @@ def checked_result(files: Mapping[str, bytes], study: str, key: str) -> Result:
     """
     for name in _NEEDED:
         if name not in files:
-            raise _UnfitError(f"{name}: there is no such file")
+            raise UnfitError(name, "there is no such file")
     result = _result(files["result.json"])
     config = PointConfig(_settings(files["config.yaml"]), of_record=True)
     _check_place(study, key, result, config)
     for table in POINT_TABLES:
         name, fault = f"{table.name}.csv", None
         if name in files:
-            fault = table.fault_of(_text(name, files[name]))
+            fault = table.fault_of(text_in(name, files[name]))
         elif table.name in _TABLES and result["status"] != "failed":
             fault = "there is no such file"
         if fault:
-            raise _UnfitError(f"{name}: {fault}")
+            raise UnfitError(name, fault)
     return result
 
 
@@ -166,35 +153,29 @@ def _found(folder: Path, record: Path, *, alone: bool = False) -> Result | str |
         return f"result.json: {error.strerror}"
     try:
         if alone:
-            _version(folder, "result.json")
-            return _result((folder / "result.json").read_bytes())
+            return _result(read_foreign(folder / "result.json"))
         tables = (f"{table.name}.csv" for table in POINT_TABLES)
         names = [*_NEEDED, *(name for name in tables if (folder / name).exists())]
         versions = [_version(folder, name) for name in names]
         if folder not in _read or _read[folder][0] != versions:
-            files = {name: (folder / name).read_bytes() for name in names}
+            files = {name: read_foreign(folder / name, MOST_BYTES[name]) for name in names}
             _read[folder] = versions, checked_result(files, record.parent.name, record.name)
         return _read[folder][1]
     except OSError as error:
         return f"{Path(error.filename or folder).name}: {error.strerror}"
-    except _UnfitError as unfit:
+    except UnfitError as unfit:
         return str(unfit)
 
 
 def _version(folder: Path, name: str) -> _Version:
-    """Return a file's version. Raises _UnfitError unless it is regular and not too large."""
     found = (folder / name).stat()
-    if not stat.S_ISREG(found.st_mode):
-        raise _UnfitError(f"{name}: it is not a regular file")
-    if found.st_size > MOST_BYTES[name]:
-        raise _UnfitError(f"{name}: {found.st_size} bytes are too many")
     return name, found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _check_place(study: str, key: str, result: Result, config: PointConfig) -> None:
-    """Raise _UnfitError unless folder, key and settings agree, and for a class of another room."""
+    """Raise UnfitError unless folder, key and settings agree, and for a class of another room."""
     if result["key"] != key:
-        raise _UnfitError(f"result.json: its key is {result['key']}, not {key}")
+        raise UnfitError("result.json", f"its key is {result['key']}, not {key}")
     try:
         foreign = foreign_target(config.values, any_package=True)
         gone = {*config.values, *flat_settings(config.values)} & {*RETIRED}
@@ -202,55 +183,29 @@ def _check_place(study: str, key: str, result: Result, config: PointConfig) -> N
         same = {name: values[name] for name in _SAME} | config.names
     except Exception as error:  # settings of any shape
         what = " ".join(str(error).split()) or type(error).__name__
-        raise _UnfitError(f"config.yaml: these are not the settings of a point: {what}") from error
+        raise UnfitError("config.yaml", f"these are not the settings of a point: {what}") from error
     if foreign:
-        raise _UnfitError(f"config.yaml: {foreign}")
+        raise UnfitError("config.yaml", foreign)
     if gone:
         message = f"it is of an earlier version, whose setting {min(gone)} is gone"
-        raise _UnfitError(f"config.yaml: {message}")
+        raise UnfitError("config.yaml", f"{message}")
     if own != key:
-        raise _UnfitError(f"config.yaml: its settings have the key {own}, not {key}")
+        raise UnfitError("config.yaml", f"its settings have the key {own}, not {key}")
     if same["study"] != study:
-        raise _UnfitError(f"config.yaml: it belongs to the study {same['study']!r}")
+        raise UnfitError("config.yaml", f"it belongs to the study {same['study']!r}")
     for name, value in same.items():
         if name in result and result[name] != value:
-            raise _UnfitError(f"result.json: {name} is {result[name]!r}, not {value!r}")
+            raise UnfitError("result.json", f"{name} is {result[name]!r}, not {value!r}")
 
 
 def _result(content: bytes) -> Result:
-    result = _object("result.json", content)
+    result = values_in("result.json", content)
     if fault := fault_of_result(result):
-        raise _UnfitError(f"result.json: {fault}")
+        raise UnfitError("result.json", fault)
     return result
 
 
 def _settings(content: bytes) -> dict[str, Any]:
     if b"${" in content:  # OmegaConf would replace it when an object is built
-        raise _UnfitError("config.yaml: it has an interpolation, ${...}")
-    return _object("config.yaml", content)
-
-
-def _object(name: str, content: bytes) -> dict[str, Any]:
-    """Return what a JSON or YAML file holds. Raises _UnfitError unless it has values by name."""
-    text = _text(name, content)
-    try:
-        if name.endswith(".json"):
-            found: Any = json.loads(text)
-            # raises ValueError for numbers and texts that no file can have
-            json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
-        elif sum(map(text.count, ("[", "{", "- ", "? "))) > _MOST_LISTS:
-            raise ValueError("it has too many lists")
-        else:
-            found = yaml.load(text, _Loader)
-    except (ValueError, yaml.YAMLError, RecursionError) as error:
-        raise _UnfitError(f"{name}: {error}") from error
-    if not isinstance(found, dict):
-        raise _UnfitError(f"{name}: it has no values by name")
-    return cast("dict[str, Any]", found)
-
-
-def _text(name: str, content: bytes) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise _UnfitError(f"{name}: it is not text") from error
+        raise UnfitError("config.yaml", "it has an interpolation, ${...}")
+    return values_in("config.yaml", content)

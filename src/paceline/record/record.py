@@ -48,11 +48,10 @@ class PartialRecord:
             raise _unwritable(final, error) from error
         if _is_complete(self.folder):
             self._guard(self._put)
-        left = attempts(final)[0] / CHECKPOINTS  # of a run that failed
-        resumes = has_checkpoint(self.folder) or not left.is_dir()
         _clear(self.folder)
         self._guard(lambda: self.folder.mkdir(exist_ok=True))
-        if not resumes:
+        left = attempts(final)[0] / CHECKPOINTS  # of a run that failed
+        if left.is_dir() and not has_checkpoint(self.folder):
             discard_checkpoints(self.folder)
             self._guard(lambda: left.rename(self.folder / CHECKPOINTS))
 

@@ -1,7 +1,5 @@
 """Reads files of a report, and writes them whole or not at all."""
 
-import json
-import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +8,7 @@ from typing import Any
 
 from paceline.errors import SettingError
 from paceline.record.fields import fault_of_fields, types_of
+from paceline.record.foreign_file import UnfitError, read_foreign, values_in
 from paceline.record.rows import StudyState
 
 _MOST_BYTES = 2**28  # of a file of a report; the largest committed one has 3 MB
@@ -22,16 +21,20 @@ def read_file(path: Path, command: str) -> bytes:
     than any file of a report.
     """
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise damaged(path, "is not a regular file", command)
-        if found.st_size > _MOST_BYTES:
-            raise damaged(path, f"has {found.st_size} bytes, which are too many", command)
-        return path.read_bytes()
+        return read_foreign(path, _MOST_BYTES)
     except FileNotFoundError:
         raise SettingError("study", f"there is no {path}; first: {command}") from None
-    except OSError as error:
-        raise damaged(path, f"cannot be read: {error.strerror}", command) from error
+    except UnfitError as unfit:
+        raise damaged(path, f"is damaged: {unfit}", command) from unfit
+
+
+def read_values(path: Path, command: str) -> dict[str, Any]:
+    """Return the values, by name, in a JSON file of a report; see `read_file`."""
+    content = read_file(path, command)
+    try:
+        return values_in(path.name, content)
+    except UnfitError as unfit:
+        raise damaged(path, f"is damaged: {unfit}", command) from unfit
 
 
 def read_about(folder: Path, command: str) -> Any:
@@ -40,10 +43,7 @@ def read_about(folder: Path, command: str) -> Any:
     Raises SettingError("study") if the file is missing or damaged.
     """
     path = folder / "study.json"
-    try:
-        content = dict.fromkeys(types_of(StudyState)) | json.loads(read_file(path, command))
-    except (ValueError, TypeError) as error:
-        raise damaged(path, f"is damaged: {error}", command) from error
+    content = dict.fromkeys(types_of(StudyState)) | read_values(path, command)
     if fault := fault_of_fields(StudyState, content):
         raise damaged(path, f"is damaged: {fault}", command)
     return content

@@ -123,17 +123,28 @@ def _most(name: str) -> _Observe:
 
 
 class _Hardware(BaseModel):
-    cpu: str | None = None
-    cores: Whole | None = None
+    cpu: str
+    cores: Whole
     memory_bytes: Count | None = None
-    gpus: list[str] | None = None
+    gpus: list[str]
+
+
+def _with_zone(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("it has no time zone")
+    return text
+
+
+# Numbers without which no record can be compared with others; a failed run may have none of them.
+_NEEDED = ("samples", "seconds", "dropped_samples", "late_steps", "num_parameters")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ResultFields:
     """Fields of result.json, and the numbers among them in the order of the file.
 
-    Records of earlier code may lack any field that may be None, and may have others.
+    Records of earlier code may lack any field that may be None, except those of _NEEDED, and may
+    have others.
     """
 
     status: Literal["finished", "diverged", "untrained", "failed"]
@@ -149,8 +160,10 @@ class ResultFields:
     servers: Count
     batch_size: Whole
     seed: Count
-    started: Annotated[str, AfterValidator(datetime.fromisoformat)]
-    wall_seconds: Finite  # negative in records of earlier code, if the clock was set back
+    started: Annotated[str, AfterValidator(_with_zone)]
+    wall_seconds: Annotated[
+        float, Field(ge=-1e12, le=1e12)
+    ]  # negative in records of earlier code, if the clock was set back
     launch_seconds: Finite | None
     load_of_others: Plain | None  # CPU time of other programs / that of the cores it wants
     jobs: Whole | None
@@ -322,6 +335,8 @@ def fault_of_result(result: Result) -> str | None:
     """Return why a parsed `result.json` is invalid, or None."""
     if fault := fault_of_fields(ResultFields, result):
         return fault
-    needed = ("samples", "seconds") if result["status"] == "finished" else ()
-    lacking = [name for name in needed if result.get(name) is None]
-    return f"{lacking[0]}: a finished record needs it" if lacking else None
+    needed = (
+        result if result["status"] == "failed" else {n for n, v in result.items() if v is not None}
+    )
+    lacking = [name for name in _NEEDED if name not in needed]
+    return f"{lacking[0]}: a record needs it" if lacking else None

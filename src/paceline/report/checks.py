@@ -236,7 +236,7 @@ def _one_machine(findings: StudyFindings) -> Iterator[str]:
     measured = matching(findings.tables.runs, {"kind": "measured"})
     measured = measured[measured["started"] != ""]
     for machine, points in groups(measured, ["hardware.cpu", "hardware.cores"]):
-        starts = pd.to_datetime(points["started"])
+        starts = pd.to_datetime(points["started"], utc=True)
         ends = starts + pd.to_timedelta(points["wall_seconds"].to_numpy(float), unit="s")
         minutes = (ends.max() - starts.min()).total_seconds() / 60
         yield (

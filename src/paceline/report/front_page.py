@@ -1,8 +1,6 @@
 """Front page of all studies: README.md in reports/, made from the metrics.json of each study."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -10,7 +8,7 @@ from paceline.analysis.configuration_table import NAME, known
 from paceline.analysis.frames import Row
 from paceline.errors import SettingError
 from paceline.record.label import label
-from paceline.record.report_files import damaged, read_about, read_file, replaced
+from paceline.record.report_files import damaged, read_about, read_values, replaced
 from paceline.report.findings import StudyFindings
 from paceline.report.render import render
 from paceline.report.summary import one_line
@@ -82,11 +80,11 @@ def _place(folder: Path) -> tuple[int, str]:
 
 def _read(path: Path) -> Row:
     command = f"paceline report {path.parent.name}"
+    content = read_values(path, command)
     try:
-        content: Any = json.loads(read_file(path, command))
         return {name: content[name] for name in ("n_finished", "answer")}
-    except (ValueError, KeyError, TypeError) as error:
-        raise damaged(path, f"is damaged: {error!r}", command) from error
+    except KeyError as error:
+        raise damaged(path, f"is damaged: it has no {error}", command) from error
 
 
 def _claims(path: Path) -> str:
