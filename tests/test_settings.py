@@ -47,7 +47,7 @@ TOO_MUCH = {
     "training.warmup_epochs": 99,
     "measurement.warmup_fraction": 0.5,
     "scheme.outer_momentum": 1,
-    "scheme.elasticity": 1.1,
+    "scheme.elasticity": 1,
     "scheme.switch_at": 1.1,
     "cluster.timeout_seconds": 1e300,
     "cluster.step_jitter": 1.6,

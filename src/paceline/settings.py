@@ -36,6 +36,7 @@ Seed = Annotated[int, Field(strict=True, ge=0, lt=2**32)]  # as of NumPy
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(strict=True, ge=0, le=1)]
+Below1 = Annotated[float, Field(strict=True, ge=0, lt=1)]  # such as a momentum
 Flag = Annotated[bool, Field(strict=True)]
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(b|bit|B)/s")  # such as 100Gb/s or 12.5GB/s
 

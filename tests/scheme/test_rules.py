@@ -328,22 +328,43 @@ def released(serving, *arrivals):
 NOBODY = ((), (), ())
 
 
-def test_an_asynchronous_push_is_applied_and_answered_at_once_and_alone():
-    serving = AsyncParameterServer(servers=2).serving(num_workers=3)
-    assert released(serving, (0, 4), (2, 9)) == [((0,), (0,), ()), ((2,), (2,), ())]
+def at_once(*workers):
+    return [((worker,), (worker,), ()) for worker in workers]
 
 
-def test_a_synchronous_server_waits_for_all():
-    serving = SyncParameterServer(servers=1).serving(num_workers=3)
-    together = ((2, 0, 1), (2, 0, 1), ())
-    assert released(serving, (2, 0), (0, 0), (1, 0)) == [NOBODY, NOBODY, together]
-
-
-def test_with_a_backup_worker_the_last_gradient_is_dropped():
-    serving = SyncParameterServer(servers=1, backup_workers=1).serving(num_workers=3)
-    arrivals = [(2, 0), (0, 0), (1, 1), (1, 0)]
-    dropped = ((), (1,), (1,))
-    assert released(serving, *arrivals) == [NOBODY, ((2, 0), (2, 0), ()), dropped, NOBODY]
+@pytest.mark.parametrize(
+    ("scheme", "workers", "arrivals", "releases"),
+    [
+        (AsyncParameterServer(servers=2), 3, [(0, 4), (2, 9)], at_once(0, 2)),
+        (AsyncParameterServer(servers=1, group_size=2), 4, [(2, 0), (0, 1)], at_once(2, 0)),
+        (
+            SyncParameterServer(servers=1),
+            3,
+            [(2, 0), (0, 0), (1, 0)],
+            [NOBODY, NOBODY, ((2, 0, 1), (2, 0, 1), ())],
+        ),
+        (
+            SyncParameterServer(servers=1, backup_workers=1),
+            3,
+            [(2, 0), (0, 0), (1, 1), (1, 0)],
+            [NOBODY, ((2, 0), (2, 0), ()), ((), (1,), (1,)), NOBODY],
+        ),
+        (
+            SyncThenAsync(servers=1, switch_at=0.5),
+            2,
+            [(0, 0, 0.4), (1, 0, 0.4), (0, 0, 0.5), (1, 1, 0.6)],
+            [NOBODY, ((0, 1), (0, 1), ()), *at_once(0, 1)],
+        ),
+        (  # worker 0 leads by 1, by 2, and goes on when 1 has followed
+            StaleSynchronous(servers=1, bound=1),
+            2,
+            [(0, 0), (0, 0), (1, 2), (1, 1), (1, 0), (1, 0)],
+            [*at_once(0), ((0,), (), ()), ((1,), (0, 1), ()), *at_once(1, 1), ((1,), (), ())],
+        ),
+    ],
+)
+def test_a_server_applies_answers_and_drops_pushes_by_its_rule(scheme, workers, arrivals, releases):
+    assert released(scheme.serving(workers), *arrivals) == releases
 
 
 def test_who_has_left_is_not_waited_for():
@@ -361,33 +382,9 @@ def test_a_push_of_a_worker_that_is_gone_is_dropped():
     serving = StaleSynchronous(servers=1, bound=0).serving(num_workers=2)
     assert released(serving, (0, 0)) == [((0,), (), ())]
     assert serving.leave(0) == Release()
-
-
-def test_the_fastest_worker_is_held_when_it_leads_by_more_than_the_bound():
-    serving = StaleSynchronous(servers=1, bound=1).serving(num_workers=2)
-    arrivals = [(0, 0), (0, 0), (1, 2), (1, 1), (1, 0), (1, 0)]
-    held, freed = ((0,), (), ()), ((1,), (0, 1), ())
-    assert released(serving, *arrivals) == [
-        ((0,), (0,), ()),  # leads by 1
-        held,  # by 2
-        freed,
-        ((1,), (1,), ()),
-        ((1,), (1,), ()),
-        ((1,), (), ()),
-    ]
+    serving = StaleSynchronous(servers=1, bound=0).serving(num_workers=2)
+    assert released(serving, (1, 0)) == [((1,), (), ())]
     assert serving.leave(0) == Release(answered=(1,))
-
-
-def test_a_group_pushes_as_one_and_waits_for_no_other():
-    serving = AsyncParameterServer(servers=1, group_size=2).serving(num_workers=4)
-    assert released(serving, (2, 0), (0, 1)) == [((2,), (2,), ()), ((0,), (0,), ())]
-
-
-def test_sync_then_async_switches_by_samples():
-    serving = SyncThenAsync(servers=1, switch_at=0.5).serving(num_workers=2)
-    arrivals = [(0, 0, 0.4), (1, 0, 0.4), (0, 0, 0.5), (1, 1, 0.6)]
-    together, first, second = ((0, 1), (0, 1), ()), ((0,), (0,), ()), ((1,), (1,), ())
-    assert released(serving, *arrivals) == [NOBODY, together, first, second]
 
 
 def test_a_scheme_without_servers_serves_nobody():
@@ -405,7 +402,6 @@ def test_a_scheme_without_servers_serves_nobody():
             "group_size: 3 does not divide workers=4",
         ),
         (lambda: Counts(SyncParameterServer(1, 4), 4), "backup_workers: 4 leave none"),
-        (lambda: ElasticAveraging(1, 1, 1), "elasticity: it must be below 1"),
     ],
 )
 def test_what_makes_no_sense_is_refused_by_its_name(build, message):

@@ -18,14 +18,13 @@ from pydantic import AfterValidator, Field
 from paceline.errors import SettingError
 from paceline.model.learning_rate import LearningRate, corrected_momentum
 from paceline.record.target import Target
-from paceline.settings import UNKEYED, Neutral, NotNegative, Positive, Whole, settings
+from paceline.settings import UNKEYED, Below1, Neutral, NotNegative, Positive, Whole, settings
 
 if TYPE_CHECKING:
     from paceline.clock.run_spec import RunSpec
 
 Precision = Literal["32-true", "64-true", "16-mixed", "bf16-mixed", "16-true", "bf16-true"]
 _PACKAGES = ("torch.optim", "paceline.model.layerwise")  # of optimizers with known options
-_Below1 = Annotated[float, Field(strict=True, ge=0, lt=1)]
 
 
 def _not_subnormal(rate: float) -> float:
@@ -67,7 +66,7 @@ class Training:
     poly_power: Annotated[Positive, Neutral(0.5)]
     gradient_clip_val: Positive | None
     gradient_clip_algorithm: Annotated[Literal["norm", "value"], Neutral("norm")]
-    ema_decay: Annotated[_Below1 | None, Neutral(None)]
+    ema_decay: Annotated[Below1 | None, Neutral(None)]
     initial_weights: Annotated[str | None, Neutral(None)]
     precision: Precision
     checkpoint_seconds: Annotated[Positive | None, UNKEYED] = None

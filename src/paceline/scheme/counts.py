@@ -7,12 +7,22 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
+from typing import NamedTuple
 
 from paceline.errors import SettingError
 from paceline.scheme.rule import AbstractScheme
 from paceline.scheme.serving import Arrival, Release
 
 BEGINNING, END = 0.0, math.nextafter(1.0, 0.0)  # of a run: the least and the most progress
+
+
+class _Served(NamedTuple):
+    """Mean staleness of pushes, mean number of batches in an update, and if servers drop pushes."""
+
+    staleness: float
+    batches: float
+    drops: bool
 
 
 @dataclass(frozen=True)
@@ -38,7 +48,8 @@ class Counts:
         """
         if self.num_workers == 1 or self.scheme.equal_steps:
             return True
-        return self.scheme.claim(self.num_workers) == "synchronous" and not self._drops
+        synchronous = self.scheme.claim(self.num_workers) == "synchronous"
+        return synchronous and not self._served(BEGINNING).drops
 
     @property
     def steps_per_push(self) -> int:
@@ -72,11 +83,9 @@ class Counts:
             return True
         if scheme.own_weights:
             return not scheme.averages_gradients
-        if scheme.group_size > 1 or scheme.needs_read:
-            return False  # a group's mean; one that is compensated
-        firsts = (Arrival(0, 0, progress) for progress in (BEGINNING, END))
-        serve = scheme.serving
-        return all(serve(self.num_workers).arrive(each).applied == (0,) for each in firsts)
+        if scheme.needs_read:
+            return False  # it is compensated
+        return all(self._served(progress).batches == 1 for progress in (BEGINNING, END))
 
     def group_of(self, worker: int) -> range:
         """List the workers of this worker's group, which push one mean; the first of them exchanges
@@ -95,7 +104,7 @@ class Counts:
         """Mean staleness [updates] of the pushes that servers apply at the end of a run of equally
         fast workers; 0 if workers apply gradients themselves.
         """
-        return 0.0 if self.scheme.own_weights else self._mean_staleness(END)
+        return 0.0 if self.scheme.own_weights else self._served(END).staleness
 
     @property
     def batches_meanwhile(self) -> float:
@@ -103,12 +112,12 @@ class Counts:
         push, at the end of a run of equally fast workers; 0 if workers apply gradients themselves.
         """
         stale = self.expected_staleness
-        return stale * self._mean_batches(END) if stale else 0.0
+        return stale * self._served(END).batches if stale else 0.0
 
     @property
     def becomes_stale(self) -> bool:
         """True if servers apply stale pushes at the end of a run, and none at its beginning."""
-        return self.expected_staleness > 0 and self._mean_staleness(BEGINNING) == 0
+        return self.expected_staleness > 0 and self._served(BEGINNING).staleness == 0
 
     @cached_property
     def batches_per_update(self) -> int:
@@ -123,7 +132,7 @@ class Counts:
             return workers
         if not scheme.servers:
             return 1
-        return int(self._mean_batches(BEGINNING))
+        return int(self._served(BEGINNING).batches)
 
     @property
     def batches_per_round(self) -> int:
@@ -151,37 +160,20 @@ class Counts:
 
     def most_batches(self, num_steps: int) -> int:
         """Return an upper bound of the batches drawn until `num_steps` of them are applied."""
-        if not self._drops:
+        if not (self.scheme.servers and self._served(BEGINNING).drops):
             return num_steps
         return (num_steps // self.batches_per_update + 1) * self.num_workers
 
-    @property
-    def _drops(self) -> bool:
-        """True if servers drop late pushes."""
-        if not self.scheme.servers:
-            return False
-        return any(release.dropped for _, release in self._second_turn())
-
-    def _mean_staleness(self, progress: float) -> float:
-        staleness = [
-            arrival.staleness
-            for arrival, release in self._second_turn(progress)
-            if arrival.worker not in release.dropped
-        ]
-        return sum(staleness) / len(staleness)
-
-    def _mean_batches(self, progress: float) -> float:
-        """Average the batches behind one update by servers."""
-        releases = [release for _, release in self._second_turn(progress) if release.applied]
-        pushes = sum(len(release.applied) for release in releases)
-        return self.scheme.group_size * pushes / len(releases)
-
-    def _second_turn(self, progress: float = BEGINNING) -> list[tuple[Arrival, Release]]:
+    def _served(self, progress: float) -> "_Served":
         """Serve two pushes of each worker on average, and return what happened to the second half
         of them: during the first half, not all workers have a push under way yet.
         """
+        number, group_size = len(self.pushing), self.scheme.group_size
         pushes = self._pushes_in_turn(lambda batches: progress)
-        return list(itertools.islice(pushes, len(self.pushing), 2 * len(self.pushing)))
+        seen = list(itertools.islice(pushes, number, 2 * number))
+        used = [push.staleness for push, release in seen if push.worker not in release.dropped]
+        sizes = [group_size * len(release.applied) for _, release in seen if release.applied]
+        return _Served(fmean(used), fmean(sizes), len(used) < number)
 
     def _pushes_in_turn(
         self, progress: Callable[[int], float]

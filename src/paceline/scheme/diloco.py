@@ -19,7 +19,6 @@ it is sync_allreduce, under the condition that local_sgd names.
 
 from pydantic import Field
 
-from paceline.errors import SettingError
 from paceline.scheme.local_sgd import LocalSGD
 from paceline.scheme.rule import (
     AbstractScheme,
@@ -33,26 +32,22 @@ from paceline.scheme.rule import (
     Vector,
     WorkerView,
 )
-from paceline.settings import Flag, Positive, Share, Whole, settings
+from paceline.settings import Below1, Flag, Positive, Whole, settings
 
 
 @settings("scheme")
 class DiLoCo(AbstractScheme):
     """Workers go from their last common weights by a step of SGD with momentum, for which what they
     have moved since then on average stands in for the gradient. `period`: steps of each worker
-    between two meetings. `outer_momentum` is below 1.
+    between two meetings.
     """
 
     equal_steps = True
 
     period: Whole = Field()
     outer_lr: Positive = Field()
-    outer_momentum: Share = Field()
+    outer_momentum: Below1 = Field()
     nesterov: Flag = Field()
-
-    def __post_init__(self) -> None:
-        if self.outer_momentum == 1:
-            raise SettingError("scheme.outer_momentum", "it must be below 1, to forget old moves")
 
     def step(self, worker: WorkerView) -> Step:
         if worker.num_steps == 0:

@@ -15,7 +15,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from paceline.errors import SettingError
 from paceline.scheme.rule import (
     AbstractScheme,
     Adopt,
@@ -27,7 +26,7 @@ from paceline.scheme.rule import (
     WorkerView,
 )
 from paceline.scheme.serving import AbstractServing, AtOnce
-from paceline.settings import Share, Whole, settings
+from paceline.settings import Below1, Whole, settings
 
 
 @settings("scheme")
@@ -39,14 +38,8 @@ class ElasticAveraging(AbstractScheme):
 
     servers: Whole = Field()
     period: Annotated[int, Field(strict=True, ge=1, le=65_536)] = Field()
-    elasticity: Share = Field()
+    elasticity: Below1 = Field()
     sharding: Sharding = "bytes"
-
-    def __post_init__(self) -> None:
-        if self.elasticity == 1:
-            raise SettingError(
-                "scheme.elasticity", "it must be below 1, to keep some of the center"
-            )
 
     @property
     def steps_between_pushes(self) -> int:

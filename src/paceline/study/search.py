@@ -13,10 +13,9 @@ from pydantic import Field
 
 from paceline.errors import SettingError
 from paceline.record.result import Result
-from paceline.settings import Count, Positive, Whole, settings
+from paceline.settings import Below1, Count, Positive, Whole, settings
 
 FACTOR, WIDER = 2, 3  # between neighbouring rates; rates that are tried at most beyond a grid
-Momentum = Annotated[float, Field(strict=True, ge=0, lt=1)]
 Values = Annotated[list[Any], Field(min_length=1)]
 OneSetting = Annotated[dict[str, Values], Field(min_length=1, max_length=1)]
 ResultOf = Callable[["Trial"], Result | None]  # result.json of a trial; None without a record
@@ -30,7 +29,7 @@ class Trial:
     """
 
     lr: Positive
-    momentum: Momentum
+    momentum: Below1
     seed: Count
     own: tuple[tuple[str, Any], ...] = ()
 
@@ -89,7 +88,7 @@ class GridSearch:
     """
 
     effective_rate: Positive
-    momentum: Annotated[list[Momentum], Field(min_length=1)]
+    momentum: Annotated[list[Below1], Field(min_length=1)]
     seed: Count
     rates: Whole = 5
     finalists: Whole = 3
