@@ -3,7 +3,6 @@
 Its settings are checked once, when the point is built; its parts are typed objects.
 """
 
-
 from paceline.clock.reports import check_served_precision
 from paceline.clock.split.excluded import POSSIBLE, POSSIBLE_ON_REAL_CLUSTERS
 from paceline.cluster.cluster import AbstractCluster, Device, Kind
