@@ -146,7 +146,7 @@ class RecordLog:
         except sqlite3.Error:
             return False
         logged = {(key, started) for _, key, started, _, _ in rows}
-        folders = (each for each in self._folder.glob("[!.]*") if self._key in (None, each.name))
+        folders = (each for each in records_in(self._folder) if self._key in (None, each.name))
         results = {folder.name: read_result(folder) for folder in folders}
         if any(r is not None and (key, r["started"]) not in logged for key, r in results.items()):
             return False

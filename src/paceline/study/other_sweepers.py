@@ -8,6 +8,7 @@ import yaml
 
 from paceline.record.point_config import flat_settings
 from paceline.record.reading import read_config, read_result
+from paceline.record.record import records_in
 from paceline.study.compose import composed, parsed
 from paceline.study.study_points import Study, studies
 
@@ -31,7 +32,7 @@ def tried(overrides: Sequence[str], root: Path, since: float) -> tuple[Study | N
             words = " ".join(f"{axis}={value}" for axis, value in found["best_params"].items())
             best = f"best: validation top-1 {100 * found['best_value']:.2f} %, {words}"
     grids = dict[str, dict[str, Any]]()
-    for folder in sorted((root / "runs" / name).glob("[!.]*")):
+    for folder in records_in(root / "runs" / name):
         if read_result(folder) is not None:
             config = read_config(folder)
             values = {**flat_settings(config.values), **config.names}
