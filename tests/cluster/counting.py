@@ -106,6 +106,13 @@ def tell_ranks():
     )
 
 
+def obey(folder, words):
+    """Call a function of this file, by its name and arguments."""
+    name, *arguments = words.split()
+    functions = {each.__name__: each for each in (tell_ranks, fail, count)}
+    return tell_token(folder) if name == "tell_token" else functions[name](*arguments)
+
+
 def tell_token(folder):
     """The token of the run, and the mode of the file that has it."""
     return os.environ[TOKEN], Path(folder, "token").stat().st_mode

@@ -27,7 +27,7 @@ def serve_here(follower, port):
     os.chdir(REPOSITORY)
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
-    follow(follower)
+    follow(follower, "tests.cluster.counting:obey")
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +48,9 @@ def world():
 
 
 def run(world, folder, nodes, function, *arguments, servers=0):
-    recorded = (f"tests.cluster.counting:{function}", *arguments)
-    training = len(nodes) - servers
-    task = Task("", (), training, servers, folder / "log", timeout_seconds=60, recorded=recorded)
-    return world.run(task, nodes)
+    code = " ".join((function, *arguments))  # as the order of a head says it, beside the folder
+    sizes = len(nodes) - servers, servers
+    return world.run(Task("", (), *sizes, folder / "log", timeout_seconds=60, code=code), nodes)
 
 
 def test_results_are_in_the_order_of_ranks_and_output_is_in_the_log(world, tmp_path):
@@ -89,7 +88,7 @@ def test_the_first_failure_is_told_and_the_followers_serve_on(world, how, reason
 
 
 def test_the_token_of_a_run_is_in_a_file_of_this_user_alone(world, tmp_path):
-    first, second = (run(world, tmp_path, [0, 1], "tell_token", str(tmp_path)) for _ in range(2))
+    first, second = (run(world, tmp_path, [0, 1], "tell_token") for _ in range(2))
     assert first[0] == first[1] != second[0] == second[1]
     token, mode = first[0]
     assert len(bytes.fromhex(token)) == 32

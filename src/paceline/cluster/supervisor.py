@@ -57,8 +57,8 @@ class Task:
     The first `num_training` processes train, `shards` consecutive ones for each worker; the others
     serve. `log_folder`: folder of their output, one file for each process. `timeout_seconds`:
     silence after which a process is killed. `progress`: table that the first worker extends while
-    it trains; None if nothing is trained. `recorded`: function, written module:function, and its
-    arguments, which are text, that do the same on any machine that shares the folder of the record.
+    it trains; None if nothing is trained. `code`: digest of the source, which must be the same on
+    all machines.
     """
 
     target: str
@@ -69,7 +69,7 @@ class Task:
     shards: int = 1
     timeout_seconds: float = 600
     progress: Path | None = None
-    recorded: tuple[str, ...] = ()
+    code: str = ""
 
     @property
     def num_processes(self) -> int:

@@ -9,6 +9,7 @@ know their workers, are files in the folder of the partial record, which all mac
 
 import contextlib
 import datetime
+import errno
 import importlib
 import json
 import os
@@ -38,6 +39,7 @@ _KINDS = {each.__name__: each for each in (Returned, Raised, Tolerated, Alive, E
 _DTYPES = (each for each in vars(np.dtypes).values() if isinstance(each, type))
 _ARRAYS: list[Any] = [np.empty(0).__reduce__()[0], np.ndarray, np.dtype, *_DTYPES]
 _TOKEN, _RETURNED = "token", "returned"  # in the folder of a partial record
+_PROCESS = "paceline.run.training_process:run_recorded"  # of a folder and a digest of the source
 _PATIENCE_SECONDS = 600.0  # for all processes to come
 _END_SECONDS = 20.0  # for them to end what they did for a run
 _LOOK_SECONDS = 0.1
@@ -47,13 +49,14 @@ _DAY_SECONDS = 86400.0
 @dataclass(frozen=True)
 class _Order:
     """What the followers are to do. `places`: number of the follower of each process, by rank.
-    `nodes`: its node. `folder`: folder of the partial record. The others are those of a Task.
+    `nodes`: its node. `folder`: folder of the partial record. The others are those of a Task. It
+    does not name what is called: whoever reaches the store may write there.
     """
 
     places: Sequence[int]
     nodes: Sequence[int]
     folder: str
-    recorded: Sequence[str]
+    code: str
     num_training: int
     shards: int
     timeout_seconds: float
@@ -100,7 +103,7 @@ class World:
         local = [list(nodes[:rank]).count(node) for rank, node in enumerate(nodes)]
         places = [node * self._per_node + place for node, place in zip(nodes, local, strict=True)]
         own = task.num_training, task.shards, task.timeout_seconds
-        order = _Order(places, nodes, str(folder), task.recorded, *own)
+        order = _Order(places, nodes, str(folder), task.code, *own)
         members = _Members(self._store, number, folder)
         task.log_folder.mkdir(parents=True, exist_ok=True)
         (folder / _RETURNED).mkdir(exist_ok=True)
@@ -197,8 +200,10 @@ def _load(path: Path) -> Any:
         return torch.load(path, weights_only=True)
 
 
-def follow(follower: int) -> None:
-    """Carry out the head's orders in the process of this number, until the head has ended."""
+def follow(follower: int, target: str = _PROCESS) -> None:
+    """Carry out the head's orders in the process of this number, until the head has ended.
+    `target`: what each process calls with the folder of the partial record and the task's `code`.
+    """
     try:
         store = _of_paceline(open_store(has_it=False))
         preload()
@@ -212,14 +217,14 @@ def follow(follower: int) -> None:
                 break
             order = _Order(**said)
             if follower in order.places:
-                _carry_out(store, number, order, order.places.index(follower))
+                _carry_out(store, number, order, order.places.index(follower), target)
             number += 1
         store.set(f"dismissed/{follower}", "")
     except dist.DistNetworkError:  # of the store, which has ended with the head
         pass
 
 
-def _carry_out(store: Store, number: int, order: _Order, rank: int) -> None:
+def _carry_out(store: Store, number: int, order: _Order, rank: int, target: str) -> None:
     """Run the process of this rank, and pass its reports on until it is to be killed."""
 
     def say(report: Report) -> None:
@@ -231,7 +236,7 @@ def _carry_out(store: Store, number: int, order: _Order, rank: int) -> None:
 
     processes = LocalProcesses()
     try:
-        processes.start(*_work(number, order, rank))
+        processes.start(*_work(number, order, rank, target))
     except ProcessFailure as failure:
         reason = str(failure).partition(": ")[2]
         say(Raised(reason, None, False, 0.0, environment=True))
@@ -245,13 +250,15 @@ def _carry_out(store: Store, number: int, order: _Order, rank: int) -> None:
     store.set(f"{number}/over/{rank}", "")
 
 
-def _work(number: int, order: _Order, rank: int) -> tuple[Task, int, Place]:
-    """Return what this process of an order does, and where."""
-    nodes, (target, *arguments), folder = order.nodes, order.recorded, Path(order.folder)
+def _work(number: int, order: _Order, rank: int, target: str) -> tuple[Task, int, Place]:
+    """Return what this process of an order does, and where. Raises OSError without a token that
+    this user has written in the folder.
+    """
+    nodes, folder = order.nodes, Path(order.folder)
     servers = len(nodes) - order.num_training
     task = Task(
         target,
-        tuple(arguments),
+        (str(folder), order.code),
         order.num_training,
         servers,
         folder / "log",
@@ -268,9 +275,16 @@ def _work(number: int, order: _Order, rank: int) -> tuple[Task, int, Place]:
         "MASTER_PORT": os.environ["MASTER_PORT"],
         "TORCHELASTIC_RUN_ID": "paceline",  # with which Lightning starts no processes
         PART: f"{_part()}/{number}/group",
-        TOKEN: (folder / _TOKEN).read_text(),
+        TOKEN: _token_of(folder / _TOKEN),
     }
     return task, rank, Place(environment, task.log_of(rank), None)
+
+
+def _token_of(path: Path) -> str:
+    about = path.lstat()
+    if about.st_uid != os.geteuid() or about.st_mode & 0o077:
+        raise PermissionError(errno.EPERM, "its token is not of this user alone")
+    return path.read_text()
 
 
 if __name__ == "__main__":

@@ -133,7 +133,7 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
         point.sharding.shards,
         point.cluster.timeout_seconds,
         partial.folder / "progress.csv",
-        (f"{PROCESS}_recorded", str(partial.folder), provenance.source_digest()),
+        provenance.source_digest(),
     )
     try:
         with asked_by_signals(point, partial.folder):
