@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from tests.command_line import run_anew
+from tests.command_line import results, run_anew
 from tests.small_study import write_small_study
 
 pytestmark = pytest.mark.slow
@@ -19,8 +19,8 @@ def searched(root, rates, trials, jobs):
         *(f"hydra.sweeper.n_jobs={jobs}", "hydra.sweeper.sampler.seed=1", "sweep.jobs=auto"),
         f"training.lr={rates}",
     )
-    results = yaml.safe_load((root / "runs/chosen/optimization_results.yaml").read_text())
-    best, rate = 100 * results["best_value"], results["best_params"]["training.lr"]
+    told = yaml.safe_load((root / "runs/chosen/optimization_results.yaml").read_text())
+    best, rate = 100 * told["best_value"], told["best_params"]["training.lr"]
     assert (code, len(lines)) == (0, trials + 1)
     assert lines[-1] == f"best: validation top-1 {best:.2f} %, training.lr={rate}"
     assert [line for line in errors if "new study created" not in line] == []
