@@ -226,6 +226,8 @@ def test_published_asynchronous_rates_are_within_the_factor():
     found = [each for each in committed() if "scheme=async_parameter_server" in each["settings"]]
     assert len(found) == 48
     assert max(abs(math.log1p(float(each["error"]))) for each in found) < math.log(FACTOR)
+    ends = [[float(each[name]) for name in ("low", "published", "high")] for each in found]
+    assert all(sorted(each) == each for each in ends)
 
 
 def committed():
