@@ -12,6 +12,8 @@ import pytest
 import torch
 import yaml
 
+from paceline.record.reading import chosen_attempt, read_result
+from paceline.record.record import records_in
 from tests.tiny import REPOSITORY
 
 pytestmark = pytest.mark.slow
@@ -87,7 +89,7 @@ def run_both(project, *command, per_node=1):
 def weights_of(project):
     """The weights of each point by cluster, scheme and seed."""
     found = {}
-    for folder in (project / "runs/nodes").glob("[!.]*/"):
+    for folder in map(chosen_attempt, records_in(project / "runs/nodes")):
         config = yaml.safe_load((folder / "config.yaml").read_text())
         result = json.loads((folder / "result.json").read_text())
         place = config["cluster"]["_target_"].split(".")[2]
@@ -124,7 +126,7 @@ def test_servers_go_on_without_a_killed_worker_and_a_killed_server_ends_the_poin
     sweep = ("sweep", "nodes", "cluster=torchrun", *SMALL, *killed)
     codes, logs = run_both(project, *sweep, per_node=2)
     assert codes == [0, 0], logs
-    results = [json.loads(path.read_text()) for path in project.glob("runs/nodes/*/result.json")]
+    results = [read_result(record) for record in records_in(project / "runs/nodes")]
     lost = {each["workers"]: len(each["lost_workers"]) for each in results}
     assert lost == {1: 0, 2: 1}
 

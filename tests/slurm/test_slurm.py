@@ -74,12 +74,14 @@ def at_gate(outcome, project, key, name="worker_0"):
 
 
 def test_points_of_every_shape_in_one_sweep(project, write, capfd):
-    """Workers 1, 2, 4 of two schemes over one and two nodes; nothing is left to do then.
+    """Workers 1, 2, 4 of two schemes over one and two nodes, and more seeds over two; nothing is
+    left to do then.
 
     After as many samples no order of pushes leaves the accuracy at chance.
     """
     schemes, long = "sync_allreduce,async_parameter_server", "training.samples=960"
-    write([{"scheme": schemes, "workers": "1,2,4"}], points_per_job=2)
+    more = {"scheme": "sync_allreduce", "workers": 4, "seed": "1,2,3,4"}
+    write([{"scheme": schemes, "workers": "1,2,4"}, more], points_per_job=5)
     assert run(project, long)
     found = results(project)
     shapes = {
@@ -93,19 +95,20 @@ def test_points_of_every_shape_in_one_sweep(project, write, capfd):
     }
     assert {(each["status"], each["samples"]) for each in found.values()} == {("finished", 960)}
     assert times_run(project) == dict.fromkeys(found, 1)
-    (jobs,) = re.findall(r"6 points queued; jobs (.*)", capfd.readouterr().out)
+    (jobs,) = re.findall(r"10 points queued; jobs (.*)", capfd.readouterr().out)
     assert {each["job"].split("_")[0] for each in found.values()} == set(jobs.split(", "))
     with closing(sqlite3.connect(project / "mlflow.db")) as database:
         ended = database.execute("select status, count(*) from runs group by status")
-        assert ended.fetchall() == [("FINISHED", 6)]
+        assert ended.fetchall() == [("FINISHED", 10)]
         logged = database.execute("select count(*) from latest_metrics where key = 'accuracy/top1'")
-        assert logged.fetchone() == (6,)
+        assert logged.fetchone() == (10,)
     assert run(project, long, "cluster.partition=low", "cluster.minutes=5")  # neither is in the key
     assert times_run(project) == dict.fromkeys(found, 1)
 
 
 def test_a_cancelled_point_is_told_and_runs_in_the_next_sweep(project, write, capfd):
-    write([{"scheme": "sync_allreduce"}], gated=True)
+    """On two nodes."""
+    write([{"scheme": "sync_allreduce"}], gated=True, workers_per_node=1)
     (key,) = keys(project)
     for overrides, statuses in (((), []), (("sweep.rerun=all",), ["finished"])):
         with running(project, *overrides) as outcome:
