@@ -87,7 +87,7 @@ def test_the_command_says_what_it_wrote_and_what_comes_next(tmp_path):
 
 def test_help_names_the_files_of_the_project_and_of_paceline(project):
     text = " ".join(" ".join(run(project, "train", "--help")[1]).split())
-    for group in ("cluster agents, aws_p4d,", "model alexnet, cifar_resnet, googlenet, nin, own,"):
+    for group in ("cluster aws_p4d, aws_p5,", "model alexnet, cifar_resnet, googlenet, nin, own,"):
         assert group in text
     assert all(f" {scheme}, " in text for scheme in ("gossip", "local_sgd"))
     assert " experiments first " in text

@@ -65,12 +65,12 @@ def refused(root, key, setting, *overrides):
 
 def test_what_depends_on_time_is_refused(root):
     folder = trained(root, *ON_ONE, "scheme=gossip")
-    refused(root, folder.name, "scheme", *ON_NODES)
+    refused(root, folder.parent.name, "scheme", *ON_NODES)
 
 
 def test_a_run_without_evaluations_has_an_empty_curve(root):
     folder = trained(root, *ON_ONE, "measurement.evaluations=0", "save_weights=false")
-    assert retime(folder.name, ON_NODES, root) == []
+    assert retime(folder.parent.name, ON_NODES, root) == []
 
 
 def test_a_record_that_there_is_not_is_named(root):

@@ -21,7 +21,7 @@ from paceline.scheme.rule import AbstractScheme
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.scheme.sync_then_async import SyncThenAsync
 from tests.clock.virtual.trained import trainer_of
-from tests.clock.wall.alone import Anybodys, Manual, WithLBFGS, loader
+from tests.clock.wall.alone import Anybodys, loader
 
 SIX = TensorDataset(torch.zeros(6))
 
@@ -33,11 +33,18 @@ def test_who_switches_in_the_middle_must_know_the_end(scheme):
     VirtualStrategy(scheme, RunSpec(2, num_steps=8))
 
 
-class TwoOptimizers(Anybodys):
+class Manual(Anybodys):
     def __init__(self):
         super().__init__()
         self.automatic_optimization = False
 
+
+class WithLBFGS(Anybodys):
+    def configure_optimizers(self):
+        return torch.optim.LBFGS(self.parameters())
+
+
+class TwoOptimizers(Manual):
     def configure_optimizers(self):
         return [torch.optim.SGD(self.parameters(), lr=0.1) for _ in range(2)]
 
