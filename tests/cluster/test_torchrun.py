@@ -8,12 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 import yaml
 
 from paceline.record.reading import chosen_attempt, read_result
 from paceline.record.record import records_in
+from tests.ends import all_end, wait_until
 from tests.tiny import REPOSITORY
 
 pytestmark = pytest.mark.slow
@@ -61,8 +63,8 @@ def paceline(project, *command):
     )
 
 
-def run_both(project, *command, per_node=1):
-    """Exit codes and what was printed, of torchrun on two nodes with so many processes each."""
+def start_both(project, *command, per_node=1):
+    """torchrun on two nodes with so many processes each, and the files of what is printed."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     logs = [project / f"node_{rank}.log" for rank in (0, 1)]
@@ -77,6 +79,12 @@ def run_both(project, *command, per_node=1):
             processes.append(
                 subprocess.Popen(torchrun, cwd=project, env=environment, stdout=file, stderr=file)
             )
+    return processes, logs
+
+
+def run_both(project, *command, per_node=1):
+    """Exit codes and what was printed."""
+    processes, logs = start_both(project, *command, per_node=per_node)
     try:
         codes = [process.wait() for process in processes]
     finally:
@@ -118,7 +126,7 @@ def test_a_sweep_of_ten_points_trains_to_the_bits_of_one_machine_and_runs_nothin
         assert all(torch.equal(there[name], local[name]) for name in local)
 
 
-def test_servers_go_on_without_a_killed_worker_and_a_killed_server_ends_the_point(project):
+def test_servers_go_on_without_a_killed_worker_and_the_next_point_needs_fewer(project):
     """Four processes, of which the second point needs only two."""
     write(project, {"scheme": "async_parameter_server", "workers": 2}, {"workers": 1})
     killed = ["model._target_=tests.classifiers.FailingClassifier", "+model.killed=true"]
@@ -129,6 +137,26 @@ def test_servers_go_on_without_a_killed_worker_and_a_killed_server_ends_the_poin
     results = [read_result(record) for record in records_in(project / "runs/nodes")]
     lost = {each["workers"]: len(each["lost_workers"]) for each in results}
     assert lost == {1: 0, 2: 1}
+
+
+def test_all_processes_end_with_a_killed_head(project):
+    """A single worker waits for nobody, so that only its follower can end it."""
+    endless = ["workers=1", "training.samples=100000000", "study=nodes"]
+    processes, _ = start_both(project, "train", "cluster=torchrun", *SMALL, *endless)
+    try:
+        wait_until(lambda: [*project.glob("runs/nodes/.*/log/*")])
+        (head,) = (
+            child
+            for child in psutil.Process(processes[0].pid).children()
+            if "paceline" in child.cmdline()
+        )
+        started = [each for p in processes for each in psutil.Process(p.pid).children(True)]
+        head.kill()
+        all_end(started)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def test_another_cluster_is_refused_once(project):

@@ -11,11 +11,12 @@ import torch
 import torch.distributed as dist
 
 from paceline.clock.reports import ServerReport, StrategyReport, WorkerReport
-from paceline.cluster.processes import preload
+from paceline.cluster.processes import LocalProcesses, preload
 from paceline.cluster.supervisor import ProcessFailure, Task
-from paceline.cluster.world import World, _load, follow
+from paceline.cluster.world import World, _load, _Order, _work, follow
 from paceline.errors import SettingError
 from paceline.record.point import Point
+from paceline.run.training_process import run_recorded
 from paceline.study.compose import composed
 from tests.command_line import keep_forkserver
 from tests.tiny import CONF, REPOSITORY
@@ -114,11 +115,62 @@ def test_reports_travel_as_arrays_and_own_classes(tmp_path):
     assert found == report
 
 
-@pytest.mark.parametrize("value", [partial(os.remove, "x"), os.system, multiprocessing.Process])
+@pytest.mark.parametrize(
+    "value", [partial(os.remove, "x"), os.system, multiprocessing.Process, LocalProcesses()]
+)
 def test_nothing_else_is_read(value, tmp_path):
     torch.save(value, tmp_path / "0.pt")
     with pytest.raises(Exception, match="Weights only load failed"):
         _load(tmp_path / "0.pt")
+
+
+def readable(folder):
+    (folder / "token").chmod(0o644)
+
+
+def linked(folder):
+    (folder / "token").rename(folder / "other")
+    (folder / "token").symlink_to(folder / "other")
+
+
+def of_another_user(folder):
+    os.chown(folder / "token", 12345, -1)
+
+
+def in_a_folder_of_another_user(folder):
+    os.chown(folder, 12345, -1)
+
+
+NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        readable,
+        linked,
+        pytest.param(of_another_user, marks=NEEDS_ROOT),
+        pytest.param(in_a_folder_of_another_user, marks=NEEDS_ROOT),
+    ],
+)
+def test_an_order_of_a_folder_that_others_may_write_is_not_carried_out(
+    tmp_path, monkeypatch, damage
+):
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "1")
+    (tmp_path / "token").touch(0o600)
+    order = _Order([0], [0], str(tmp_path), "code", 1, 1, 60.0)
+    task, rank, _ = _work(0, order, 0, "here:there")
+    assert (task.arguments, rank) == ((str(tmp_path), "code"), 0)
+    damage(tmp_path)
+    with pytest.raises(PermissionError):
+        _work(0, order, 0, "here:there")
+
+
+def test_other_code_is_refused(tmp_path):
+    with pytest.raises(SettingError) as error:
+        run_recorded(str(tmp_path), "other")
+    assert error.value.setting == "cluster"
 
 
 @pytest.fixture

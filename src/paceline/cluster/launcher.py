@@ -22,7 +22,7 @@ from paceline.cluster.processes import LocalProcesses, preload, require_files
 from paceline.cluster.supervisor import Supervisor, Task
 
 LOOPBACK_ADDRESS = "127.0.0.1"
-_EXIT_SECONDS = 5  # limit for the exit of a process that has reported its result
+EXIT_SECONDS = 5  # limit for the exit of a process that has reported its result
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
@@ -67,7 +67,7 @@ def launch_task(
             if own_rank is not None:
                 supervisor.note(own_rank, _call_in_environment(task, ranked[own_rank]))
             returned = supervisor.until_the_end()
-            processes.wait(_EXIT_SECONDS)
+            processes.wait(EXIT_SECONDS)
             return returned
         finally:
             processes.end()

@@ -11,15 +11,18 @@ import contextlib
 import datetime
 import errno
 import importlib
+import itertools
 import json
+import math
 import os
+import pickle
 import secrets
 import shutil
 import socket
 import sys
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +32,23 @@ import torch.distributed as dist
 from torch.serialization import get_unsafe_globals_in_checkpoint, safe_globals
 
 from paceline.cluster.child import Alive, Ended, Place, Raised, Report, Returned, Tolerated
-from paceline.cluster.launcher import ended_by_signals
+from paceline.cluster.launcher import EXIT_SECONDS, ended_by_signals
 from paceline.cluster.processes import LocalProcesses, preload, wait_for_preload
 from paceline.cluster.supervisor import AbstractProcesses, ProcessFailure, Supervisor, Task
+from paceline.data.order import Recent
+from paceline.errors import first_line
 from paceline.exchange.process_group import PART, TOKEN
 
 Store = dist.Store  # pyright: ignore[reportPrivateImportUsage]
 _KINDS = {each.__name__: each for each in (Returned, Raised, Tolerated, Alive, Ended)}
 _DTYPES = (each for each in vars(np.dtypes).values() if isinstance(each, type))
-_ARRAYS: list[Any] = [np.empty(0).__reduce__()[0], np.ndarray, np.dtype, *_DTYPES]
+_RECONSTRUCT = [value.__reduce__()[0] for value in (np.empty(0), np.float64(0))]
+_ARRAYS: list[Any] = [*_RECONSTRUCT, np.ndarray, np.dtype, *_DTYPES]
 _TOKEN, _RETURNED = "token", "returned"  # in the folder of a partial record
 _PROCESS = "paceline.run.training_process:run_recorded"  # of a folder and a digest of the source
 _PATIENCE_SECONDS = 600.0  # for all processes to come
 _END_SECONDS = 20.0  # for them to end what they did for a run
 _LOOK_SECONDS = 0.1
-_DAY_SECONDS = 86400.0
 
 
 @dataclass(frozen=True)
@@ -93,29 +98,34 @@ class World:
     def __init__(self, store: Store, nodes: int, per_node: int) -> None:
         self._store, self._per_node = _of_paceline(store), per_node
         self._followers, self._number = range(nodes * per_node), 0
-        self.is_whole = True  # no follower is known to be gone
+        self._late = list[str]()  # what followers have not said yet, about the end of a run
+
+    @property
+    def is_whole(self) -> bool:
+        """True if no follower is known to be gone."""
+        return not self._late
 
     def run(self, task: Task, nodes: Sequence[int]) -> list[Any]:
         """Run the processes of `task`, each on its node; see `AbstractCluster.run`."""
         self._meet()
         number, folder = self._number, task.log_folder.parent
-        self._number += 1
         local = [list(nodes[:rank]).count(node) for rank, node in enumerate(nodes)]
         places = [node * self._per_node + place for node, place in zip(nodes, local, strict=True)]
         own = task.num_training, task.shards, task.timeout_seconds
         order = _Order(places, nodes, str(folder), task.code, *own)
-        members = _Members(self._store, number, folder)
+        members = _Members(self._store, number, folder, task.num_processes)
         task.log_folder.mkdir(parents=True, exist_ok=True)
         (folder / _RETURNED).mkdir(exist_ok=True)
         with ended_by_signals(), _token_in(folder / _TOKEN):
             try:
                 self._store.set(f"order/{number}", json.dumps(vars(order)))
+                self._number += 1
                 return Supervisor(members, task).until_the_end()
             finally:
                 for rank in range(task.num_processes):
                     members.kill(rank)
                 over = [f"{number}/over/{rank}" for rank in range(task.num_processes)]
-                self.is_whole = _has_all(self._store, over, _END_SECONDS)
+                self._late = [] if _has_all(self._store, over, _END_SECONDS) else over
                 shutil.rmtree(folder / _RETURNED, ignore_errors=True)
 
     def dismiss(self, seconds: float, first: int = 0) -> None:
@@ -130,7 +140,7 @@ class World:
     def _meet(self) -> None:
         """Wait for all followers. Raises ProcessFailure if they do not come."""
         ready = [f"ready/{follower}" for follower in self._followers]
-        if not self.is_whole or not _has_all(self._store, ready, _PATIENCE_SECONDS):
+        if not _has_all(self._store, [*ready, *self._late], _PATIENCE_SECONDS):
             came = sum(self._store.check([each]) for each in ready)
             message = f"{came} of {len(ready)} processes on other machines came"
             message = message if self.is_whole else "a process on another machine is gone"
@@ -138,11 +148,14 @@ class World:
 
 
 def _has_all(store: Store, names: list[str], seconds: float) -> bool:
-    """Wait until the store has a value of each name; return False if that takes too long."""
-    try:
-        store.wait(names, datetime.timedelta(seconds=seconds))
-    except dist.DistStoreError:
-        return False
+    """Look until the store has a value of each name; return False if that takes too long. In the
+    store's own wait no signal is handled.
+    """
+    until = time.monotonic() + seconds
+    while not store.check(names):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(_LOOK_SECONDS)
     return True
 
 
@@ -162,17 +175,19 @@ def _token_in(path: Path) -> Generator[None]:
 class _Members(AbstractProcesses):
     """The processes of the run of this `number`, which followers have started."""
 
-    def __init__(self, store: Store, number: int, folder: Path) -> None:
+    def __init__(self, store: Store, number: int, folder: Path, num_processes: int) -> None:
         self._store, self._number, self._folder = store, number, folder
-        self._heard = 0
+        self._heard = [0] * num_processes  # reports by rank
 
     def listen(self, seconds: float) -> list[tuple[int, Report]]:
         until, heard = time.monotonic() + seconds, list[tuple[int, Report]]()
         while True:
-            while self._store.check([name := f"{self._number}/report/{self._heard + 1}"]):
-                heard.append(self._read(*json.loads(self._store.get(name))))
-                self._store.delete_key(name)
-                self._heard += 1
+            for rank, count in enumerate(self._heard):
+                while self._store.check([name := f"{self._number}/report/{rank}/{count}"]):
+                    heard.append((rank, self._read(rank, *json.loads(self._store.get(name)))))
+                    self._store.delete_key(name)
+                    count += 1
+                self._heard[rank] = count
             if heard or time.monotonic() >= until:
                 return heard
             time.sleep(_LOOK_SECONDS)
@@ -180,23 +195,30 @@ class _Members(AbstractProcesses):
     def kill(self, rank: int) -> None:
         self._store.set(f"{self._number}/kill/{rank}", "")
 
-    def _read(self, rank: int, kind: str, fields: list[Any]) -> tuple[int, Report]:
+    def _read(self, rank: int, kind: str, fields: list[Any]) -> Report:
         report = _KINDS[kind](*fields)
         if isinstance(report, Returned):
-            report = Returned(_load(self._folder / _RETURNED / f"{rank}.pt"))
-        elif isinstance(report, Raised):  # clocks of machines differ: here counts the arrival
-            report = report._replace(when=time.monotonic())
-        return rank, report
+            try:
+                return Returned(_load(self._folder / _RETURNED / f"{rank}.pt"))
+            except (OSError, RuntimeError, pickle.UnpicklingError) as error:
+                reason = f"its result cannot be read: {first_line(error)}"
+                return Raised(reason, None, False, time.monotonic(), environment=False)
+        if isinstance(report, Raised):  # clocks of machines differ: here counts the arrival
+            return report._replace(when=time.monotonic())
+        return report
 
 
 def _load(path: Path) -> Any:
-    """Read what a process returned: tensors, arrays, and objects of Paceline's own classes."""
+    """Read what a process returned: tensors, arrays, and data classes of Paceline."""
     ours = list[Any]()
     for name in get_unsafe_globals_in_checkpoint(path):
         module, _, kind = name.rpartition(".")
         if module.startswith("paceline."):
-            ours.append(getattr(importlib.import_module(module), kind))
-    with safe_globals([*(each for each in ours if isinstance(each, type)), *_ARRAYS]):
+            found = getattr(importlib.import_module(module), kind)
+            of_data = found is Recent or is_dataclass(found)
+            if isinstance(found, type) and (of_data or issubclass(found, tuple)):
+                ours.append(found)
+    with safe_globals([*ours, *_ARRAYS]):
         return torch.load(path, weights_only=True)
 
 
@@ -209,9 +231,8 @@ def follow(follower: int, target: str = _PROCESS) -> None:
         preload()
         wait_for_preload()
         store.set(f"ready/{follower}", "")
-        number, day = 0, datetime.timedelta(seconds=_DAY_SECONDS)
-        while True:
-            store.wait([f"order/{number}"], day)
+        number = 0
+        while _has_all(store, [f"order/{number}"], math.inf):
             said = json.loads(store.get(f"order/{number}"))
             if said is None:
                 break
@@ -227,34 +248,47 @@ def follow(follower: int, target: str = _PROCESS) -> None:
 def _carry_out(store: Store, number: int, order: _Order, rank: int, target: str) -> None:
     """Run the process of this rank, and pass its reports on until it is to be killed."""
 
+    numbers = itertools.count()
+
     def say(report: Report) -> None:
         if isinstance(report, Returned):
-            torch.save(report.value, Path(order.folder, _RETURNED, f"{rank}.pt"))
-            report = Returned(None)
-        name = f"{number}/report/{store.add(f'{number}/reports', 1)}"
-        store.set(name, json.dumps([rank, type(report).__name__, report]))
+            try:
+                torch.save(report.value, Path(order.folder, _RETURNED, f"{rank}.pt"))
+                report = Returned(None)
+            except (OSError, RuntimeError) as error:  # a full disk is a RuntimeError of torch
+                reason = f"its result cannot be written: {first_line(error)}"
+                report = Raised(reason, None, False, 0.0, environment=True)
+        name = f"{number}/report/{rank}/{next(numbers)}"
+        store.set(name, json.dumps([type(report).__name__, report]))
 
-    processes = LocalProcesses()
+    processes, has_returned = LocalProcesses(), False
     try:
-        processes.start(*_work(number, order, rank, target))
-    except ProcessFailure as failure:
-        reason = str(failure).partition(": ")[2]
-        say(Raised(reason, None, False, 0.0, environment=True))
-    except OSError as error:
-        message = f"{socket.gethostname()} does not see {order.folder}: nodes must share the "
-        say(Raised(f"{message}project ({error.strerror})", "cluster", False, 0.0))
-    while not store.check([f"{number}/kill/{rank}"]):
-        for _, report in processes.listen(_LOOK_SECONDS):
-            say(report)
-    processes.end()
+        try:
+            processes.start(*_work(number, order, rank, target))
+        except ProcessFailure as failure:
+            reason = str(failure).partition(": ")[2]
+            say(Raised(reason, None, False, 0.0, environment=True))
+        except OSError as error:
+            message = f"{socket.gethostname()} does not see {order.folder}: nodes must share the "
+            say(Raised(f"{message}project ({error.strerror})", "cluster", False, 0.0))
+        while not store.check([f"{number}/kill/{rank}"]):
+            for _, report in processes.listen(_LOOK_SECONDS):
+                has_returned |= isinstance(report, Returned)
+                say(report)
+        if has_returned:
+            processes.wait(EXIT_SECONDS)
+    finally:  # also if the store has ended with the head
+        processes.end()
     store.set(f"{number}/over/{rank}", "")
 
 
 def _work(number: int, order: _Order, rank: int, target: str) -> tuple[Task, int, Place]:
-    """Return what this process of an order does, and where. Raises OSError without a token that
-    this user has written in the folder.
+    """Return what this process of an order does, and where. Raises OSError without a folder of this
+    user, in which this user has written a token.
     """
-    nodes, folder = order.nodes, Path(order.folder)
+    nodes, folder = order.nodes, Path(order.folder).resolve(strict=True)
+    if folder.stat().st_uid != os.geteuid():
+        raise PermissionError(errno.EPERM, "it is not of this user")
     servers = len(nodes) - order.num_training
     task = Task(
         target,
