@@ -55,6 +55,7 @@ RETIRED: Mapping[str, Any] = {
     "data.copies": 1,
     "scheme.overlap": False,
 }
+_RETIRED_UNKEYED = ("patience_seconds",)  # of cluster, with any value
 
 # Studies wrote these bandwidths [bytes/s] as whole numbers, and all others with a decimal point.
 _WHOLE_BANDWIDTHS = (33_333_333, 100_000_000, 333_333_333, 1_250_000_000)
@@ -83,6 +84,9 @@ def deciding(values: Mapping[str, Any]) -> dict[str, Any]:
 def without_retired(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings without those of RETIRED that have the value named there."""
     kept: dict[str, Any] = dict(values)
+    if isinstance(cluster := kept.get("cluster"), dict):
+        of_cluster = cast("dict[str, Any]", cluster).items()
+        kept["cluster"] = {name: v for name, v in of_cluster if name not in _RETIRED_UNKEYED}
     for setting, value in RETIRED.items():
         group, _, name = setting.rpartition(".")
         found: Any = kept.get(group) if group else kept
