@@ -120,6 +120,10 @@ def write_records(records: Mapping[str, Record], runs: Path) -> None:
     """Add records to `runs`, each as an attempt of its own."""
     for key, (files, result) in records.items():
         partial = PartialRecord(runs / key)
+        older = read_result(runs / key)  # as of a process that ended while it added its attempt
+        if older is not None and older["status"] != "failed":
+            partial.discard()
+            continue
         try:
             for name, content in files.items():
                 if name != "result.json":  # which makes a record complete

@@ -75,8 +75,8 @@ class RecordLog:
     `folder`: folder of the study's records. `axes`: settings that differ between its points: they
     name the runs, and are their parameters, besides a few usual ones. A run of no study has all
     settings that are not null. `present`: returns the keys of the points that the study now has;
-    the newest run of each is tagged as present, and a saved view for each kind of run averages
-    these over seeds. `key`: the only record to be logged; None for all. `note`: description of the
+    the runs of their records are tagged as present, and a saved view for each kind of run averages
+    them over seeds. `key`: the only record to be logged; None for all. `note`: description of the
     experiment. Without a `tracking_uri`, the context does nothing. Entering it creates the store
     and the experiment, and raises SettingError if the store cannot be used.
     """
@@ -213,14 +213,24 @@ class RecordLog:
                 self._versions[folder.name] = version
 
     def _tag(self, present: Collection[str]) -> None:
-        """Tag the newest run of each present point as present, and all others as not present."""
+        """Tag the runs of the records of present points as present and by their configuration, and
+        all others as not present.
+        """
         study, left = f"tags.study = '{self._folder.name}'", set(present)
         with _alone(self._uri):
             for run in self._client.search_runs([self._experiment], study, max_results=50_000):
                 key, tags = run.data.tags["key"], run.data.tags
-                if tags.get("present") != (value := _yes_no(key in left)):
-                    self._client.set_tag(run.info.run_id, "present", value)
-                left.discard(key)  # runs come from the newest to the oldest
+                record = self._folder / key
+                result = read_result(record) if key in left else None
+                counts = result is not None and str(result["started"]) == tags.get("started")
+                new = {"present": _yes_no(counts)}
+                if counts:
+                    left.discard(key)
+                    name = run_label(read_config(record).values, self._axes or AXES)
+                    new |= {"configuration": _but_the_seed(name), "mlflow.runName": name}
+                for tag, value in new.items():
+                    if tags.get(tag) != value:
+                        self._client.set_tag(run.info.run_id, tag, value)
                 self._save_view(tags["kind"])
         self._tagged = present
 
@@ -290,7 +300,7 @@ class RecordLog:
         label = run_label(config, self._axes or AXES)
         tags = {
             "key": key,
-            "configuration": label.rpartition(" ")[0],  # all but the seed
+            "configuration": _but_the_seed(label),
             "tuning": _yes_no(config.get("trial")),
             "present": _yes_no(key in self._tagged),
         }
@@ -379,6 +389,10 @@ def _metric(group: str, name: str) -> str:
     """Return the name of a metric, where accuracy without another word is that on test images."""
     words = name.replace("top", "validation_top") if name in _VALIDATION else name
     return f"{group}/{words}"
+
+
+def _but_the_seed(label: str) -> str:
+    return label.rpartition(" ")[0]
 
 
 def _yes_no(value: object) -> str:

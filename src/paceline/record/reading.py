@@ -110,7 +110,7 @@ def checked_result(files: Mapping[str, bytes], study: str, key: str) -> Result:
 def record_version(record: Path) -> int | None:
     """Return a number that changes with each new attempt; None if there is none."""
     files = [folder / "result.json" for folder in attempts(record)]
-    return max((file.stat().st_mtime_ns for file in files if file.exists()), default=None)
+    return next((file.stat().st_mtime_ns for file in files if file.exists()), None)
 
 
 def _require(record: Path) -> tuple[Path, Result]:

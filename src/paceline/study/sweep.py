@@ -102,7 +102,9 @@ def _take_up(study: Study, source: Path, unpack: bool) -> None:
     keys = {point.key for point in (*study.trials_of_points, *study.points)} & records.keys()
     kept = {key: result for key in keys if (result := read_result(runs / key))}
     new: dict[str, Record] = {
-        key: records[key] for key in keys if key not in kept or failed_by_environment(kept[key])
+        key: records[key]
+        for key in keys
+        if key not in kept or (failed_by_environment(kept[key]) and kept[key] != records[key][1])
     }
     if unpack:
         write_records(new, runs)
@@ -135,9 +137,9 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
     with one_at_a_time(folder):
         settle_partial_records(folder)
         study.refresh()
-        for point in {str(p.config.target("data")): p for p in to_run(study.points)}.values():
-            if point.has_rate:
-                point.point.require_data()
+        ready = [p for p in to_run([*study.trials_of_points, *study.points]) if p.has_rate]
+        for point in {str(p.config.target("data")): p for p in ready}.values():
+            point.point.require_data()
         runner = _Runner(launch, write)
         log = RecordLog(folder, mlflow, axes, present=study.keys, note=config.question)
         if not (needed := to_run([*study.trials_of_points, *study.points])):
