@@ -1,5 +1,7 @@
 """A multirun ends with means over seeds."""
 
+import math
+
 from paceline.command.means_view import means_view
 from paceline.study.study_points import Study
 from tests.made_records import make_record
@@ -11,8 +13,8 @@ T = 12.706204736  # Student's t at 0.975, one degree of freedom
 def test_means_are_over_the_seeds_of_a_configuration(root):
     write_small_study(root, "made", {"scheme": "gossip,sync_allreduce", "seed": "0,1"})
     changes = [
-        {"test_top1": 0.5, "images_per_second": 64.0},
-        {"test_top1": 0.504, "images_per_second": 64.0},
+        {"test_top1": 0.5, "images_per_second": 60.0},
+        {"test_top1": 0.504, "images_per_second": 66.0},
         {"test_top1": 0.875, "images_per_second": 2.5},
         {"status": "failed", "test_top1": None},
     ]
@@ -20,11 +22,14 @@ def test_means_are_over_the_seeds_of_a_configuration(root):
         make_record(point.folder, point.config, **changed)
     table, following = means_view(Study("made", root).points)
     assert [column.header.plain for column in table.columns] == [
-        *("scheme", "n", "top-1, test", "images/s", "kind"),
+        *("scheme", "top-1, test", "images/s", "kind"),
     ]
+    least, most = 50.2 - 100 * T * 0.002, 50.2 + 100 * T * 0.002
+    mean, factor = math.sqrt(60 * 66), math.exp(T * math.log(66 / 60) / 2)
+    rate = f"{mean:.0f} ({mean / factor:.0f} to {mean * factor:.0f}), n = 2"
     cells = [[str(cell) for cell in column.cells] for column in table.columns]
     assert [*zip(*cells, strict=True)] == [
-        ("gossip", "2", f"50.20 % ± {100 * T * 0.002:.2f}", "64 ± 0.00", "measured"),
-        ("sync_allreduce", "1 of 2", "87.50 %", "2.5", "measured"),
+        ("gossip", f"50.20 % ({least:.2f} to {most:.2f}), n = 2", rate, "measured"),
+        ("sync_allreduce", "87.50 % (no interval), n = 1", "2.5 (no interval), n = 1", "measured"),
     ]
     assert following == "next: paceline report made"

@@ -22,7 +22,7 @@ from paceline.record.mlflow import RecordLog
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
-from paceline.record.reading import fault_of, latest_result, read_result
+from paceline.record.reading import chosen_attempt, fault_of, latest_result, read_result
 from paceline.record.record import attempts, partial_folder
 from paceline.record.result import Result
 from paceline.record.without_effect import on_cpu, without_effect
@@ -53,8 +53,9 @@ def run(overrides: Sequence[str], root: Path) -> int:
     with composer(root) as compose_job:
         cfg = compose_job(overrides).cfg
     config, log = _config_and_log(cfg)
-    _, problem = _run(config, None, log)
-    print(attempts(config.folder)[0], flush=True)
+    result, problem = _run(config, None, log)
+    is_good = result is not None and result["status"] != "failed"
+    print(chosen_attempt(config.folder) if is_good else attempts(config.folder)[0], flush=True)
     if problem := _not_logged(log) or problem:
         tell(problem)
     return 1 if problem else 0

@@ -22,7 +22,12 @@ def tried(overrides: Sequence[str], root: Path, since: float) -> tuple[Study | N
     other settings in what was swept alone; None if there are none, or if the study has a file in
     experiments/, which names its points. The words are "" if the sweeper wrote down no best trial.
     """
-    own = [word for word in overrides if not word.startswith(("hydra/", "hydra.sweeper"))]
+    of_hydra = ("hydra/", "hydra.")
+    own = [
+        word
+        for word in overrides
+        if word.startswith("hydra.searchpath=") or not word.lstrip("+~").startswith(of_hydra)
+    ]
     axes = [each.get_key_element() for each in parsed(own) if each.is_sweep_override()]
     fixed = [word for word in own if word.partition("=")[0] not in axes]
     name, best = composed(fixed, root).study, ""
@@ -31,14 +36,18 @@ def tried(overrides: Sequence[str], root: Path, since: float) -> tuple[Study | N
         if "best_params" in found:
             words = " ".join(f"{axis}={value}" for axis, value in found["best_params"].items())
             best = f"best: validation top-1 {100 * found['best_value']:.2f} %, {words}"
+    if name in studies(root):
+        return None, best
     grids = dict[str, dict[str, Any]]()
     for folder in records_in(root / "runs" / name):
         if read_result(folder) is not None:
             config = read_config(folder)
             values = {**flat_settings(config.values), **config.names}
-            grid = {axis: values.get(axis) for axis in axes}
+            grid = {axis: values.get(axis.lstrip("+")) for axis in axes}
+            if None in grid.values():  # of a group without a name in the record
+                return None, best
             grids[str(grid)] = grid
-    if not grids or name in studies(root):
+    if not grids:
         return None, best
     study = Study(None, root, fixed, grids=list(grids.values()))
     study.grids = [[point] for point in study.points if point.result]
