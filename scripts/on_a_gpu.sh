@@ -71,7 +71,9 @@ study)
 import sys
 from pathlib import Path
 from paceline.record.archive import write_archive
-folders = [path.parent for path in sorted(Path("runs", sys.argv[1]).glob("[!.]*/result.json"))]
+from paceline.record.reading import read_result
+from paceline.record.record import records_in
+folders = [record for record in records_in(Path("runs", sys.argv[1])) if read_result(record)]
 write_archive(Path(sys.argv[2]), folders)
 print(f"{len(folders)} records in {sys.argv[2]}")
 END

@@ -162,6 +162,9 @@ def test_a_plan_names_its_choice_its_cost_and_what_it_rests_on(capsys, monkeypat
     schemes = {each.scheme for each in plan.candidates}
     assert {"local_sgd", "gossip", "async_parameter_server"} <= schemes
     assert "sync_parameter_server" not in schemes  # studied at 16 workers alone, where it loses
+    assert screen[0].startswith("Assumed: titan, 8 nodes of 1, ")
+    assert screen[1].startswith("Use all-reduce (DDP) with 8 workers, 32 images per worker, ")
+    assert "that googlenet behaves like small_cnn" in screen[3]
     assert screen[:5] == five_lines(plan) == screen[5:10] == five_lines(again)
     assert 10 < len(screen) <= 10 + 32
     assert max(map(len, screen)) <= 200

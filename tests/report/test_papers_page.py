@@ -70,7 +70,7 @@ def test_the_committed_verdicts_are_those_of_the_committed_runs():
     assert verify_papers(ROOT) == 25
     rows = rows_of(ROOT)
     holds = (
-        "firecaffe-47x firecaffe-20x firecaffe-table1 kumar-memory-helps kumar-multicolor-helps"
+        "firecaffe-table1 kumar-memory-helps kumar-multicolor-helps"
         " kumar-memory-removes-stalls kumar-partition-keeps-accuracy yadan-hybrid-2.2x-paced"
         " yadan-same-updates yadan-hybrid-best-of-four zou-batch-in-the-middle zou-servers-lemma"
     )

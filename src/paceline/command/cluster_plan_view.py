@@ -68,7 +68,7 @@ def assumed(plan: ClusterPlan) -> str:
     if math.isfinite(link.bandwidth):
         per = "per node between them" if name == "link" else "per worker"
         rate = f"{bit_rate(link.bandwidth)} {per}"
-    used = profile.num_nodes(plan.chosen.workers)
+    used = profile.num_nodes(plan.chosen.workers * point.sharding.shards)
     reads = count(plan.chosen.prediction.run.images_per_second / used)
     return (
         f"Assumed: {point.config.names['cluster']}, {plural(nodes, 'node')} of {of_node}{inside}, "
@@ -248,9 +248,13 @@ def notes(plan: ClusterPlan) -> Iterator[str]:
     chip = chosen.prediction.cluster.chip
     precision = chip.run_precision if chip else point.training.precision
     yield (
-        f"times are predicted ({precision}), 90 % of them within a factor of {FACTOR:g}; exchanges "
-        f"and waiting take {100 * (run.exchanging + run.waiting):.0f} % of that of the choice; "
-        "reading data is not modelled"
+        f"times are predicted ({precision}), 90 % of them within a factor of {FACTOR:g}; the "
+        "slower end has what the profile assumes at its slowest, and one server of asynchronous "
+        "pushes (checked with 1 to 8 workers)"
+    )
+    yield (
+        f"exchanges and waiting take {100 * (run.exchanging + run.waiting):.0f} % of the time of "
+        "the choice; reading data is not modelled"
     )
     if any(each.prediction.step_from is StepFrom.FLOPS for each in shown(plan)):
         yield f"a step {StepFrom.FLOPS}: off by a factor of at most {STEP_FACTOR:g} as well"

@@ -32,6 +32,7 @@ from paceline.run.budget import declared_shape, split_step_of
 from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import in_bytes_per_second
+from paceline.timing.chip import RateOfSize
 from paceline.timing.profile import ClusterProfile
 from paceline.timing.step_times import StepRate, StepTimes
 from paceline.timing.workload import OWN, AbstractWorkload, SizedNetwork
@@ -340,6 +341,10 @@ def _lacking(point: Point) -> str:
     link = profile.node_link if profile.one_machine else profile.link
     if point.workers > 1 and math.isinf(link.bandwidth):
         return "messages take no time on this cluster"
+    rate = cluster.rate_of(point.workload)
+    launching = rate.launching if isinstance(rate, RateOfSize) else 0.0
+    if point.sharding.shards > 1 and rate and rate.seconds(point.batch_size) <= launching:
+        return "each process of a split worker launches all kernels, which takes this step"
     if each > MOST_SENDERS and not profile.one_machine:
         return (
             f"each server gets {each:.3g} whole gradients in a step of all workers, more than the "

@@ -172,10 +172,11 @@ def _disturbed(findings: StudyFindings) -> Iterator[str]:
     runs = findings.tables.runs
     known = [(row, words) for _, row in runs.iterrows() if (words := disturbance(row))]
     if known:
-        worst, words = max(known, key=lambda each: each[0].get("load_of_others") or 0)
+        load = runs.get("load_of_others", pd.Series(0, runs.index)).fillna(0)
+        worst, words = max(known, key=lambda each: load[each[0].name])
         yield (
-            f"{len(known)} of {plural(len(runs), 'run')} were disturbed, so their images/s are too "
-            f"low. The worst, {_named(findings, worst)}, seed {worst['seed']}: {words}."
+            f"{len(known)} of {plural(len(runs), 'run')} were disturbed, so their images/s may be "
+            f"too low. The worst, {_named(findings, worst)}, seed {worst['seed']}: {words}."
         )
 
 

@@ -28,9 +28,10 @@ TRAFFIC = 0.17  # share of the memory's bandwidth, fitted by benchmarks/step_tim
 UPDATE_PASSES = 5  # over the weights by SGD with momentum: it reads three vectors and writes two
 SHORTEST = 0.04  # seconds of a step in the data by which the rule was judged
 # Seconds to launch the kernels of a step, and of each of its layers with weights. They are the line
-# through two steps of 32 images on an H200, in Lightning's loop: 9.58 ms with ResNet-18, of 41 such
-# layers, and 2.61 ms with the small CNN, of 7 (benchmarks/README.md: 3,342 and 12,245 images/s).
-# That the hosts of other chips are as fast is an assumption.
+# through two steps of 32 images on an H200 (benchmarks/README.md): 9.58 ms with ResNet-18, of 41
+# such layers, by `independent` on real processes (3,342 images/s), and 2.61 ms with the small CNN,
+# of 7, one by one on the virtual clock (12,245). That the hosts of other chips are as fast is an
+# assumption.
 LAUNCH, LAUNCH_LAYER = 1.18e-3, 2.05e-4
 LARGEST_BATCH = 512  # in these data
 
