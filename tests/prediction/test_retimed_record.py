@@ -8,8 +8,7 @@ import torch
 import yaml
 
 from paceline.prediction.retime import has_weights_of_any_network, key_of_weights
-from paceline.record.reading import chosen_attempt
-from paceline.record.record import records_in
+from paceline.record.record import attempts, records_in
 from tests.command_line import run
 from tests.made_records import rows_of
 from tests.small_study import STUDY, write_small_study
@@ -47,8 +46,8 @@ def swept(root, study, network, *schemes):
 
 
 def folders(runs):
-    """Folder of each record of a study, by its scheme."""
-    found = map(chosen_attempt, records_in(runs))
+    """Folder of the one attempt of each record of a study, by its scheme."""
+    found = [attempt for record in records_in(runs) for attempt in attempts(record)]
     return {result(folder)["scheme"]: folder for folder in found}
 
 
