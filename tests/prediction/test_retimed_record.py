@@ -47,7 +47,8 @@ def swept(root, study, network, *schemes):
 
 def folders(runs):
     """Folder of the one attempt of each record of a study, by its scheme."""
-    found = [attempt for record in records_in(runs) for attempt in attempts(record)]
+    tried = (attempt for record in records_in(runs) for attempt in attempts(record))
+    found = [attempt for attempt in tried if (attempt / "result.json").exists()]
     return {result(folder)["scheme"]: folder for folder in found}
 
 
