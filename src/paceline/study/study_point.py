@@ -111,8 +111,10 @@ class StudyPoint:
         result = self.result
         if result is None or failed_by_environment(result):
             return True
-        counted = read_result(self.folder) or result
-        return result["status"] == "failed" != counted["status"]
+        if result["status"] != "failed":
+            return False
+        counted = read_result(self.folder)
+        return counted is not None and counted["status"] != "failed"
 
     def refresh(self) -> None:
         self.result = read_result(self.folder)

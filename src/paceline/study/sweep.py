@@ -137,12 +137,13 @@ def sweep(study: Study, launch: Launch, *write: Write) -> bool:
     with one_at_a_time(folder):
         settle_partial_records(folder)
         study.refresh()
-        ready = [p for p in to_run([*study.trials_of_points, *study.points]) if p.has_rate]
-        for point in {str(p.config.target("data")): p for p in ready}.values():
+        needed = to_run([*study.trials_of_points, *study.points])
+        ready = (each for each in needed if each.has_rate)
+        for point in {str(each.config.target("data")): each for each in ready}.values():
             point.point.require_data()
         runner = _Runner(launch, write)
         log = RecordLog(folder, mlflow, axes, present=study.keys, note=config.question)
-        if not (needed := to_run([*study.trials_of_points, *study.points])):
+        if not needed:
             log.catch_up()
         with log if needed else nullcontext():
             done = _tune(study, runner) and runner.complete(config.study, study.grids)
