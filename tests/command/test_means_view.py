@@ -22,14 +22,18 @@ def test_means_are_over_the_seeds_of_a_configuration(root):
         make_record(point.folder, point.config, **changed)
     table, following = means_view(Study("made", root).points)
     assert [column.header.plain for column in table.columns] == [
-        *("scheme", "top-1, test", "images/s", "kind"),
+        *("scheme", "top-1, test", "images/s", "finished"),
     ]
     least, most = 50.2 - 100 * T * 0.002, 50.2 + 100 * T * 0.002
     mean, factor = math.sqrt(60 * 66), math.exp(T * math.log(66 / 60) / 2)
     rate = f"{mean:.0f} ({mean / factor:.0f} to {mean * factor:.0f}), n = 2"
     cells = [[str(cell) for cell in column.cells] for column in table.columns]
     assert [*zip(*cells, strict=True)] == [
-        ("gossip", f"50.20 % ({least:.2f} to {most:.2f}), n = 2", rate, "measured"),
-        ("sync_allreduce", "87.50 % (no interval), n = 1", "2.5 (no interval), n = 1", "measured"),
+        ("gossip", f"50.20 % ({least:.2f} to {most:.2f}), n = 2", rate, "2 of 2 measured"),
+        (
+            "sync_allreduce",
+            *(f"{mean} (no interval), n = 1" for mean in ("87.50 %", "2.5")),
+            "1 of 2 measured",
+        ),
     ]
     assert following == "next: paceline report made"
