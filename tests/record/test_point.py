@@ -44,6 +44,7 @@ REFUSED = {
     f"{SERVED} workers=100000": "workers",
     f"{SERVED} scheme.servers=100000": "scheme.servers",
     # what does not go together
+    "cluster=torchrun sweep.jobs=2": "sweep.jobs",
     f"{SERVED} workers=2 data.shuffle_every=1": "data.shuffle_every",
     "cluster=virtual workers=2 training.gradient_clip_val=1": "training.gradient_clip_val",
     "cluster=virtual cluster.step_seconds=null": "cluster.step_seconds",

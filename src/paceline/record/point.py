@@ -6,6 +6,7 @@ Its settings are checked once, when the point is built; its parts are typed obje
 from paceline.clock.reports import check_served_precision
 from paceline.clock.split.excluded import POSSIBLE, POSSIBLE_ON_REAL_CLUSTERS
 from paceline.cluster.cluster import AbstractCluster, Device, Kind
+from paceline.cluster.torchrun import TorchrunCluster
 from paceline.data.image_set import AbstractImageData
 from paceline.data.placement import Placement
 from paceline.errors import SettingError
@@ -128,6 +129,8 @@ class Point:
             message = f"it needs a time at which all workers meet; scheme={name} has none"
             raise SettingError("data.shuffle_every", message)
         check_collective(self.scheme.collective)
+        if self.sweep.jobs > 1 and isinstance(self.cluster, TorchrunCluster):
+            raise SettingError("sweep.jobs", "torchrun's processes carry out one run at a time")
         self.cluster.check(self.scheme, self._num_computing)
         if self.sharding.shards > 1:
             self._check_split()
