@@ -22,12 +22,13 @@ from paceline.settings import (
     settings,
 )
 from paceline.timing.chip import Chip
-from paceline.timing.machine import Overlap, Topology
 from paceline.timing.profile import (
     ClusterProfile,
     Link,
+    Overlap,
     ServerPlacement,
     SharedCores,
+    Topology,
     check_places,
     check_topology,
 )

@@ -22,11 +22,10 @@ from paceline.clock.training_strategy import check_automatic, check_one_optimize
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.errors import SettingError
 from paceline.exchange.collectives import Native, collective
-from paceline.exchange.ddp_hook import Bucket, Hook, bucket_hook
-from paceline.exchange.group_wire import GroupWire
+from paceline.exchange.group_wire import Bucket, GroupWire, Hook, bucket_hook
 from paceline.exchange.liveness import rest
 from paceline.exchange.process_group import broadcast_json, count_workers, members, worker_index
-from paceline.timing.pace import Pace
+from paceline.timing.step_times import Pace
 
 _HOST = torch.device("cpu")
 _UNLIMITED = 2**20  # MiB

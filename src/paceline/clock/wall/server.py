@@ -16,7 +16,7 @@ from paceline.clock.served_weights import ServedWeights
 from paceline.clock.snapshot import Snapshot, send_snapshot
 from paceline.exchange.liveness import Lost, LostPeerError
 from paceline.exchange.process_group import count_workers, members, receive_json, send_json
-from paceline.exchange.wire.frame import Header
+from paceline.exchange.wire.connection import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
