@@ -260,7 +260,9 @@ class WorkerWire:
         pushed = [bytes_of(self._sent[first:last])]
         if server == 0:
             pushed.append(bytes_of(self.statistics))
-        at = first * self._size
+        at, share_more = first * self._size, None
+        if self._on_gpu is not None:
+            share_more = partial(share_on_gpu, vectors=self._on_gpu, first=first, last=last)
         return reach(
             f"server {server}",
             address,
@@ -270,13 +272,8 @@ class WorkerWire:
             Places(at, self._statistics_at, self._weights_at + at),
             self._node,
             bytes_of(self.numbers),
-            self._share_more(first, last),
+            share_more,
         )
-
-    def _share_more(self, first: int, last: int) -> Callable[[socket.socket], Signals] | None:
-        if self._on_gpu is None:
-            return None
-        return partial(share_on_gpu, vectors=self._on_gpu, first=first, last=last)
 
 
 class PairWire:
