@@ -120,14 +120,6 @@ def _serve(size: int, pause: float) -> dict[str, float]:
     return {"serve": fmean(seconds[1:]), "handle": (ends[-1] - ends[0]) / (rounds - 1)}
 
 
-def serve_until_left(size: int) -> None:
-    """Apply and answer the pushes of a worker until it leaves."""
-    wire = _server_wire(size)
-    served = _served(wire)
-    for push in itertools.takewhile(lambda push: push.proceed, _pushes(wire)):
-        wire.answer(WORKER, _apply(served, push))
-
-
 def worker_wire(size: int, node: str | None = None) -> WorkerWire:
     """Connect a worker to the server's `size` weights, and pull them."""
     wire = WorkerWire([(0, size)], 0, torch.float32, _SERVER, node)
@@ -362,7 +354,10 @@ def measure_exchange(point: Point, num_weights: int, block: int) -> dict[str, Ti
         found["push in training"] = added_by(steps.exchanging(wire.push_pull, block), block)
         wire.leave()
     else:
-        serve_until_left(num_weights)
+        server = _server_wire(num_weights)
+        served = _served(server)
+        for push in itertools.takewhile(lambda push: push.proceed, _pushes(server)):
+            server.answer(WORKER, _apply(served, push))
     reduced = steps.exchanging(partial(dist.all_reduce, vector), block)
     found["all-reduce in training"] = added_by(reduced, block)
     leave()
