@@ -16,7 +16,7 @@ from paceline.cluster.supervisor import Task
 from paceline.exchange.collectives import collective
 from paceline.exchange.group_wire import GroupWire
 from paceline.exchange.process_group import join, leave
-from paceline.prediction.messages import PAUSE, since_the_last, sleep
+from paceline.prediction.measure import PAUSE, since_the_last, sleep
 from tests.exchange.socket_bytes import socket_bytes
 
 _MOST_ROUNDS = 10  # repetitions of a small vector in each turn

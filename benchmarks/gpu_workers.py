@@ -18,12 +18,12 @@ import torch.distributed as dist
 from benchmarks.asynchronous_throughput import BATCH_SIZE, _ends, _rate
 from benchmarks.config import point_of
 from benchmarks.row import ratio_row, row
-from paceline.clock.wall import staging
-from paceline.clock.wall.staging import Staging
+from paceline.clock.wall import wall_links
+from paceline.clock.wall.wall_links import Staging
 from paceline.cluster.launcher import call_in_processes
 from paceline.exchange.process_group import join, leave
-from paceline.exchange.wire import gpu_memory
-from paceline.exchange.wire.frame import Header
+from paceline.exchange.wire import shared_memory
+from paceline.exchange.wire.connection import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.record.point import Point
@@ -128,7 +128,7 @@ def _worker(name: str) -> Callable[[], object]:
     where = {"device": device} if name == IPC else {}
     wire = WorkerWire([(0, SIZE)], 0, torch.float32, SERVER, **where)
     wire.pull()
-    staging.pin = gpu_memory.pin if name != PAGEABLE else lambda memory: False
+    wall_links.pin = shared_memory.pin if name != PAGEABLE else lambda memory: False
     copies = Staging(wire, device)
     value = wire.gradient if name == IPC else torch.zeros(SIZE, device=device)
 

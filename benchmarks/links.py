@@ -27,7 +27,7 @@ from paceline.cluster.virtual import VirtualCluster
 from paceline.exchange.collectives import COLLECTIVES, collective
 from paceline.exchange.process_group import join, leave
 from paceline.exchange.shard import shard_bounds
-from paceline.exchange.wire.frame import Header
+from paceline.exchange.wire.connection import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.prediction.predict import timed_clock

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from benchmarks.row import row
 from paceline.cluster.launcher import call_in_processes
 from paceline.exchange.process_group import join, leave
-from paceline.exchange.wire.frame import Header
+from paceline.exchange.wire.connection import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 

@@ -22,9 +22,10 @@ from torch import nn
 from benchmarks.row import row
 from paceline.model.count_layers import count_kept, count_layers, without_weights
 from paceline.model.network_size import NetworkSize
-from paceline.prediction.prediction_interval import STEP_FACTOR, factor
+from paceline.prediction.evidence import STEP_FACTOR
 from paceline.timing import chip as rule
 from paceline.timing.chip import Chip
+from papers.published import factor
 
 ROOT = Path(__file__).parents[1]
 FITTED_TO = "rtx_3090"

@@ -2,13 +2,14 @@
 
 import csv
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Literal
 
+import numpy as np
 import yaml
 
 from paceline.analysis.predicted import validation_errors
@@ -16,14 +17,16 @@ from paceline.analysis.tables import read_tables
 from paceline.errors import SettingError
 from paceline.grouped import grouped
 from paceline.prediction.cluster_plan import IMAGENET
+from paceline.prediction.evidence import FACTOR
 from paceline.prediction.predict import Prediction, predict
-from paceline.prediction.prediction_interval import FACTOR, Errors, inside
 from paceline.record.point import Point
 from paceline.record.record import write_rows
 from paceline.record.report_files import replaced
 from paceline.settings import Positive, settings
 from paceline.study.compose import composed
 
+Errors = Mapping[tuple[str, str], Collection[float]]  # by platform and experiment
+_LEVEL = 0.9
 FAR = 0.25  # relative error beyond which the page explains a prediction
 _STEPS = 200  # of each worker
 _SECONDS = {"min": 60.0, "h": 3600.0, "days": 86400.0}
@@ -189,6 +192,31 @@ def _verdict(
     if entry.assumed or from_memory:
         return "settings assumed"
     return "not modelled" if lacks else "judged"
+
+
+def factor(errors: Errors) -> float:
+    """Return the factor within which a prediction of another experiment is, in 90 % of cases.
+
+    This is split conformal prediction (Vovk, Gammerman, Shafer 2005), with equal weight for each
+    experiment, since the numbers of one experiment share their errors. `errors`: logarithms of
+    observed / predicted. Each of K experiments has the weight 1 / (K + 1), and one that is not
+    known yet has the rest. With fewer than nine, this is the largest error.
+    """
+    sizes = [np.abs([*each]) for each in errors.values()]
+    values = np.concatenate([*sizes, [max(map(max, sizes))]])
+    weights = np.concatenate([*(np.full(len(each), 1 / len(each)) for each in sizes), [1]])
+    level = _LEVEL - 1e-12  # sums of weights are rounded
+    return float(np.exp(np.quantile(values, level, weights=weights, method="inverted_cdf")))
+
+
+def inside(errors: Errors) -> tuple[int, int]:
+    """Count the numbers within the factor that the other platforms give, and all numbers."""
+    found = [
+        abs(error) <= np.log(factor({of: each for of, each in errors.items() if of[0] != platform}))
+        for (platform, _), own in errors.items()
+        for error in own
+    ]
+    return sum(found), len(found)
 
 
 def errors_of(found: Iterable[Judged]) -> Errors:

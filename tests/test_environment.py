@@ -16,7 +16,7 @@ from paceline.cluster import processes
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.errors import SettingError, said_of_environment
 from paceline.exchange.liveness import Stillness
-from paceline.exchange.node import cluster_interface
+from paceline.exchange.process_group import cluster_interface
 from paceline.record.report_files import replaced
 from paceline.run.run_point import _about, _Moment
 from tests.command_line import results, run, start

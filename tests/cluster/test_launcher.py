@@ -113,11 +113,10 @@ def test_the_first_failure_is_told_however_it_ends(how, reason, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_run_does_not_need_the_forkserver_once_it_has_started(sent, tmp_path):
+def test_a_run_does_not_need_the_forkserver_once_it_has_started(tmp_path):
     """And the next run has another."""
-    target = "tests.cluster.counting:signal_forkserver"
-    assert launch(target, (sent,), workers=2, servers=0, log_folder=tmp_path) == ["0", "1"]
+    target, sent = "tests.cluster.counting:signal_forkserver", (signal.SIGKILL,)
+    assert launch(target, sent, workers=2, servers=0, log_folder=tmp_path) == ["0", "1"]
     assert launch(target, (0,), workers=1, servers=0, log_folder=tmp_path) == ["0"]
 
 
@@ -138,11 +137,18 @@ def test_processes_without_descriptors_fail_in_one_line(few_descriptors, tmp_pat
     assert failed.value.environment
 
 
-def test_a_long_folder_of_temporary_files_is_a_setting_error(monkeypatch):
+def test_a_long_folder_of_temporary_files_is_a_setting_error(tmp_path):
     """Which the forkserver's socket would be in."""
-    monkeypatch.setattr(tempfile, "tempdir", "/tmp/" + "a" * 130)
-    with pytest.raises(SettingError, match=r"^TMPDIR: "):
-        preload()
+    folder = tmp_path / ("a" * 130)
+    folder.mkdir()
+    code = "from paceline.cluster.processes import preload; preload()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr.splitlines()[-1].startswith("paceline.errors.SettingError: TMPDIR: ")
 
 
 def test_processes_of_a_split_worker_are_named_by_worker_and_shard(tmp_path):

@@ -14,8 +14,7 @@ from paceline.cluster import namespaces
 from paceline.cluster.namespaces import shaped_network
 from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
-from paceline.exchange.node import this_node
-from paceline.exchange.process_group import join, leave
+from paceline.exchange.process_group import join, leave, this_node
 from tests.launching import launch
 from tests.tiny import point_of, run_tiny, tiny_point
 

@@ -10,8 +10,6 @@ from pytorch_lightning.plugins.environments import LightningEnvironment
 
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
-from paceline.clock.wall.own_weights_strategy import OwnWeightsStrategy
-from paceline.clock.wall.parameter_server_strategy import ParameterServerStrategy
 from paceline.clock.wall.rule_strategy import RuleStrategy
 from paceline.clock.wall.server import serve
 from paceline.errors import SettingError
@@ -75,7 +73,7 @@ def worker_or_server(names: list[str], folder: str) -> dict[str, str]:
         if dist.get_rank() == WORKERS:
             serve(scheme)
         else:
-            strategy = _strategy(ParameterServerStrategy, scheme)
+            strategy = _strategy(RuleStrategy, scheme)
             found[name] = _outcome(name, strategy, folder)
     leave()
     return found
@@ -85,7 +83,7 @@ def own_worker(names: list[str], folder: str) -> dict[str, str]:
     join(60, "cpu")
     found = {}
     for name in names:
-        strategy = _strategy(OwnWeightsStrategy, LocalSGD(2))
+        strategy = _strategy(RuleStrategy, LocalSGD(2))
         found[name] = _outcome(name, strategy, folder)
     leave()
     return found

@@ -6,8 +6,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from paceline.exchange.collectives import collective
-from paceline.exchange.ddp_hook import bucket_hook
-from paceline.exchange.group_wire import GroupWire
+from paceline.exchange.group_wire import GroupWire, bucket_hook
 from paceline.exchange.process_group import join
 
 STEPS = 3

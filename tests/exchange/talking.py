@@ -11,8 +11,7 @@ from paceline.cluster.child import tolerate
 from paceline.exchange.liveness import Lost
 from paceline.exchange.process_group import join, joined, leave, receive_json, send_json
 from paceline.exchange.shard import shard_bounds
-from paceline.exchange.wire.connection import Address
-from paceline.exchange.wire.frame import HEADER_BYTES, Header, Pieces, bytes_of, pack
+from paceline.exchange.wire.connection import HEADER_BYTES, Address, Header, Pieces, bytes_of, pack
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from paceline.exchange.wire import gpu_memory, server_wire
-from paceline.exchange.wire.frame import Header
-from paceline.exchange.wire.gpu_memory import share_on_gpu, take_from_gpu
+from paceline.exchange.wire import server_wire, shared_memory
+from paceline.exchange.wire.connection import Header
 from paceline.exchange.wire.server_wire import Computing
+from paceline.exchange.wire.shared_memory import share_on_gpu, take_from_gpu
 
 HANDLE = (0, b"\x00handle\xff", 96, 512, b"/counter", 3, b"event", True)  # as torch makes them
 
@@ -48,7 +48,7 @@ def vectors(monkeypatch):
     monkeypatch.setattr(torch.UntypedStorage, "_new_shared_cuda", opened)
     monkeypatch.setattr(torch.cuda, "init", lambda: None)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
-    monkeypatch.setattr(gpu_memory, "Signals", Events)
+    monkeypatch.setattr(shared_memory, "Signals", Events)
     return made
 
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from paceline.exchange.node import cluster_address, this_node
+from paceline.exchange.process_group import cluster_address, this_node
 from paceline.exchange.wire.connection import Address, Hello, Listener, _reach, connect
 from tests.exchange.strangers import TOKEN, call, impostors, malformed, send_and_listen
 

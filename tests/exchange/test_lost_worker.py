@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from paceline.cluster.supervisor import LostWorker
-from paceline.exchange.wire.frame import Header, pack
+from paceline.exchange.wire.connection import Header, pack
 from paceline.exchange.wire.server_wire import ServerEnd
 from tests.exchange.talking import LARGE, WIRES
 from tests.launching import launch

@@ -9,14 +9,16 @@ from paceline.analysis.predicted import validation_errors
 from paceline.analysis.tables import read_tables
 from paceline.errors import SettingError
 from paceline.prediction.cluster_plan import IMAGENET
+from paceline.prediction.evidence import FACTOR
 from paceline.prediction.predict import predict
-from paceline.prediction.prediction_interval import FACTOR, factor, inside
 from paceline.study.compose import composed
 from papers.published import (
     FAR,
     Entry,
     Judged,
     entries,
+    factor,
+    inside,
     judge,
     published_rows,
     summary,

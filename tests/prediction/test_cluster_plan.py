@@ -43,13 +43,13 @@ from paceline.prediction.cluster_plan import (
     worthwhile,
 )
 from paceline.prediction.evidence import (
+    FACTOR,
     LONGEST_EXCHANGE,
     Change,
     Evidence,
     evidence_for,
     read_evidence,
 )
-from paceline.prediction.prediction_interval import FACTOR
 from paceline.record.point import Point
 from paceline.study.compose import composed
 from tests.tiny import CONF

@@ -32,9 +32,9 @@ from paceline.prediction.measure import (
     batch_sizes,
     jitter,
     measure,
+    measure_messages,
     together_counts,
 )
-from paceline.prediction.messages import measure_messages
 from paceline.record.point import Point
 from paceline.record.target import Target
 from paceline.study.compose import composed

@@ -9,9 +9,9 @@ from benchmarks import step_times
 from benchmarks.step_times import TRAFFICS, UTILISATIONS, Timed
 from paceline.command.predict_command import as_json, cells, notes, table
 from paceline.errors import SettingError
+from paceline.prediction.evidence import FACTOR, STEP_FACTOR
 from paceline.prediction.network_by_size import in_precision, own_images
 from paceline.prediction.predict import StepFrom, predict
-from paceline.prediction.prediction_interval import FACTOR, STEP_FACTOR
 from paceline.study.compose import composed_each
 from paceline.timing.chip import FLOP, LAUNCH, LAUNCH_LAYER, PASSES, TRAFFIC, UPDATE_PASSES
 from tests.made_records import rows_of

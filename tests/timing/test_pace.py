@@ -5,8 +5,7 @@ import os
 import pytest
 from torch.testing import assert_close
 
-from paceline.timing.pace import Pace, give_way
-from paceline.timing.step_times import StepTimes
+from paceline.timing.step_times import Pace, StepTimes, give_way
 from tests.tiny import NUM_TRAIN, run_tiny, tiny_point
 
 SYNC, ASYNC = "sync_allreduce", "async_parameter_server"
@@ -32,7 +31,7 @@ class ByHand:
 @pytest.fixture
 def clock(monkeypatch):
     by_hand = ByHand()
-    monkeypatch.setattr("paceline.timing.pace.time", by_hand)
+    monkeypatch.setattr("paceline.timing.step_times.time", by_hand)
     return by_hand
 
 

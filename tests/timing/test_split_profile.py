@@ -14,7 +14,7 @@ from paceline.timing.profile import (
     of_like_processes,
     seconds_inside,
 )
-from paceline.timing.split_step import (
+from paceline.timing.split_plan import (
     ShardMessages,
     SplitStep,
     all_gathered,

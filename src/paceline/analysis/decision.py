@@ -37,7 +37,7 @@ from paceline.analysis.intervals import (
 )
 from paceline.analysis.searches import edge_of, searched_setting
 from paceline.analysis.tables import Tables
-from paceline.prediction.prediction_interval import FACTOR
+from paceline.prediction.evidence import FACTOR
 
 BETTER, WORSE, EQUIVALENT, NOT_TOLD = "better", "worse", "equivalent", "not told"
 USE, AS_FAST, SLOWER, LESS_ACCURATE = "use", "as fast", "slower", "less accurate"

@@ -208,7 +208,10 @@ class FlatTorch(AbstractFlatOptimizer):
         kind, name = resolve_name(segments[0]["optimizer"]), segments[0]["optimizer"]
         if not (isinstance(kind, type) and issubclass(kind, Optimizer)):
             raise ImportError(f"{name} is no optimizer")
-        self._optimizer = make_optimizer(kind, groups)
+        known, first = inspect.signature(kind).parameters, groups[0]
+        needed = {key: value for key, value in first.items() if key in known and key != "params"}
+        build: Any = kind
+        self._optimizer: Optimizer = build(groups, **needed)
 
     def _step(self, gradient: Tensor, factor: float) -> None:
         for tensor, part in zip(self._tensors, torch.split(gradient, self._sizes), strict=True):
@@ -241,14 +244,6 @@ class FlatTorch(AbstractFlatOptimizer):
             }
         for group, own in zip(self._optimizer.param_groups, state["of_groups"], strict=True):
             group.update(copy.deepcopy(own))
-
-
-def make_optimizer(kind: type[Optimizer], groups: Sequence[dict[str, Any]]) -> Optimizer:
-    """Make an optimizer whose groups have all options of its kind."""
-    known = inspect.signature(kind).parameters
-    first = {key: value for key, value in groups[0].items() if key in known and key != "params"}
-    build: Any = kind
-    return build(list(groups), **first)
 
 
 def _own(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from paceline.exchange.shard import segments, shard_bounds
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
-from paceline.timing.split_step import SplitStep
+from paceline.timing.split_plan import SplitStep
 from paceline.timing.workload import AbstractWorkload
 
 

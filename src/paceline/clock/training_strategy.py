@@ -253,16 +253,13 @@ def check_one_optimizer(optimizers: list[Optimizer], by: str, *, of_slices: bool
     for one that may need whole tensors where it gets slices of them.
     """
     kinds = [type(optimizer) for optimizer in optimizers]
+    closures = [inspect.signature(kind.step).parameters.get("closure") for kind in kinds]
+    needs_closure = any(each and each.default is inspect.Parameter.empty for each in closures)
     if of_slices and not (len(kinds) == 1 and kinds[0] in ELEMENTWISE):
         wanted = "an optimizer of torch that treats each weight by itself"
-    elif len(kinds) != 1 or _needs_closure(kinds[0]):
+    elif len(kinds) != 1 or needs_closure:
         wanted = "one optimizer that takes steps by gradients alone"
     else:
         return
     names = ", ".join(kind.__name__ for kind in kinds) or "none"
     raise SettingError("model", f"{by} applies {wanted}, not {names}")
-
-
-def _needs_closure(kind: type[Optimizer]) -> bool:
-    closure = inspect.signature(kind.step).parameters.get("closure")
-    return closure is not None and closure.default is inspect.Parameter.empty

@@ -92,9 +92,14 @@ def enter(target: str, arguments: tuple[Any, ...], place: Place, reports: Connec
     global _reports
     _reports = reports
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's
-    _write_to(place.log)
-    if place.namespace is not None:
-        _enter_namespace(place.namespace)  # of this thread, and of those that it starts
+    with place.log.open("ab") as log:
+        for stream in (1, 2):
+            os.dup2(log.fileno(), stream)
+    faulthandler.enable()
+    if place.namespace is not None:  # of this thread, and of those that it starts
+        with Path(place.namespace).open("rb") as namespace:  # os.setns needs Python 3.12
+            if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
+                raise OSError(ctypes.get_errno(), "no network namespace", place.namespace)
     die_with_parent()
     threading.Thread(target=_give_signs_of_life, daemon=True).start()
     os.environ.update(place.environment)
@@ -164,18 +169,3 @@ def _give_signs_of_life() -> None:
                 with contextlib.suppress(OSError):
                     _reports.send(Alive(seconds_of_work()))
         time.sleep(PERIOD)
-
-
-def _enter_namespace(path: str) -> None:
-    """Enter a network namespace. os.setns needs Python 3.12."""
-    with Path(path).open("rb") as namespace:
-        if ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), _CLONE_NEWNET):
-            raise OSError(ctypes.get_errno(), "no network namespace", path)
-
-
-def _write_to(log: Path) -> None:
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    for stream in (1, 2):
-        os.dup2(descriptor, stream)
-    os.close(descriptor)
-    faulthandler.enable()

@@ -297,7 +297,7 @@ class AbstractWallClockCluster(AbstractCluster, ABC):
         """Return Lightning's own DDP if that is equivalent, and the worker is not split."""
         from paceline.clock.wall import ddp, rule_strategy  # Lightning takes seconds
         from paceline.exchange.process_group import worker_index
-        from paceline.timing.pace import Pace
+        from paceline.timing.step_times import Pace
 
         times = self.paced_times(run)
         if times is not None and split is not None:

@@ -77,37 +77,29 @@ def shaped_network(
         _ip(f"link add {switch} type bridge", f"addr add {_address(0)}/24 dev {switch}")
         _ip(f"link set {switch} up")
         for node, name in enumerate(names):
-            port = _PORT.format(process=process, node=node)
-            _add_node(name, port, switch, _address(node + 1))
+            port, address = _PORT.format(process=process, node=node), _address(node + 1)
+            _ip(f"netns add {name}", f"link add {port} type veth peer name eth0 netns {name}")
+            _ip(f"link set {port} master {switch} up")
+            inside = f"addr add {address}/24 dev eth0", "link set eth0 up", "link set lo up"
+            _ip(*inside, namespace=name)
+            _ip(f"netns exec {name} sysctl -q -w {' '.join(_TCP)}")
             _shape_link(node, name, bandwidth, queue_seconds)
         yield ShapedNetwork(_address(0), [str(_FOLDER / name) for name in names])
     finally:
         _remove([process])
 
 
-def _add_node(name: str, port: str, switch: str, address: str) -> None:
-    _ip(f"netns add {name}", f"link add {port} type veth peer name eth0 netns {name}")
-    _ip(f"link set {port} master {switch} up")
-    _ip(f"addr add {address}/24 dev eth0", "link set eth0 up", "link set lo up", namespace=name)
-    _ip(f"netns exec {name} sysctl -q -w {' '.join(_TCP)}")
-
-
 def _shape_link(
     node: int, name: str, bandwidth: float, queue_seconds: float = _QUEUE_SECONDS
 ) -> None:
-    port = _PORT.format(process=os.getpid(), node=node)
-    for namespace, interface in ((name, "eth0"), (None, port)):
-        _shape(namespace, interface, bandwidth, queue_seconds)
-
-
-def _shape(namespace: str | None, interface: str, bandwidth: float, queue_seconds: float) -> None:
-    rate = bandwidth * _FRAME / _SEGMENT
+    port, rate = _PORT.format(process=os.getpid(), node=node), bandwidth * _FRAME / _SEGMENT
     burst = round(max(_LEAST_BURST, rate * BURST_SECONDS))
     limit = round(burst + rate * queue_seconds)
     bucket = f"rate {round(rate * _BITS)}bit burst {burst} limit {limit}"
     packet = max(_LEAST_PACKET, burst // _PACKETS_OF_BURST)
-    _ip(f"link set {interface} gso_max_size {packet}", namespace=namespace)
-    _call("tc", f"qdisc replace dev {interface} root tbf {bucket}", namespace)
+    for namespace, interface in ((name, "eth0"), (None, port)):
+        _ip(f"link set {interface} gso_max_size {packet}", namespace=namespace)
+        _call("tc", f"qdisc replace dev {interface} root tbf {bucket}", namespace)
 
 
 def _left_behind() -> Iterable[int]:

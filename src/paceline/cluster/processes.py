@@ -1,8 +1,8 @@
 """Start and end of a run's processes on this machine, by a forkserver.
 
 The forkserver has already imported torch, Lightning and torchmetrics, so that each point of a sweep
-starts in a fraction of a second. If it is stopped or killed, running processes are not affected,
-and the next ones get a new forkserver.
+starts in a fraction of a second. If it is killed, running processes are not affected, and the next
+ones get a new forkserver.
 """
 
 import multiprocessing
@@ -10,21 +10,17 @@ import os
 import pickle
 import resource
 import signal
-import tempfile
-import threading
 import time
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from multiprocessing import connection, forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-import psutil
-
 from paceline.cluster.child import Ended, Place, Raised, Report, Returned, enter
 from paceline.cluster.supervisor import AbstractProcesses, ProcessFailure, Task
-from paceline.errors import SettingError
+from paceline.errors import SettingError, first_line
 
 _PRELOADED = [
     "hydra.utils",
@@ -38,9 +34,6 @@ _PRELOADED = [
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(4 * 2**30), "MALLOC_MMAP_THRESHOLD_": str(32 * 2**20)}
 _MOST_FILES = 65536
 _FILES, _FILES_EACH = 32, 6  # open files of a launcher: its own, and for each process
-_MOST_TEMPORARY = 107 - len("/pymp-abcdefgh/listener-abcdefgh")  # of a Unix socket's path
-_IMPORT_SECONDS = 300  # at least, as a busy machine may take one for the forkserver's imports
-_LOOK_SECONDS = 1.0
 _CODE_SECONDS = 1.0  # for the forkserver to report the exit code of a process that has ended
 _END_SECONDS = 5  # for the kernel to end killed processes
 
@@ -82,17 +75,15 @@ class _Child:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
 
-    def close(self) -> bool:
-        """Release the process; return False if the forkserver does not report its end."""
+    def close(self) -> None:
+        """Release a process that has ended."""
         self.reports.close()
         self._process.join(_CODE_SECONDS)
-        told = self._process.exitcode is not None
-        if told:
+        if self._process.exitcode is not None:
             self._process.close()
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-        return told
 
 
 class LocalProcesses(AbstractProcesses):
@@ -104,25 +95,19 @@ class LocalProcesses(AbstractProcesses):
 
     def start(self, task: Task, rank: int, place: Place) -> None:
         """Start a process of the run. Raises ProcessFailure if that is not possible."""
-        name, reason = task.name_of(rank), ""
-        for _ in range(2):  # the forkserver may have been killed, and another is there then
-            try:
-                context = multiprocessing.get_context("forkserver")
-                reports, reporting = context.Pipe(duplex=False)
-                arguments = (task.target, task.arguments, place, reporting)
-                process = context.Process(target=enter, args=arguments, name=name)
-                with _limited(task.timeout_seconds):
-                    process.start()
-                reporting.close()  # so that the end of the process is the end of its reports
-                self._children[rank] = _Child(process, reports)
-                self._running.add(rank)
-                return
-            except (EOFError, ConnectionError):
-                reason = "the forkserver has ended"
-                _end_forkserver()  # for good, so that it is not taken for a living one
-            except OSError as error:
-                reason = error.strerror or str(error)
-        raise ProcessFailure(f"{name}: it cannot be started: {reason}", environment=True)
+        name = task.name_of(rank)
+        try:
+            context = multiprocessing.get_context("forkserver")
+            reports, reporting = context.Pipe(duplex=False)
+            arguments = (task.target, task.arguments, place, reporting)
+            process = context.Process(target=enter, args=arguments, name=name)
+            process.start()
+        except (EOFError, OSError) as error:
+            reason = f"{name}: it cannot be started: {first_line(error)}"
+            raise ProcessFailure(reason, environment=True) from error
+        reporting.close()  # so that the end of the process is the end of its reports
+        self._children[rank] = _Child(process, reports)
+        self._running.add(rank)
 
     def listen(self, seconds: float) -> list[tuple[int, Report]]:
         running = [(rank, self._children[rank]) for rank in sorted(self._running)]
@@ -154,8 +139,7 @@ class LocalProcesses(AbstractProcesses):
         until = time.monotonic() + _END_SECONDS
         for child in self._children.values():
             child.wait(max(0.0, until - time.monotonic()))
-        if not all([child.close() for child in self._children.values()]):
-            _end_forkserver()  # else the interpreter would wait for its word when it ends
+            child.close()
 
 
 def preload() -> None:
@@ -169,23 +153,15 @@ def preload() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # before torch's first thread pool, in every process
     for name, value in KEEP_MEMORY.items():
         os.environ.setdefault(name, value)
-    try:
-        folder = tempfile.gettempdir()
-    except FileNotFoundError as error:
-        raise SettingError(
-            "TMPDIR", f"no temporary file can be written: {error.strerror}"
-        ) from error
     _allow_files()
-    if len(os.fsencode(folder)) > _MOST_TEMPORARY:
-        message = f"a folder is needed whose path has at most {_MOST_TEMPORARY} bytes, not {folder}"
-        raise SettingError("TMPDIR", message)
     multiprocessing.set_forkserver_preload(_PRELOADED)
-    if _is_stopped():
-        _end_forkserver()
     resource_tracker.ensure_running()  # which would let signals through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         forkserver.ensure_running()  # in which Ctrl-C, which is the launcher's, stays blocked
+    except OSError as error:
+        reason = f"the forkserver's socket cannot be there: {first_line(error)}"
+        raise SettingError("TMPDIR", reason) from error
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -213,40 +189,3 @@ def wait_for_preload() -> None:
     process.start()
     process.join()
     process.close()
-
-
-@contextmanager
-def _limited(seconds: float) -> Generator[None]:
-    """Kill the forkserver if it is stopped meanwhile, or imports for longer than `seconds`."""
-    done, until = threading.Event(), time.monotonic() + max(seconds, _IMPORT_SECONDS)
-
-    def watch() -> None:
-        while not done.wait(_LOOK_SECONDS):
-            if _is_stopped() or time.monotonic() > until:
-                _end_forkserver()
-
-    threading.Thread(target=watch, daemon=True).start()
-    try:
-        yield
-    finally:
-        done.set()
-
-
-def _pid() -> int | None:
-    return forkserver._forkserver._forkserver_pid  # type: ignore[reportAttributeAccessIssue]
-
-
-def _is_stopped() -> bool:
-    pid = _pid()
-    try:
-        return pid is not None and psutil.Process(pid).status() == psutil.STATUS_STOPPED
-    except psutil.NoSuchProcess:
-        return False
-
-
-def _end_forkserver() -> None:
-    """Kill the forkserver; multiprocessing starts another when it needs one."""
-    if (pid := _pid()) is not None:
-        with suppress(ProcessLookupError, ChildProcessError):
-            os.kill(pid, signal.SIGKILL)
-            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # it is multiprocessing's to reap

@@ -54,27 +54,16 @@ def at_half_time(progress: Path, strike: Callable[[], None]) -> Generator[None]:
             raise SettingError("cluster.fault", "the run ended before it was half done")
 
 
-def has_struck(progress: Path) -> bool:
-    """Return True if the fault happened before the run was resumed."""
-    return (progress.parent / RECORD).exists()
-
-
 def _strike_at_half_time(progress: Path, strike: Callable[[], None], over: Event) -> bool:
     while not over.wait(_PERIOD):
-        samples, share = _latest(progress)
-        if share >= _HALF:
-            struck = {"samples": samples, "at": time.monotonic()}
+        lines = progress.read_text().splitlines(keepends=True) if progress.is_file() else []
+        rows = list(csv.DictReader(line for line in lines if line.endswith("\n")))
+        if rows and float(rows[-1]["share"]) >= _HALF:
+            struck = {"samples": int(rows[-1]["samples"]), "at": time.monotonic()}
             strike()
             (progress.parent / RECORD).write_text(json.dumps(struck) + "\n")
             return True
     return False
-
-
-def _latest(progress: Path) -> tuple[int, float]:
-    """Return the images so far, and their share of those of the run."""
-    lines = progress.read_text().splitlines(keepends=True) if progress.is_file() else []
-    rows = list(csv.DictReader(line for line in lines if line.endswith("\n")))
-    return (int(rows[-1]["samples"]), float(rows[-1]["share"])) if rows else (0, 0.0)
 
 
 @settings("cluster")
@@ -130,7 +119,8 @@ class ShapedNodesCluster(AbstractWallClockCluster):
         nodes = places(*sizes, self.workers_per_node, self.server_placement)
         with ExitStack() as stack:
             network = stack.enter_context(shaped_network(1 + max(nodes), self.link.bandwidth))
-            if self.fault != "none" and task.progress and not has_struck(task.progress):
+            before = task.progress and (task.progress.parent / RECORD).exists()  # it was resumed
+            if self.fault != "none" and task.progress and not before:
                 struck = nodes[-1 if self.fault == "server_killed" else task.num_training - 1]
                 strike = partial(self._strike, network, struck)
                 stack.enter_context(at_half_time(task.progress, strike))

@@ -16,7 +16,6 @@ from paceline.cluster.launcher import launch_task
 from paceline.cluster.supervisor import Task
 from paceline.cluster.world_cluster import AbstractWorldCluster
 from paceline.errors import SettingError
-from paceline.exchange.node import address_toward
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import settings
 
@@ -114,6 +113,8 @@ _step: _Step | None = None  # of this job
 
 def _own_address() -> str:
     """Return the address at which the other nodes of this job reach this one."""
+    from paceline.exchange.process_group import address_toward  # torch takes seconds
+
     names = _output("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]).split()
     other = next(name for name in names if name != os.environ["SLURMD_NODENAME"])
     found = _NODE_ADDRESS.search(_output("scontrol", "--oneliner", "show", "node", other))

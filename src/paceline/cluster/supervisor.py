@@ -3,7 +3,7 @@
 import signal
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -96,45 +96,11 @@ class _Failure(NamedTuple):
     gone: bool = False  # killed
 
 
-class Silence:
-    """Silence of the processes of a run, by rank. A process that is silent for `seconds` of `clock`
-    counts as hung. Time in which the supervisor itself was stopped does not count.
-    """
-
-    def __init__(self, ranks: Iterable[int], seconds: float, clock: Callable[[], float]) -> None:
-        self._limit, self._clock = max(seconds, _LEAST), clock
-        self._unheard = dict.fromkeys(ranks, 0.0)
-        self._working = dict.fromkeys(self._unheard, 0.0)
-        self._looked = clock()
-
-    def hear(self, rank: int, seconds_of_work: float) -> None:
-        """Record a sign of life of a process, and the seconds that it has computed without waiting
-        for others.
-        """
-        self._unheard[rank], self._working[rank] = 0.0, seconds_of_work
-
-    def pass_time(self) -> None:
-        """Count the time since the last call, after all signs of life have been read."""
-        now = self._clock()
-        for rank in self._unheard:
-            self._unheard[rank] += min(now - self._looked, 2 * PERIOD)
-        self._looked = now
-
-    def of(self, rank: int) -> str | None:
-        """Return a description of how long a process has been silent; None if it does not count as
-        hung.
-        """
-        if self._unheard[rank] > self._limit:
-            return f"silent for {self._limit:g} s: stopped, or hung"
-        if self._working[rank] > self._limit:
-            return f"silent for {self._limit:g} s in a step of its own"
-        return None
-
-
 class Supervisor:
     """Watches the `processes` of `task` until all have ended. A worker that consists of several
     processes must not be lost. A process that is silent for longer than the task's
-    `timeout_seconds` is killed. `clock`: seconds.
+    `timeout_seconds`, or computes for longer without waiting for others, is killed. Time in which
+    the supervisor itself was stopped does not count. `clock`: seconds.
     """
 
     def __init__(
@@ -145,7 +111,9 @@ class Supervisor:
     ) -> None:
         self._processes, self._task, self._clock = processes, task, clock
         self._running = set(range(task.num_processes))
-        self._silence = Silence(self._running, task.timeout_seconds, clock)
+        self._limit, self._looked = max(task.timeout_seconds, _LEAST), clock()
+        self._silent = dict.fromkeys(self._running, 0.0)  # seconds, by rank
+        self._working = dict.fromkeys(self._running, 0.0)
         self._returned: dict[int, Any] = {}
         self._tolerated: dict[int, Collection[int]] = {}  # by server
         self._lost: list[_Failure] = []
@@ -172,7 +140,7 @@ class Supervisor:
 
     def note(self, rank: int, report: Report) -> None:
         if isinstance(report, Alive):
-            self._silence.hear(rank, report.seconds_of_work)
+            self._silent[rank], self._working[rank] = 0.0, report.seconds_of_work
             return
         if isinstance(report, Tolerated):
             self._tolerated[rank] = report.workers
@@ -193,36 +161,43 @@ class Supervisor:
         return len(self._lost) == self._task.num_training
 
     def _round(self, seconds: float | None) -> None:
-        """Wait for reports, and record them: those of tolerance first, and ends last."""
+        """Wait for reports, and record them: those of tolerance first, and ends last. Then kill
+        what is hung.
+        """
         wait = PERIOD if seconds is None else max(0.0, min(seconds, PERIOD))
         reports = self._processes.listen(wait)
-        for rank, report in sorted(reports, key=lambda each: _turn(each[1])):
+        turns: dict[type[Report], int] = {Tolerated: 0, Ended: 2}
+        for rank, report in sorted(reports, key=lambda each: turns.get(type(each[1]), 1)):
             if rank in self._running:
                 self.note(rank, report)
-        self._silence.pass_time()
+        now = self._clock()
+        passed, self._looked = min(now - self._looked, 2 * PERIOD), now
         for rank in sorted(self._running):
-            if how := self._silence.of(rank):
-                self._running.remove(rank)
-                self._processes.kill(rank)
-                self._fail(_Failure(False, self._clock(), rank, how, None, gone=True))
+            self._silent[rank] += passed
+            if self._silent[rank] > self._limit:
+                how = ": stopped, or hung"
+            elif self._working[rank] > self._limit:
+                how = " in a step of its own"
+            else:
+                continue
+            self._running.remove(rank)
+            self._processes.kill(rank)
+            reason = f"silent for {self._limit:g} s{how}"
+            self._fail(_Failure(False, now, rank, reason, None, gone=True))
 
     def _fail(self, failure: _Failure) -> None:
         """Record a failure. It is only a loss if servers continue without the worker, and the
         worker was killed or failed because another process ended.
         """
+        servers = range(self._task.num_training, self._task.num_processes)
         tolerated = (
             (failure.derived or failure.gone)
             and self._task.shards == 1
             and failure.rank < self._task.num_training
-            and self._servers_survive(failure.rank)
+            and len(servers) > 0
+            and all(failure.rank in self._tolerated.get(server, ()) for server in servers)
         )
         (self._lost if tolerated else self._failures).append(failure)
-
-    def _servers_survive(self, worker: int) -> bool:
-        servers = range(self._task.num_training, self._task.num_processes)
-        return len(servers) > 0 and all(
-            worker in self._tolerated.get(server, ()) for server in servers
-        )
 
     def _explain(self) -> Exception:
         """Return the first failure that was not caused by the end of another process; if there is
@@ -234,10 +209,6 @@ class Supervisor:
             return SettingError(first.setting, first.reason)
         message = f"{self._task.name_of(first.rank)}: {first.reason}"
         return ProcessFailure(message, environment=first.environment)
-
-
-def _turn(report: Report) -> int:
-    return 0 if isinstance(report, Tolerated) else 2 if isinstance(report, Ended) else 1
 
 
 def death(exit_code: int | None) -> str:

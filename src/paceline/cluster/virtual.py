@@ -22,12 +22,13 @@ from paceline.settings import (
     settings,
 )
 from paceline.timing.chip import Chip
-from paceline.timing.machine import Overlap, Topology
 from paceline.timing.profile import (
     ClusterProfile,
     Link,
+    Overlap,
     ServerPlacement,
     SharedCores,
+    Topology,
     check_places,
     check_topology,
 )
@@ -140,7 +141,7 @@ class VirtualCluster(AbstractCluster):
     def assumes_rate_of(self, workload: AbstractWorkload) -> bool:
         """Return True if a workload's step is timed by its FLOPs and an assumed utilisation."""
         known = self.step_seconds is not None or workload.name in self.step_rates
-        return self.chip is not None and not known and self.chip.assumes(workload)
+        return self.chip is not None and not known and workload.name not in self.chip.measured
 
     def covers(self, workload: AbstractWorkload, batch_size: int) -> bool:
         """Return True if `batch_size` is within the range that was measured or published."""

@@ -23,9 +23,8 @@ from paceline.prediction.cluster_plan import (
     link_of,
     verdict,
 )
-from paceline.prediction.evidence import BY_RULE, COMPARABLE, Change
+from paceline.prediction.evidence import BY_RULE, COMPARABLE, FACTOR, STEP_FACTOR, Change
 from paceline.prediction.predict import StepFrom
-from paceline.prediction.prediction_interval import FACTOR, STEP_FACTOR
 from paceline.report.number_format import bit_rate, count, plural, times
 from paceline.report.words import scheme_name, value_words
 from paceline.timing.workload import OWN

@@ -139,8 +139,8 @@ def _rate(images_per_second: float) -> str:
 
 def notes(predictions: "Sequence[Prediction]") -> list[str]:
     """Return the lines below the table."""
+    from paceline.prediction.evidence import FACTOR, STEP_FACTOR
     from paceline.prediction.predict import StepFrom
-    from paceline.prediction.prediction_interval import FACTOR, STEP_FACTOR
 
     found = ["predicted: modelled time, nothing trained; batch_size: images of a worker and step"]
     found += dict.fromkeys(

@@ -1,10 +1,30 @@
-"""Point-to-point messages of a collective, with the bytes that were sent and received."""
+"""Collectives of real workers: all-reduces, DDP's hook that averages gradients by them, and
+exchanges of samples.
+
+DDP hands over a bucket as soon as backward has filled it, in the same order on all workers. Buckets
+are averaged in that order while backward continues: on a CPU in a thread, on CUDA on other streams.
+"""
+
+import datetime
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
+    allreduce_hook,
+    bf16_compress_wrapper,
+    fp16_compress_wrapper,
+)
+from torch.futures import Future
 
+from paceline.data.shuffle import Part
 from paceline.exchange.collectives import AbstractCollective, Move, Native, Round
+from paceline.exchange.liveness import rest
+from paceline.exchange.process_group import has_nccl, joined
 
 
 class GroupWire:
@@ -80,3 +100,75 @@ class GroupWire:
 def _bytes(part: Tensor) -> Tensor:
     """View numbers as bytes, which every backend carries."""
     return part.view(torch.uint8)
+
+
+Bucket = dist.GradBucket  # type: ignore[reportPrivateImportUsage]
+Hook = Callable[[Any, Bucket], Future[Tensor]]
+
+_HALVES: dict[str, Callable[[Hook], Hook]] = {
+    "fp16": fp16_compress_wrapper,
+    "bf16": bf16_compress_wrapper,
+}
+
+
+def bucket_hook(by: AbstractCollective, compression: str, wire: GroupWire) -> Hook:
+    """Return a hook for `register_comm_hook(wire.group, ...)`, which returns the mean of a bucket
+    over all workers as a future. `compression`: "none", or "fp16" or "bf16", which halve the bytes.
+    The wire counts the bytes, except those of `native`.
+    """
+    native = isinstance(by, Native)
+    hook = allreduce_hook if native else _one_by_one(partial(_mean, by, wire))
+    return hook if compression == "none" else _HALVES[compression](hook)
+
+
+def _mean(chosen: AbstractCollective, wire: GroupWire, bucket: Bucket) -> Tensor:
+    """Return the mean of a bucket, divided before the sum so that fp16 cannot overflow."""
+    vector = bucket.buffer().div_(wire.workers)
+    # Workers that share a GPU have no NCCL, and gloo carries no messages between GPUs.
+    carried = vector.cpu() if vector.is_cuda and not has_nccl() else vector
+    wire.all_reduce(carried, chosen)
+    return vector if carried is vector else vector.copy_(carried)
+
+
+def _one_by_one(work: Callable[[Bucket], Tensor]) -> Hook:
+    """Make a hook that processes one bucket after another in a separate thread."""
+    thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bucket mean")
+
+    def hook(state: Any, bucket: Bucket) -> Future[Tensor]:
+        vector = bucket.buffer()
+        filled: Future[Tensor] = Future(devices=[vector.device] if vector.is_cuda else None)
+        done = filled.then(lambda _: work(bucket))  # an error in it is raised by backward
+        if vector.is_cuda:
+            filled.set_result(vector)
+        else:
+            thread.submit(filled.set_result, vector)
+        return done
+
+    return hook
+
+
+class SampleExchange:
+    """All-to-all of samples over gloo among the workers, the first `num_workers` processes; only
+    they construct it.
+    """
+
+    def __init__(self, num_workers: int) -> None:
+        group = dist.new_group(
+            list(range(num_workers)),
+            timeout=datetime.timedelta(seconds=joined().timeout_seconds),
+            backend="gloo",  # the data are in the memory of the processes
+            use_local_synchronization=True,
+        )
+        assert isinstance(group, dist.ProcessGroup)
+        self._group = group
+
+    def carry_out(self, parts: Iterable[Part]) -> int:
+        """Carry out the parts of a shuffle; return the bytes that this worker has sent."""
+        rest()
+        num_bytes = 0
+        for part in parts:
+            dist.all_to_all_single(
+                part.coming, part.going, part.received, part.sent, group=self._group
+            )
+            num_bytes += part.going.nbytes
+        return num_bytes

@@ -1,19 +1,22 @@
-"""Process group of a run, workers first, then servers; and small messages between its members.
+"""Process group of a run, workers first, then servers; small messages between its members, and
+the addresses at which they reach each other.
 
 A split worker has several consecutive processes. Only the first of them is a member of the run;
 servers and other workers talk to it.
 """
 
 import datetime
+import errno
 import json
 import os
+import socket
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, cast
 
+import psutil
 import torch
 import torch.distributed as dist
-
-from paceline.exchange.node import cluster_interface
 
 STORE = "PACELINE_STORE"  # environment variable with the path of the run's store, if it is a file
 # environment variable with the part of the store at MASTER_ADDR that is the run's, on several nodes
@@ -200,3 +203,43 @@ def leave() -> None:
 def _group(ranks: Sequence[int]) -> dist.ProcessGroup:
     """Make a group for some members; all processes of the run must call this."""
     return cast("dist.ProcessGroup", dist.new_group(list(ranks)))
+
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def this_node() -> str:
+    """Return a name that is equal for processes that can share memory and Unix sockets. The boot id
+    alone would not do: containers may share a kernel, but not memory, and Unix sockets do not cross
+    network namespaces.
+    """
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot} {socket.gethostname()} {Path('/proc/self/ns/net').stat().st_ino}"
+
+
+def cluster_interface() -> str:
+    """Return the name of the interface to MASTER_ADDR, "lo" if that is local. gloo would choose the
+    one to which the host's own name resolves, which may be loopback.
+    """
+    address = cluster_address()
+    for name, addresses in psutil.net_if_addrs().items():
+        if any(each.address.split("%")[0] == address for each in addresses):
+            if not psutil.net_if_stats()[name].isup:
+                raise OSError(errno.ENETDOWN, f"the interface {name} is down")
+            return name
+    raise OSError(errno.EADDRNOTAVAIL, f"no interface has the address {address}")
+
+
+def cluster_address() -> str:
+    """Return the address of the interface to MASTER_ADDR; loopback if that is local."""
+    return address_toward(os.environ.get("MASTER_ADDR", "127.0.0.1"))
+
+
+def address_toward(host: str) -> str:
+    """Return the address at which this machine and `host` reach each other."""
+    if host in LOOPBACK:
+        return "127.0.0.1"
+    family, kind, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(address)  # only looks up the route: a datagram socket sends nothing yet
+        return probe.getsockname()[0]

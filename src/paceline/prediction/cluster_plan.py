@@ -142,7 +142,12 @@ def plan_cluster(question: Question) -> ClusterPlan:
         return found
 
     found = [timed(REFERENCE, 1, batches[1])]
-    quick = [scheme for scheme in question.compared if is_quick(question, scheme)]
+    first_settings = {name: next(iter(known.values())) for name, known in question.schemes.items()}
+    quick = [  # to time in any case; with many servers a prediction takes seconds
+        scheme
+        for scheme in question.compared
+        if scheme == question.compared[0] or "servers" not in first_settings[scheme]
+    ]
     for scheme in quick:
         found += tried(scheme, question.workers)
     best = max(recommended(found).workers, min(question.workers))
@@ -237,15 +242,6 @@ def expected(question: Question, scheme: str, workers: int, batch_size: int) -> 
     stale = question.evidence.staleness(scheme, workers)
     rounds = question.images / (workers * batch_size)
     return verdict(question.evidence.change(scheme, rounds, stale), question.allowed)
-
-
-def is_quick(question: Question, scheme: str) -> bool:
-    """Return True for schemes to time in any case: the first one, and those without servers.
-
-    With many servers a prediction takes seconds.
-    """
-    first = next(iter(question.schemes[scheme].values()))
-    return "servers" not in first or scheme == question.compared[0]
 
 
 def worthwhile(question: Question, scheme: str, workers: int, batch_size: int) -> bool:

@@ -23,8 +23,8 @@ from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.cluster.virtual import VirtualCluster
 from paceline.data.shuffle import DataTraffic
 from paceline.errors import SettingError
+from paceline.prediction.evidence import FACTOR, STEP_FACTOR
 from paceline.prediction.network_by_size import with_network
-from paceline.prediction.prediction_interval import FACTOR, STEP_FACTOR
 from paceline.record.observed import images_per_second
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig

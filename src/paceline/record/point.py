@@ -3,8 +3,9 @@
 Its settings are checked once, when the point is built; its parts are typed objects.
 """
 
-from paceline.clock.reports import check_served_precision
-from paceline.clock.split.excluded import POSSIBLE, POSSIBLE_ON_REAL_CLUSTERS
+from collections.abc import Mapping, Sequence
+
+from paceline.clock.reports import SERVED_PRECISIONS, check_served_precision
 from paceline.cluster.cluster import AbstractCluster, Device, Kind
 from paceline.cluster.torchrun import TorchrunCluster
 from paceline.data.image_set import AbstractImageData
@@ -21,6 +22,22 @@ from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import Flag, Positive, Seed, Whole, settings
 from paceline.timing.workload import OWN, AbstractWorkload
+
+# Values that settings may have beside split networks, the usual one first: a process of a split
+# worker knows only a part of the gradient and its norm.
+_BESIDE_SPLIT: Mapping[str, Sequence[object]] = {
+    "data.shuffle_every": (None,),
+    "scheme.collective": ("native",),
+    "scheme.compression": ("none",),
+    "cluster.workers_per_accelerator": (1,),
+    "training.gradient_clip_val": (None,),
+    "training.precision": SERVED_PRECISIONS,
+}
+_BESIDE_REALLY_SPLIT: Mapping[str, Sequence[object]] = {
+    **_BESIDE_SPLIT,
+    "training.checkpoint_seconds": (None,),
+    "workload.name": ("own",),
+}
 
 # settings without a class
 _PLAIN = ("study", "workers", "batch_size", "seed", "save_weights", "margin")
@@ -150,7 +167,7 @@ class Point:
     def _check_split(self) -> None:
         """Raise SettingError for what excludes split workers."""
         modelled = self.kind == "virtual"
-        possible = POSSIBLE if modelled else POSSIBLE_ON_REAL_CLUSTERS
+        possible = _BESIDE_SPLIT if modelled else _BESIDE_REALLY_SPLIT
         for setting, values in possible.items():
             group, name = setting.split(".")
             value = getattr(self.placement if group == "data" else getattr(self, group), name)

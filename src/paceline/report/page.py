@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from paceline.analysis.analyse import CONCLUSIONS, FOLDER
 from paceline.analysis.frames import Row
-from paceline.prediction.prediction_interval import FACTOR
+from paceline.prediction.evidence import FACTOR
 from paceline.record.archive import ARCHIVE
 from paceline.record.report_files import replaced
 from paceline.report.answer import answer, rule

@@ -16,7 +16,7 @@ from paceline.data.image_set import AbstractImageData
 from paceline.errors import SettingError
 from paceline.record.point import Point
 from paceline.scheme.counts import Counts
-from paceline.timing.split_step import SplitStep
+from paceline.timing.split_plan import SplitStep
 from paceline.timing.workload import OWN
 
 

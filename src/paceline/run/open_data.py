@@ -26,8 +26,7 @@ from paceline.data.order import AbstractOrder, is_map_style
 from paceline.data.shuffle import RowFormat, Share
 from paceline.data.source import curve_images
 from paceline.errors import OF_MACHINE, SettingError, first_line, refused
-from paceline.exchange.node import this_node
-from paceline.exchange.process_group import draw_number, run_store
+from paceline.exchange.process_group import draw_number, run_store, this_node
 from paceline.run.lightning_contract import check_hooks
 from paceline.run.loaders import (
     check_same_data,

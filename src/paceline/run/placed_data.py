@@ -22,7 +22,7 @@ from paceline.data.order import (
 )
 from paceline.data.placement import Placement
 from paceline.data.shuffle import DataTraffic, RowFormat, Share
-from paceline.exchange.sample_exchange import SampleExchange
+from paceline.exchange.group_wire import SampleExchange
 from paceline.record.point import Point
 
 Pass = Callable[[], Iterable[Any]]  # starts a new pass over (images, labels)

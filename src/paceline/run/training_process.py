@@ -67,7 +67,7 @@ from paceline.run.users_module import (
 )
 from paceline.run.weights import load_weights, save_weights
 from paceline.scheme.counts import Counts
-from paceline.timing.pace import give_way
+from paceline.timing.step_times import give_way
 
 
 def run(point: Point, folder: Path) -> TrainingReport | ServerReport:

@@ -56,7 +56,8 @@ def not_at_once(log: ServedLog, first: int = 0) -> str:
         last[worker] = number + 1
     ending = [worker for worker, _ in log.pushes[first:]][-len(log.workers) :]
     if log.grants and len(set(ending)) < len(ending):
-        return f"worker {_twice(ending)} pushed twice while another's last step was under way"
+        twice = next(worker for worker, count in Counter(ending).items() if count > 1)
+        return f"worker {twice} pushed twice while another's last step was under way"
     return ""
 
 
@@ -145,7 +146,3 @@ def not_in_pairs(averages: Mapping[int, Sequence[Averaged]], steps: Mapping[int,
     if len(steps) > 1 and max(steps.values()) > 1 and not any(told.values()):
         return "no two took a mean"
     return ""
-
-
-def _twice(workers: Sequence[int]) -> int:
-    return next(worker for worker, count in Counter(workers).items() if count > 1)

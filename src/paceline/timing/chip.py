@@ -108,10 +108,6 @@ class Chip:
             size.multiply_adds, workload.activations, size.weight_bytes, layers
         )
 
-    def assumes(self, workload: AbstractWorkload) -> bool:
-        """Return True if the rate of a network's steps follows from its sizes."""
-        return workload.name not in self.measured
-
     def rate_of_size(
         self, multiply_adds: int, activations: int, weight_bytes: int, layers: int
     ) -> RateOfSize:

@@ -12,8 +12,7 @@ from typing import Annotated, NamedTuple
 from paceline.errors import SettingError
 from paceline.model.network_size import BYTES, Layer, NetworkSize, Sharding
 from paceline.settings import UNKEYED, Count, Neutral, Whole, settings
-from paceline.timing.split_plan import counted_network, plan_split
-from paceline.timing.split_step import SplitStep
+from paceline.timing.split_plan import SplitStep, counted_network, plan_split
 
 OWN = "own"  # the trained network itself
 BUCKET_BYTES = 25 * 2**20  # DistributedDataParallel's default

@@ -9,7 +9,7 @@ from paceline.clock.split.network_plan import plan_network
 from paceline.clock.split.split_network import ShardGroup, split_network
 from paceline.clock.split.split_worker import gather_state
 from paceline.exchange.process_group import join
-from paceline.timing.split_step import all_reduced
+from paceline.timing.split_plan import all_reduced
 from tests.clock.split.networks import CLASSES, IMAGE, as_data_parallel, build
 from tests.exchange.socket_bytes import socket_bytes
 

@@ -8,8 +8,13 @@ from paceline.errors import SettingError
 from paceline.model.alexnet import AlexNet
 from paceline.model.count_layers import count_layers
 from paceline.model.network_size import Layer, Sharding
-from paceline.timing.split_plan import counted_network, plan_split
-from paceline.timing.split_step import all_gathered, all_reduced, swapped
+from paceline.timing.split_plan import (
+    all_gathered,
+    all_reduced,
+    counted_network,
+    plan_split,
+    swapped,
+)
 from tests.clock.split.networks import CLASSES, IMAGE, build
 
 IMAGENET = (3, 224, 224)

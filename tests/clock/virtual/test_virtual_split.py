@@ -11,7 +11,7 @@ from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.independent import Independent
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.timing.profile import ClusterProfile, Link, SharedCores
-from paceline.timing.split_step import SplitStep, all_gathered
+from paceline.timing.split_plan import SplitStep, all_gathered
 from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import SizedNetwork
 from tests.clock.virtual.trained import SCHEMES, train, weights_of

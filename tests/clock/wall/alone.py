@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torchmetrics import MeanSquaredError
 
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.wall.parameter_server_strategy import ParameterServerStrategy
+from paceline.clock.wall.rule_strategy import RuleStrategy
 from paceline.clock.wall.server import serve
 from paceline.errors import SettingError
 from paceline.exchange.process_group import join, leave
@@ -55,7 +55,7 @@ def loader():
 
 def strategy(scheme, workers):
     run = RunSpec(workers, batch_size=4, num_steps=STEPS, snapshot_samples=[2 * STEPS, 4 * STEPS])
-    return ParameterServerStrategy(scheme, run)
+    return RuleStrategy(scheme, run)
 
 
 def trainer(chosen, **options):

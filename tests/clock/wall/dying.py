@@ -11,7 +11,7 @@ import psutil
 import torch.distributed as dist
 
 from paceline.exchange.wire import worker_wire
-from paceline.exchange.wire.frame import Header, pack
+from paceline.exchange.wire.connection import Header, pack
 from paceline.scheme.rule import AbstractServedScheme
 from paceline.scheme.serving import AbstractServing, Arrival, AtOnce, Release
 from tests.classifiers import ActingClassifier

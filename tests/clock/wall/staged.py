@@ -4,7 +4,7 @@ from contextlib import nullcontext
 from functools import partial
 
 from paceline.clock.flat_weights import FlatWeights
-from paceline.clock.wall import rule_strategy, staging, wall_links
+from paceline.clock.wall import rule_strategy, wall_links
 from tests.unyielding import run as run_plainly
 
 
@@ -44,6 +44,6 @@ def apart(parameters, weights, gradient):
 
 
 def run(point, folder):
-    wall_links.staged = partial(staging.Staging, streams=Streams)
+    wall_links.staged = partial(wall_links.Staging, streams=Streams)
     rule_strategy.FlatWeights = apart
     return run_plainly(point, folder)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from paceline.clock.wall.staging import Staging
+from paceline.clock.wall.wall_links import Staging
 from tests.clock.wall.staged import Streams
 from tests.tiny import run_tiny, tiny_point
 

@@ -12,8 +12,14 @@ from paceline.clock.split.traced import facts_of, trace
 from paceline.errors import SettingError
 from paceline.model.classifier import Classifier
 from paceline.model.network_size import Sharding
-from paceline.timing.split_plan import BY_CHANNELS, BY_IMAGES, BY_INPUTS, SplitPlan, plan_split
-from paceline.timing.split_step import SplitStep
+from paceline.timing.split_plan import (
+    BY_CHANNELS,
+    BY_IMAGES,
+    BY_INPUTS,
+    SplitPlan,
+    SplitStep,
+    plan_split,
+)
 
 Tensors = Mapping[str, Tensor]  # of a network's state_dict
 

@@ -24,8 +24,9 @@ from torch.nn.functional import linear
 
 from paceline.clock.split.network_plan import NetworkPlan
 from paceline.clock.split.traced import layer_of, tensors_into
-from paceline.timing.split_plan import BY_CHANNELS, BY_INPUTS
-from paceline.timing.split_step import (
+from paceline.timing.split_plan import (
+    BY_CHANNELS,
+    BY_INPUTS,
     SUM_OF_TERMS,
     Conversion,
     Move,

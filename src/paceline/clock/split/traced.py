@@ -47,7 +47,11 @@ def trace(network: nn.Module, batch_size: int, image_shape: Sequence[int]) -> fx
     *image_shape]. Raises SettingError("model.split") for a network that torch.fx cannot trace, or
     whose layers share weights, and SettingError("model") if it cannot process such images.
     """
-    _check_weights_are_used_once(network)
+    once = {name for name, _ in network.named_parameters()}
+    for name, _ in network.named_parameters(remove_duplicate=False):
+        if name not in once:
+            message = f"{name} is shared with another layer; it cannot be divided"
+            raise SettingError("model.split", message)
     copied = deepcopy(network).to("meta").train()
     try:
         traced = fx.symbolic_trace(copied)
@@ -66,14 +70,6 @@ def trace(network: nn.Module, batch_size: int, image_shape: Sequence[int]) -> fx
     return traced
 
 
-def _check_weights_are_used_once(network: nn.Module) -> None:
-    once = {name for name, _ in network.named_parameters()}
-    for name, _ in network.named_parameters(remove_duplicate=False):
-        if name not in once:
-            message = f"{name} is shared with another layer; it cannot be divided"
-            raise SettingError("model.split", message)
-
-
 def _leave_values_in_place(traced: fx.GraphModule) -> None:
     """Let later operations use the result of an operation that works in place, instead of its
     input. A conversion between them copies the value, and changes in place would not reach the
@@ -81,17 +77,15 @@ def _leave_values_in_place(traced: fx.GraphModule) -> None:
     """
     nodes = list(traced.graph.nodes)
     for place, node in enumerate(nodes):
-        if _overwrites(traced, node):
+        if node.op == "call_module":
+            overwrites = getattr(traced.get_submodule(str(node.target)), "inplace", False)
+        else:
+            overwrites = node.target in _IN_PLACE or node.kwargs.get("inplace")
+        if overwrites:
             later = set(nodes[place + 1 :])
             node.args[0].replace_all_uses_with(node, later.__contains__)
         if node.op == "call_function" and node.target in _IN_PLACE:
             node.target = _IN_PLACE[node.target]
-
-
-def _overwrites(traced: fx.GraphModule, node: fx.Node) -> bool:
-    if node.op == "call_module":
-        return bool(getattr(traced.get_submodule(str(node.target)), "inplace", False))
-    return node.target in _IN_PLACE or bool(node.kwargs.get("inplace"))
 
 
 def facts_of(network: nn.Module, traced: fx.GraphModule, shards: int) -> Network:
@@ -211,16 +205,10 @@ def _function_works(node: fx.Node, shapes: Sequence[Sequence[int]], dimension: i
     if name in (torch.flatten, "flatten"):
         return dimension <= _argument(node, 1, "start_dim", 0) % rank
     if name in (torch.mean, "mean"):
-        return _mean_works(node, rank, dimension)
+        dimensions = _argument(node, 1, "dim", None)
+        means = dimensions if isinstance(dimensions, Sequence) else [dimensions]
+        return dimensions is not None and all(mean % rank > dimension for mean in means)
     return name in (torch.cat, torch.concat) and dimension != _argument(node, 1, "dim", 0) % rank
-
-
-def _mean_works(node: fx.Node, rank: int, dimension: int) -> bool:
-    dimensions = _argument(node, 1, "dim", None)
-    if dimensions is None:
-        return False
-    means = dimensions if isinstance(dimensions, Sequence) else [dimensions]
-    return all(mean % rank > dimension for mean in means)
 
 
 def _argument(node: fx.Node, place: int, name: str, default: Any) -> Any:

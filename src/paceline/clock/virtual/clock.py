@@ -137,21 +137,18 @@ class VirtualClock:
         gradients of zero, and then every vector gets its content. Raises ValueError for the state
         of other parts.
         """
-        if in_waves:
-            self._repeat_waves(state["steps"])
-        while self._num_steps < state["steps"] and (worker := self.next_worker()) is not None:
-            self.finish_idle_step(worker)
-        if (self._num_steps, self.kernel.now) != (state["steps"], state["now"]):
-            raise ValueError(f"another run's state: {state['now']} s after {state['steps']} steps")
-        fill_content(self._content(), state["content"])
-
-    def _repeat_waves(self, steps: int) -> None:
-        while (worker := self.due_worker()) is not None and self._num_steps < steps:
+        steps = state["steps"]
+        while in_waves and (worker := self.due_worker()) is not None and self._num_steps < steps:
             for each in self.begin_wave() if worker.ahead is None else ():
                 assert each.ahead is not None
                 each.ahead.gradient.vector.zero_()
                 each.ahead.statistics.vector.copy_(each.statistics.vector)
             self.finish_ahead()
+        while self._num_steps < steps and (worker := self.next_worker()) is not None:
+            self.finish_idle_step(worker)
+        if (self._num_steps, self.kernel.now) != (steps, state["now"]):
+            raise ValueError(f"another run's state: {state['now']} s after {steps} steps")
+        fill_content(self._content(), state["content"])
 
     def _content(self) -> list[Tensor]:
         data = () if self._data is None else (self._data.traffic,)  # drawn anew, by position
@@ -204,7 +201,11 @@ class VirtualClock:
         its rule.
         """
         scheme, run = self._parts.scheme, self._run
-        while self._may_step(worker):
+        while True:
+            if self._own is not None:
+                self._own.begin(worker)
+            if not (worker.granted if self._own is None else self._own.has_step(worker)):
+                break
             if self._ending:
                 return
             if self._data is not None:
@@ -242,12 +243,6 @@ class VirtualClock:
             links.release()
         if self._push is not None:
             self._push.leave(worker)
-
-    def _may_step(self, worker: VirtualWorker) -> bool:
-        if self._own is None:
-            return worker.granted
-        self._own.begin(worker)
-        return self._own.has_step(worker)
 
     def _compute(self, worker: VirtualWorker, links: VirtualLinks) -> Process[None]:
         worker.computing, worker.computed = True, Event()
@@ -296,7 +291,10 @@ def content_of(root: object, *, apart_from: Iterable[object] = ()) -> list[Tenso
                 whole = thing.new_empty(0).set_(storage, 0, shape, (1,))
                 found.setdefault(storage.data_ptr(), whole)
         else:
-            left.extend(reversed(_referents(thing)))
+            # of a suspended generator, all that its frame holds; of a function, what it encloses
+            is_function = isinstance(thing, FunctionType)
+            held = thing.__closure__ or () if is_function else gc.get_referents(thing)
+            left.extend(reversed(held))
     return list(found.values())
 
 
@@ -309,10 +307,3 @@ def fill_content(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> None:
         raise ValueError(f"the content has {len(given)} vectors that do not fit {len(kinds)}")
     for mine, other in zip(ours, theirs, strict=True):
         mine.copy_(other)
-
-
-def _referents(thing: object) -> Sequence[Any]:
-    """List what an object refers to: a suspended generator to all that its frame holds, a function
-    to what it encloses.
-    """
-    return thing.__closure__ or () if isinstance(thing, FunctionType) else gc.get_referents(thing)

@@ -13,8 +13,7 @@ from paceline.clock.virtual.virtual_split import VirtualSplit
 from paceline.clock.virtual.virtual_worker import BufferPool, VirtualWorker
 from paceline.exchange.shard import round_robin, shard_bounds
 from paceline.scheme.rule import AbstractScheme, Sharding
-from paceline.timing.machine import messages_at_once
-from paceline.timing.profile import ClusterProfile
+from paceline.timing.profile import ClusterProfile, messages_at_once
 from paceline.timing.step_times import StepTimes
 from paceline.timing.workload import AbstractWorkload, Bucket, OwnNetwork
 

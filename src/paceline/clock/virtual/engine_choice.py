@@ -129,16 +129,14 @@ def _by_itself(trained: Trained, worker: VirtualWorker, batch: Any) -> Result:
 
 
 def _difference(worker: VirtualWorker, expected: Result) -> float:
-    """Return the largest difference of a worker's result from another, as a share of it."""
+    """Return the largest distance of a worker's vectors from those of another result, as a share of
+    their length; infinity for NaN.
+    """
     assert worker.ahead is not None
     found = worker.ahead.gradient.vector, worker.ahead.statistics.vector, worker.ahead.loss
-    return max(_distance(*pair) for pair in zip(found, expected, strict=True))
-
-
-def _distance(ours: Tensor, theirs: Tensor) -> float:
-    """Return the distance of two vectors as a share of the second's length; infinity for NaN."""
-    if not theirs.numel():
-        return 0.0
-    apart, length = (each.double().square().sum().sqrt() for each in (ours - theirs, theirs))
-    found = float(apart) / max(float(length), 1e-30)
-    return math.inf if math.isnan(found) else found
+    largest = 0.0
+    for ours, theirs in zip(found, expected, strict=True):
+        squares = [float(each.double().square().sum()) for each in (ours - theirs, theirs)]
+        share = math.sqrt(squares[0]) / max(math.sqrt(squares[1]), 1e-30)
+        largest = max(largest, math.inf if math.isnan(share) else share)
+    return largest

@@ -88,12 +88,6 @@ class VirtualMeanLink:
         mean = yield met
         return worker.take_answer(self._pool.share(mean), self._pool)
 
-    def _seconds_of(self, num_bytes: int, item: int) -> float:
-        """Return the duration of an all-reduce of numbers that have so many bytes uncompressed,
-        `item` bytes each.
-        """
-        return self._seconds(num_bytes // item * 2 if self._half else num_bytes)
-
     def _compress(self, value: Tensor) -> None:
         if self._half:
             value.copy_(value.to(self._half))
@@ -116,7 +110,12 @@ class VirtualMeanLink:
         brought = [each for each, _ in by_worker.values()]
         overlapped = all(each.overlapped for each in brought)
         buckets = self._sizes.buckets() if overlapped else [Bucket(num_bytes, 1.0)]
-        seconds = partial(self._seconds_of, item=total.vector.element_size())
+        item = total.vector.element_size()
+
+        def seconds(num_bytes: int) -> float:
+            """Return the duration of an all-reduce of so many bytes, counted uncompressed."""
+            return self._seconds(num_bytes // item * 2 if self._half else num_bytes)
+
         self.busy_seconds += sum(seconds(bucket.num_bytes) for bucket in buckets)
         yield Moment(allreduce_end(brought, buckets, seconds))
         if len(brought) > 1:

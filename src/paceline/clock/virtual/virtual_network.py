@@ -210,7 +210,7 @@ class VirtualNetwork:
         weight: float = 1.0,
         left: Event | None = None,
     ) -> Process[Passage]:
-        """Send a message from end to end; inside a node it occupies no shared link."""
+        """Send a message over the links of both ends; inside a node it occupies no shared link."""
         left, begun = left or Event(), self._kernel.now
         if sender == receiver:
             self._kernel.happen(left)
@@ -218,17 +218,12 @@ class VirtualNetwork:
         else:
             self._bytes[sender] += num_bytes
             self._bytes[len(self._names) + receiver] += num_bytes
-            yield from self._flow(sender, receiver, num_bytes, weight)
+            if self._in_star is not None:
+                direction = self._in_star[sender in self._end_of_server]
+                yield direction.begin(num_bytes / self._link.bandwidth, weight)
+            elif math.isfinite(self._link.bandwidth):
+                out, into = sender, len(self._names) + receiver
+                yield from self._flows.send(out, into, num_bytes, weight)
             self._kernel.happen(left)
             yield self._kernel.after(self._link.latency)
         return Passage(begun, self._kernel.now)
-
-    def _flow(
-        self, sender: int, receiver: int, num_bytes: int, weight: float = 1.0
-    ) -> Process[None]:
-        """Wait until a message has left, and passed the links of both ends."""
-        if self._in_star is not None:
-            direction = self._in_star[sender in self._end_of_server]
-            yield direction.begin(num_bytes / self._link.bandwidth, weight)
-        elif math.isfinite(self._link.bandwidth):
-            yield from self._flows.send(sender, len(self._names) + receiver, num_bytes, weight)

@@ -17,7 +17,7 @@ from paceline.timing.profile import (
     of_like_processes,
     seconds_inside,
 )
-from paceline.timing.split_step import ShardMessages, SplitStep
+from paceline.timing.split_plan import ShardMessages, SplitStep
 
 
 class VirtualSplit:

@@ -310,21 +310,19 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         take another step. The clock has taken those before these `numbers`.
         """
         for _ in numbers:
-            try:
-                yield self._next_batch()
-            except StopIteration:
+            batch = self._next_batch() if self._engine is None else self._next_wave()
+            if batch is None:
                 return
+            yield batch
 
     def _next_batch(self) -> Any:
-        if self._engine is not None:
-            return self._next_wave()
         if self._current_worker is not None:
             raise RuntimeError("a batch was asked for before the step of the one before had ended")
         if self._stepped is not None:
             self._trained.settle()  # after hooks that follow a step
         worker = self._current_worker = self.clock.next_worker()
         if worker is None:
-            raise StopIteration
+            return None
         assert self._draw is not None
         self._schedules.set(self.clock.batches_behind(worker))
         self._gradient = self.clock.pool.take()
@@ -375,11 +373,11 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             batches = mapped(lambda each: each.to(self.root_device), batches)
         return self.precision_plugin.convert_input(batches), self._trained.dropout.drawn(numbers)
 
-    def _next_wave(self) -> Wave:
+    def _next_wave(self) -> Wave | None:
         if self._wave is not None:
             raise RuntimeError("a wave was asked for before the one before had ended")
         if self.clock.due_worker() is None:
-            raise StopIteration
+            return None
         workers = self.clock.begin_wave()
         self._wave = Wave(workers, self._batches_of(workers))
         return self._wave
@@ -414,9 +412,9 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         loss, trainer = closure(), self._module.trainer
         self._finish_wave()
         while len(self._completed) < BATCH_STEPS and not trainer.should_stop:
-            if self.clock.due_worker() is None:
+            if (wave := self._next_wave()) is None:
                 break
-            self._compute(self._next_wave())
+            self._compute(wave)
             self._finish_wave()
         return loss
 

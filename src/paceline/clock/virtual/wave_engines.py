@@ -220,7 +220,8 @@ class VmapEngine(AbstractEngine):
         _copy_all([each.gradient.vector for each in results], [*gradients[:size].unbind()])
         if self._statistics:
             _copy_all([each.statistics.vector for each in results], [*after[:size].unbind()])
-        _losses_of(results).copy_(losses[:size])
+        first = results[0].loss  # the losses of a wave lie in one vector
+        first.as_strided((size,), (1,), first.storage_offset()).copy_(losses[:size])
 
     def _call(self, weights: Tensor, statistics: Tensor, batches: Any) -> tuple[Any, ...]:
         """Return gradients, losses, statistics and counters of stacked workers."""
@@ -396,12 +397,6 @@ def _copy_all(into: list[Tensor], values: Sequence[Tensor]) -> None:
 def _weights_of(worker: VirtualWorker) -> Tensor:
     assert worker.weights is not None
     return worker.weights.vector
-
-
-def _losses_of(results: Sequence[Any]) -> Tensor:
-    """Return the losses of consecutive workers of a wave, which lie in one vector."""
-    first = results[0].loss
-    return first.as_strided((len(results),), (1,), first.storage_offset())
 
 
 ENGINES: dict[str, type[AbstractEngine]] = {"vmap": VmapEngine, "graph": GraphEngine}

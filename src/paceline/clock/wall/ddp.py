@@ -2,8 +2,7 @@
 
 import datetime
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,11 +21,10 @@ from paceline.clock.training_strategy import check_automatic, check_one_optimize
 from paceline.clock.wall.wall_strategy import AbstractWallStrategy
 from paceline.errors import SettingError
 from paceline.exchange.collectives import Native, collective
-from paceline.exchange.ddp_hook import Bucket, Hook, bucket_hook
-from paceline.exchange.group_wire import GroupWire
+from paceline.exchange.group_wire import Bucket, GroupWire, Hook, bucket_hook
 from paceline.exchange.liveness import rest
 from paceline.exchange.process_group import broadcast_json, count_workers, members, worker_index
-from paceline.timing.pace import Pace
+from paceline.timing.step_times import Pace
 
 _HOST = torch.device("cpu")
 _UNLIMITED = 2**20  # MiB
@@ -82,7 +80,9 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
         trainer, options = self._trainer, LiveOptions(self.optimizers[0])
         self._schedules = Schedules(trainer.lr_scheduler_configs, options, self.run)
         self._resume_schedules()
-        _without_sigterm_broadcast(trainer)
+        loop: Any = trainer.fit_loop.epoch_loop
+        if hasattr(loop, "_broadcast_sigterm_tensor"):  # private, and a collective in each step
+            loop._broadcast_sigterm_tensor = lambda: None  # (PR 20825); the launcher ends workers
         self._average = self.run.average_of(self._average_before or self._trained_weights)
         self.counted = count_workers(self.run.num_workers, is_worker=self._speaks)
         self.begin_anew()
@@ -139,37 +139,30 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
         """True in the first process of a worker."""
         return self.split is None or self.split.is_first
 
-    def _is_finite(self) -> bool:
-        if self.split is not None:
-            return self.split.is_finite()
-        return all(bool(weight.isfinite().all()) for weight in self._trained_weights)
-
     def _keep_snapshot(self, seconds: float) -> None:
-        self.diverged = not self._is_finite()
+        if self.split is not None:
+            self.diverged = not self.split.is_finite()
+        else:
+            finite = (bool(weight.isfinite().all()) for weight in self._trained_weights)
+            self.diverged = not all(finite)
         trainer = self._trainer
         trainer.should_stop = trainer.should_stop or self.diverged
         index = self.run.snapshot_samples.index(self.samples)
         is_kept_here = self._speaks and index % self.run.num_workers == worker_index()
         weights = [self._whole_weights(is_kept_here)]
         if self._average is not None:
-            with self._averages(self._average):
-                weights.append(self._whole_weights(is_kept_here))
+            held = [weight.data for weight in self._trained_weights]
+            for weight, averaged in zip(self._trained_weights, self._average.weights, strict=True):
+                weight.data = averaged
+            weights.append(self._whole_weights(is_kept_here))
+            for weight, own in zip(self._trained_weights, held, strict=True):
+                weight.data = own
         if self._speaks:
             statistics = _mean_over_workers(statistics_of(self.whole_module))
             if is_kept_here:
                 kept = torch.stack(weights)
                 snapshot = Snapshot(self.samples, self.updates, seconds, kept, statistics)
                 self._snapshots.append(snapshot)
-
-    @contextmanager
-    def _averages(self, average: MovingAverage) -> Generator[None]:
-        """Replace the weights by their moving averages."""
-        held = [weight.data for weight in self._trained_weights]
-        for weight, own in zip(self._trained_weights, average.weights, strict=True):
-            weight.data = own
-        yield
-        for weight, own in zip(self._trained_weights, held, strict=True):
-            weight.data = own
 
     def _whole_weights(self, is_kept_here: bool) -> Tensor:
         """Return a copy on the CPU, empty unless `is_kept_here`; all shards must call this."""
@@ -178,15 +171,6 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
         weights = self.held_weights if is_kept_here else []
         size = sum(weight.numel() for weight in weights)
         return flatten(weights, torch.empty(size, dtype=self.held_weights[0].dtype))
-
-
-def _without_sigterm_broadcast(trainer: Trainer) -> None:
-    """Remove a collective per step from Lightning's loop (PR 20825); the launcher ends all workers.
-    The method is private to Lightning, and newer versions may lack it and its cost.
-    """
-    loop: Any = trainer.fit_loop.epoch_loop
-    if hasattr(loop, "_broadcast_sigterm_tensor"):
-        loop._broadcast_sigterm_tensor = lambda: None
 
 
 def _mean_over_workers(tensors: list[Tensor]) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from paceline.clock.run_spec import RunSpec, VectorSpec
 from paceline.exchange.liveness import Lost, LostPeerError
 from paceline.exchange.process_group import worker_index
-from paceline.exchange.wire.frame import Header
+from paceline.exchange.wire.connection import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import PairWire
 from paceline.scheme.audit import Averaged

@@ -34,7 +34,7 @@ from paceline.exchange.liveness import rest
 from paceline.exchange.process_group import count_workers, draw_number, run_store, worker_index
 from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme, Step, WorkerView, next_message
-from paceline.timing.pace import Pace
+from paceline.timing.step_times import Pace
 
 
 class RuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):

@@ -16,7 +16,7 @@ from paceline.clock.served_weights import ServedWeights
 from paceline.clock.snapshot import Snapshot, send_snapshot
 from paceline.exchange.liveness import Lost, LostPeerError
 from paceline.exchange.process_group import count_workers, members, receive_json, send_json
-from paceline.exchange.wire.frame import Header
+from paceline.exchange.wire.connection import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
@@ -198,19 +198,15 @@ class Server:
         if remaining > 0:  # a sleep of 0 s takes 0.1 ms, and may lose the core
             time.sleep(remaining)
         self._answer_all(answered)
-        self._keep_in_host_memory()  # tens of milliseconds, in which workers compute
+        for latest in self._served.snapshots[-1:]:
+            if latest.weights.is_cuda:  # tens of milliseconds, in which workers compute
+                self._served.snapshots[-1] = replace(latest, weights=latest.weights.cpu())
 
     def _seconds(self) -> float:
         """Return the training clock's time when the present weights are computed."""
         if self._wire.weights.is_cuda:
             torch.cuda.current_stream(self._wire.weights.device).synchronize()
         return self._clock.seconds()
-
-    def _keep_in_host_memory(self) -> None:
-        """Move the latest snapshot there, if it is on a GPU."""
-        for latest in self._served.snapshots[-1:]:
-            if latest.weights.is_cuda:
-                self._served.snapshots[-1] = replace(latest, weights=latest.weights.cpu())
 
     def _answer_all(self, workers: Iterable[int]) -> None:
         for worker in workers:

@@ -1,7 +1,10 @@
-"""Links of a worker to others on real processes: for means, to its group, and to servers."""
+"""Links of a worker to others on real processes: for means, to its group, and to servers, with the
+copies that a worker on a GPU needs.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -9,15 +12,70 @@ from torch import Tensor
 
 from paceline.clock.run_spec import RunSpec, VectorSpec, server_specs
 from paceline.clock.snapshot import Snapshot, flatten, join_shards, receive_snapshots
-from paceline.clock.wall.staging import staged
 from paceline.exchange.collectives import collective
 from paceline.exchange.liveness import Lost, LostPeerError
 from paceline.exchange.process_group import has_nccl, members, send_json, worker_index
-from paceline.exchange.wire.frame import Header
+from paceline.exchange.wire.connection import Header
 from paceline.exchange.wire.server_wire import ServerWire
+from paceline.exchange.wire.shared_memory import pin
 from paceline.exchange.wire.worker_wire import WorkerWire
 from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
+
+
+class Staging:
+    """Copies of a worker on a GPU.
+
+    Buffers in host memory are pinned, and copied on a stream of their own. Buffers on the GPU that
+    servers on GPUs share need no copy if the worker computes in them, and nobody waits here: events
+    order what follows. `streams`: module of torch with streams of the device. `pinned`: True
+    if the buffers in host memory could be pinned.
+    """
+
+    def __init__(self, wire: WorkerWire, device: torch.device, streams: Any = torch.cuda) -> None:
+        self._wire, self._device, self._streams = wire, device, streams
+        self._stream: Any = streams.Stream(device)
+        self._weights = wire.weights
+        if wire.in_host_memory:
+            self._weights = torch.empty_like(wire.weights, device=device)
+        self._statistics = torch.zeros_like(wire.statistics, device=device)
+        if device.type == "cuda":
+            host = (wire.gradient, wire.weights, wire.statistics)
+            self.pinned = all([pin(each) for each in host if each.device.type == "cpu"])
+
+    def send(self, value: Tensor, statistics: Sequence[Tensor]) -> None:
+        """Copy `value` [num_weights] and BatchNorm's statistics. Into host memory: wait until all
+        is copied.
+        """
+        flatten(statistics, self._statistics)
+        if not self._wire.in_host_memory:
+            if value is not self._wire.gradient:
+                self._wire.gradient.copy_(value)
+            self._wire.statistics.copy_(self._statistics, non_blocking=True)
+            return
+        self._stream.wait_stream(self._streams.current_stream(self._device))
+        with self._streams.stream(self._stream):
+            self._wire.gradient.copy_(value, non_blocking=True)
+            self._wire.statistics.copy_(self._statistics, non_blocking=True)
+        self._stream.synchronize()
+
+    def finish(self) -> None:
+        """Wait for all computations of this worker."""
+        self._streams.current_stream(self._device).synchronize()
+
+    def receive(self) -> Tensor:
+        """Return the weights in the servers' answers, on the device."""
+        if self._wire.in_host_memory:
+            with self._streams.stream(self._stream):
+                self._weights.copy_(self._wire.weights, non_blocking=True)
+            self._streams.current_stream(self._device).wait_stream(self._stream)
+        return self._weights
+
+
+def staged(wire: WorkerWire, device: torch.device) -> Staging | None:
+    """Return the copies of a worker on this device; None on a CPU, which needs none."""
+    return None if device.type == "cpu" else Staging(wire, device)
+
 
 _HOST = torch.device("cpu")
 

@@ -24,7 +24,7 @@ from paceline.clock.training_strategy import (
 from paceline.clock.wall.wall_links import PushLink
 from paceline.exchange.process_group import join, worker_index
 from paceline.scheme.audit import Averaged
-from paceline.timing.pace import Pace
+from paceline.timing.step_times import Pace
 
 
 class AbstractWallStrategy(AbstractTrainingStrategy):

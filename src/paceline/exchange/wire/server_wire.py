@@ -21,10 +21,23 @@ from torch import Tensor
 
 from paceline.exchange.liveness import Lost
 from paceline.exchange.process_group import joined, send_json
-from paceline.exchange.wire.connection import Hello, Listener
-from paceline.exchange.wire.frame import HEADER_BYTES, Header, Pieces, bytes_of, pack, unpack
-from paceline.exchange.wire.gpu_memory import Signals, other_node, take_from_gpu
-from paceline.exchange.wire.shared_memory import part, take_share
+from paceline.exchange.wire.connection import (
+    HEADER_BYTES,
+    Header,
+    Hello,
+    Listener,
+    Pieces,
+    bytes_of,
+    pack,
+    unpack,
+)
+from paceline.exchange.wire.shared_memory import (
+    Signals,
+    other_node,
+    part,
+    take_from_gpu,
+    take_share,
+)
 
 _BOTH = selectors.EVENT_READ | selectors.EVENT_WRITE
 _PAUSE = 5e-5  # seconds; a GPU computes a push for milliseconds, in which looks would take a core

@@ -13,13 +13,29 @@ import torch
 from torch import Tensor
 
 from paceline.exchange.liveness import LostPeerError
-from paceline.exchange.node import this_node
-from paceline.exchange.process_group import joined, receive_json, worker_index
+from paceline.exchange.process_group import joined, receive_json, this_node, worker_index
 from paceline.exchange.shard import turns
-from paceline.exchange.wire.connection import Address, Hello, connect
-from paceline.exchange.wire.frame import HEADER_BYTES, Header, Pieces, bytes_of, pack, unpack
-from paceline.exchange.wire.gpu_memory import Signals, other_node, share_on_gpu
-from paceline.exchange.wire.shared_memory import Places, allocate, part, share, whole_pages
+from paceline.exchange.wire.connection import (
+    HEADER_BYTES,
+    Address,
+    Header,
+    Hello,
+    Pieces,
+    bytes_of,
+    connect,
+    pack,
+    unpack,
+)
+from paceline.exchange.wire.shared_memory import (
+    Places,
+    Signals,
+    allocate,
+    other_node,
+    part,
+    share,
+    share_on_gpu,
+    whole_pages,
+)
 
 _HOST = torch.device("cpu")
 _ALIGNED = 64  # numbers; kernels are slower on vectors that begin elsewhere
@@ -244,7 +260,9 @@ class WorkerWire:
         pushed = [bytes_of(self._sent[first:last])]
         if server == 0:
             pushed.append(bytes_of(self.statistics))
-        at = first * self._size
+        at, share_more = first * self._size, None
+        if self._on_gpu is not None:
+            share_more = partial(share_on_gpu, vectors=self._on_gpu, first=first, last=last)
         return reach(
             f"server {server}",
             address,
@@ -254,13 +272,8 @@ class WorkerWire:
             Places(at, self._statistics_at, self._weights_at + at),
             self._node,
             bytes_of(self.numbers),
-            self._share_more(first, last),
+            share_more,
         )
-
-    def _share_more(self, first: int, last: int) -> Callable[[socket.socket], Signals] | None:
-        if self._on_gpu is None:
-            return None
-        return partial(share_on_gpu, vectors=self._on_gpu, first=first, last=last)
 
 
 class PairWire:
