@@ -11,8 +11,8 @@ from paceline.errors import SettingError
 from paceline.exchange.collectives import collective
 from paceline.record.observed import Observed
 from paceline.run.run_point import run_point
-from tests.clock.references import averaged, elastic, gossiped, plain_weights
-from tests.clock.replay import replayed
+from tests.clock.references import averaged, elastic, gossiped, plain
+from tests.clock.references import replayed
 from tests.clock.wall.splits import (
     num_steps,
     on_virtual_clock,
@@ -107,8 +107,6 @@ def bytes_of(worker):
     )
 
 
-def plain(config, seen):
-    return plain_weights(config)
 
 
 @pytest.mark.slow
