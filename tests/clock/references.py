@@ -1,7 +1,8 @@
-"""Loops that know nothing of a clock: what the weights of a run must be."""
+"""Loops that know nothing of a clock, nor of the schemes: what the weights of a run must be."""
 
+import itertools
 import math
-from collections import deque
+from collections import Counter, deque
 
 import torch
 from hydra.utils import instantiate
@@ -55,17 +56,6 @@ def images_meanwhile(config):
     """
     others = (config["workers"] - config["scheme"].get("group_size", 1)) * config["batch_size"]
     return others / 2 if config["scheme"].get("bound") == 0 else others
-
-
-def plain_weights(config):
-    """One worker with the whole global batch, in a bare loop."""
-    alone = {**config, "workers": 1, "batch_size": config["workers"] * config["batch_size"]}
-    reference, batches = PlainSGD(config), batches_of(alone, 0)
-    size = alone["batch_size"]
-    rate = Rate(config, size)
-    for turn in range(config["training"]["epochs"] * NUM_TRAIN // size):
-        reference.apply(reference.gradient(*batches[turn]), rate.factor(turn * size))
-    return reference.weights()
 
 
 class Flat:
@@ -131,18 +121,35 @@ def rule_of(options, like, shapes=()):
     return TorchsOwn(options, like, [*shapes])
 
 
-def averaged(config, seen):
-    """Workers with weights of their own: the mean of gradients until `switch_at`, later of weights
-    after every `period` steps, and at the end.
+def unheard(holder, images, weights):
+    """What changes are told to: the number of a worker or the part of a server, the images of all
+    workers since its last change, and its weights after it.
     """
-    flat, scheme, workers = Flat(config), config["scheme"], range(config["workers"])
-    period, switch_at = scheme["period"], scheme.get("switch_at", 0)
+
+
+def plain(config, seen=None):
+    """One worker with the whole global batch, in a bare loop."""
+    alone = {**config, "workers": 1, "batch_size": config["workers"] * config["batch_size"]}
+    reference, batches = PlainSGD(config), batches_of(alone, 0)
+    size = alone["batch_size"]
+    rate = Rate(config, size)
+    for turn in range(config["training"]["epochs"] * NUM_TRAIN // size):
+        reference.apply(reference.gradient(*batches[turn]), rate.factor(turn * size))
+    return reference.weights()
+
+
+def averaged(config, seen=None, changed=unheard):
+    """Workers with weights of their own, which step together: by the mean of their gradients until
+    `switch_at`, later by their own, and then they meet.
+    """
+    flat, workers, name = Flat(config), range(config["workers"]), config["names"]["scheme"]
     shares = [batches_of(config, worker) for worker in workers]
     held = [flat.first.clone() for _ in workers]
     optimizers = [rule_of(flat.options, flat.first, flat.shapes.values()) for _ in workers]
     images = len(workers) * config["batch_size"]
     num_steps = config["training"]["epochs"] * NUM_TRAIN // images
-    rate = Rate(config, images_per_update(config))
+    rate, meet = Rate(config, images_per_update(config)), meeting(config["scheme"], flat.first)
+    switch_at = 1 if name == "sync_allreduce" else config["scheme"].get("switch_at", 0)
     for turn in range(num_steps):
         gradients = [flat.gradient(shares[k][turn], held[k]) for k in workers]
         together = turn < switch_at * num_steps
@@ -150,58 +157,43 @@ def averaged(config, seen):
             gradients = [torch.stack(gradients).mean(0)] * len(workers)
         factor = rate.factor(turn * images)
         held = [optimizers[k].step(held[k], gradients[k], factor) for k in workers]
-        if not together and (turn + 1) % period == 0:
-            held = [torch.stack(held).mean(0)] * len(workers)
-    return flat.named(torch.stack(held).mean(0))
+        held = held if together else meet(turn, torch.stack(held))
+        for worker, weights in enumerate(held):
+            changed(worker, images, weights)
+    return flat.named(torch.stack([*held]).mean(0))
 
 
-def outer(config, seen):
-    """Local SGD whose means are what torch's SGD steps towards: its gradient is what they moved."""
-    flat, scheme, workers = Flat(config), config["scheme"], range(config["workers"])
-    shares = [batches_of(config, worker) for worker in workers]
-    held = [flat.first.clone() for _ in workers]
-    optimizers = [rule_of(flat.options, flat.first) for _ in workers]
-    common = flat.first.clone().requires_grad_()
-    momentum = scheme["outer_momentum"]
-    above = torch.optim.SGD(
-        [common], scheme["outer_lr"], momentum, nesterov=scheme["nesterov"] and momentum > 0
-    )
-    images = len(workers) * config["batch_size"]
-    num_steps = config["training"]["epochs"] * NUM_TRAIN // images
-    rate = Rate(config, images_per_update(config))
-    for turn in range(num_steps):
-        gradients = [flat.gradient(shares[k][turn], held[k]) for k in workers]
-        factor = rate.factor(turn * images)
-        held = [optimizers[k].step(held[k], gradients[k], factor) for k in workers]
-        if (turn + 1) % scheme["period"] == 0:
-            common.grad = common.detach() - torch.stack(held).mean(0)
-            above.step()
-            held = [common.detach().clone() for _ in workers]
-    return flat.named(torch.stack(held).mean(0))
+def meeting(scheme, first):
+    """What workers hold after a step of this number, from what they held after their own steps: a
+    mean at the end of each period, towards which an outer SGD may step, whose gradient is what they
+    moved; or means by a matrix of who hears whom.
+    """
+    common, outer = first.clone().requires_grad_(), None
+    if "outer_lr" in scheme:
+        lr, momentum = scheme["outer_lr"], scheme["outer_momentum"]
+        nesterov = scheme["nesterov"] and momentum > 0
+        outer = torch.optim.SGD([common], lr, momentum, nesterov=nesterov)
 
+    def by_period(turn, held):
+        if (turn + 1) % scheme["period"]:
+            return held
+        mean = held.mean(0)
+        if outer is not None:
+            common.grad = common.detach() - mean
+            outer.step()
+            mean = common.detach().clone()
+        return mean.repeat(len(held), 1)
 
-def mixed(config, seen):
-    """A matrix of who is in whose mean, for each step, on the weights of all workers."""
-    flat, workers = Flat(config), config["workers"]
-    shares = [batches_of(config, worker) for worker in range(workers)]
-    held = flat.first.repeat(workers, 1)
-    optimizers = [rule_of(flat.options, flat.first) for _ in range(workers)]
-    images = workers * config["batch_size"]
-    rate = Rate(config, images_per_update(config))
-    exponents = math.ceil(math.log2(workers))
-    for turn in range(config["training"]["epochs"] * NUM_TRAIN // images):
-        away = [-1, 1] if config["scheme"]["graph"] == "ring" else [2 ** (turn % exponents)]
-        matrix = torch.eye(workers, dtype=held.dtype)
+    def by_matrix(turn, held):
+        exponents, numbers = math.ceil(math.log2(len(held))) or 1, range(len(held))
+        away = [-1, 1] if scheme["graph"] == "ring" else [2 ** (turn % exponents)]
+        matrix = torch.eye(len(held), dtype=held.dtype)
         for distance in away:
-            for worker in range(workers):
-                matrix[(worker + distance) % workers, worker] = 1
-        factor = rate.factor(turn * images)
-        moved = [
-            optimizers[k].step(held[k], flat.gradient(shares[k][turn], held[k]), factor)
-            for k in range(workers)
-        ]
-        held = matrix / matrix.sum(1, keepdim=True) @ torch.stack(moved)
-    return flat.named(held.mean(0))
+            for worker in numbers:
+                matrix[(worker + distance) % len(held), worker] = 1
+        return matrix / matrix.sum(1, keepdim=True) @ held
+
+    return by_matrix if "graph" in scheme else by_period
 
 
 class Own:
@@ -241,17 +233,20 @@ def owners(config, seen, flat):
     return [Own(config, seen, worker, flat) for worker in range(config["workers"])]
 
 
-def apart(config, seen):
+def apart(config, seen, changed=unheard):
     """Workers that never meet: the mean of what each ends with."""
     flat = Flat(config)
     workers = owners(config, seen, flat)
-    for worker in workers:
-        while not worker.ended:
+    for worker, report in zip(workers, seen.workers, strict=True):
+        numbers = list(report.step_numbers)
+        for before, after in itertools.pairwise(numbers):
             worker.end()
+            changed(report.worker, (after - before) * config["batch_size"], worker.held)
+        assert worker.ended
     return flat.named(torch.stack([worker.held for worker in workers]).mean(0))
 
 
-def elastic(config, seen):
+def elastic(config, seen, changed=unheard):
     """The center, by the order in which workers came to the server."""
     flat, scheme = Flat(config), config["scheme"]
     workers, center = owners(config, seen, flat), flat.first.clone()
@@ -263,6 +258,7 @@ def elastic(config, seen):
         worker.begin()  # the gradient is of before the exchange
         moved = scheme["elasticity"] * (worker.held - center)
         worker.held, center = worker.held - moved, center + moved
+        changed("center", scheme["period"] * config["batch_size"], center)
     assert all(worker.ended for worker in workers)
     return flat.named(center)
 
@@ -293,27 +289,15 @@ class Gossiped:
         self._applied = torch.zeros_like(self.flat.first)
         self._pending = [deque(seen.workers[index].averages) for index in range(len(self._workers))]
         self._under_way = {}  # by active worker: what it sent, and the mean once it is formed
-        self.in_steps = self._num_in_steps()
         while any([self._go_on(index) for index in range(len(self._workers))]):
             pass
         assert not any(self._pending), "means that no two agree on"
-
-    @property
-    def held(self):
-        return [worker.held for worker in self._workers]
 
     def weights(self):
         return self.flat.named(torch.stack(list(self._ended.values())).mean(0))
 
     def mean_by_gradients(self):
         return self.flat.named(self.flat.first - self._applied / len(self._workers))
-
-    def _num_in_steps(self):
-        """Means that caught a worker in the middle of a step, with its gradient under way."""
-        last = [worker.num_steps for worker in self._workers]
-        return sum(
-            mean.held_after < last[k] for k, means in enumerate(self._pending) for mean in means
-        )
 
     def _go_on(self, index):
         """To the next part of a mean or step, if it is there."""
@@ -360,3 +344,152 @@ class Gossiped:
         under_way.append(worker.held)
         self._pending[index].popleft()
         return True
+
+
+def releasing(config):
+    """One server's rule: from a push to the workers in an update, and to those who are answered."""
+    scheme = config["scheme"]
+    pushing = range(0, config["workers"], scheme.get("group_size", 1))
+    match config["names"]["scheme"]:
+        case "sync_parameter_server":
+            return together(len(pushing) - scheme["backup_workers"])
+        case "stale_synchronous":
+            return bounded(pushing, scheme["bound"])
+        case "sync_then_async":
+            return switched(len(pushing), scheme["switch_at"])
+        case "async_parameter_server" | "mixed":
+            return at_once
+        case other:
+            raise ValueError(f"there is no rule for {other}: write it in tests/clock/references.py")
+
+
+def at_once(worker, staleness=0, progress=0.0):
+    return [worker], [worker]
+
+
+def together(needed):
+    waiting = []
+
+    def arrive(worker, staleness, progress):
+        if staleness > 0:
+            return [], [worker]
+        waiting.append(worker)
+        if len(waiting) < needed:
+            return [], []
+        released = waiting.copy()
+        waiting.clear()
+        return released, released
+
+    return arrive
+
+
+def bounded(workers, bound):
+    steps, held = Counter({worker: 0 for worker in workers}), set()
+
+    def arrive(worker, staleness, progress):
+        steps[worker] += 1
+        held.add(worker)
+        answered = {each for each in held if steps[each] <= min(steps.values()) + bound}
+        held.difference_update(answered)
+        return [worker], answered
+
+    return arrive
+
+
+def switched(workers, switch_at):
+    early = together(workers)
+
+    def arrive(worker, staleness, progress):
+        return (early if progress < switch_at else at_once)(worker, staleness, progress)
+
+    return arrive
+
+
+def damped(scheme, gradient, now, read):
+    """As Zheng 2017 (ICML; lambda constant) has it."""
+    if scheme.get("damping") == "delay_compensation":
+        return gradient * (1 + scheme["compensation"] * gradient * (now - read))
+    return gradient
+
+
+def damped_rate(scheme, staleness):
+    """Factor on the rate, as Zhang 2016 (IJCAI) has it."""
+    damps = scheme.get("damping") == "inverse_staleness" and staleness > 1
+    return 1 / staleness if damps else 1.0
+
+
+def replayed(config, seen, changed=unheard):
+    """The weights that the servers' records of arrivals imply. Servers may see them in different
+    orders, so each part of the weights is replayed by its own server's record.
+    """
+    return Replay(config, seen, changed).weights()
+
+
+class Replay:
+    def __init__(self, config, seen, changed):
+        self._changed = changed
+        self._config, self._reports = config, seen.servers
+        self._group_size = config["scheme"].get("group_size", 1)
+        self._flat, workers = Flat(config), config["workers"]
+        self._rate = Rate(config, config["batch_size"])  # of each update it is told the images
+        self._shares = [batches_of(config, worker) for worker in range(workers)]
+        self._held = self._flat.first.clone()
+        self._read = [self._held.clone() for _ in range(workers)]
+        self._gradients = {}
+        self._taken, self._answered = ([Counter() for _ in self._reports] for _ in range(2))
+        cuts = [len(self._held) * s // len(self._reports) for s in range(len(self._reports) + 1)]
+        self._parts = [slice(first, last) for first, last in itertools.pairwise(cuts)]
+        self._arrivals = [releasing(config) for _ in self._reports]
+        self._sgd = [rule_of(self._flat.options, self._held[part]) for part in self._parts]
+        self._samples = [0] * len(self._reports)
+        self._late = [{} for _ in self._reports]
+
+    def weights(self):
+        """A push is due when every server has it next: its gradient is known then."""
+        pending = [list(report.pushes) for report in self._reports]
+        while any(pending):
+            before = sum(map(len, pending))
+            for worker in range(self._config["workers"]):
+                due = [s for s, queue in enumerate(pending) if queue and queue[0][0] == worker]
+                turn = min(taken[worker] for taken in self._taken)
+                known = (worker, turn) in self._gradients
+                for server in due if known or self._has_pulled(worker, turn) else ():
+                    if self._taken[server][worker] == turn:
+                        self._arrive(server, *pending[server].pop(0), turn)
+            assert sum(map(len, pending)) < before, "a push that nobody can have made"
+        return self._flat.named(self._held)
+
+    def _has_pulled(self, worker, turn):
+        """Every server's answer to its push before this one."""
+        return all(answered[worker] == turn for answered in self._answered)
+
+    def _arrive(self, server, worker, staleness, turn):
+        if (worker, turn) not in self._gradients:
+            group = self._shares[worker : worker + self._group_size]
+            gradients = [self._flat.gradient(share[turn], self._read[worker]) for share in group]
+            self._gradients[worker, turn] = torch.stack(gradients).mean(0)
+        self._taken[server][worker] += 1
+        self._late[server][worker] = staleness
+        budget = self._config["training"]["epochs"] * NUM_TRAIN
+        progress = self._samples[server] / budget
+        applied, answered = self._arrivals[server](worker, staleness, progress)
+        if applied:
+            self._update(server, applied)
+        for each in answered:
+            self._answered[server][each] += 1
+            self._read[each][self._parts[server]] = self._held[self._parts[server]]
+
+    def _update(self, server, workers):
+        part, pushed = self._parts[server], []
+        for worker in workers:
+            gradient = self._gradients[worker, self._taken[server][worker] - 1][part]
+            now, read = self._held[part], self._read[worker][part]
+            pushed.append(damped(self._config["scheme"], gradient, now, read))
+        images = len(workers) * self._group_size * self._config["batch_size"]
+        factor = self._rate.factor(self._samples[server], images)
+        late = [self._late[server][worker] for worker in workers]
+        factor *= damped_rate(self._config["scheme"], max(late))
+        mean = torch.stack(pushed).mean(0)
+        self._held[part] = self._sgd[server].step(self._held[part], mean, factor)
+        self._samples[server] += images
+        self._changed((part.start, part.stop), images, self._held[part].clone())

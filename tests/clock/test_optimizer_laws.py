@@ -3,74 +3,67 @@
 import pytest
 from torch.testing import assert_close
 
-from tests.clock.references import apart, averaged
-from tests.clock.replay import replayed
-from tests.clock.test_laws import SCHEDULED, plain
-from tests.tiny import CLOCKS, run_tiny, tiny_point
+from tests.clock.references import apart, averaged, plain, replayed
+from tests.clock.test_laws import SCHEDULED
+from tests.tiny import CLOCKS, run_tiny, run_together, tiny_point
 
-LAYERWISE = {
-    "LARS": {"lr": 5.0, "weight_decay": 0.1, "momentum": 0.5, "trust_coefficient": 0.01},
-}
 OPTIMIZERS = {
-    "AdamW": {"lr": 0.01, "weight_decay": 0.1, "betas": [0.8, 0.9]},
-    "RMSprop": {"lr": 0.01, "momentum": 0.5, "centered": True},
-    "Adagrad": {"lr": 0.05},
+    "torch.optim.AdamW": {"lr": 0.01, "weight_decay": 0.1, "betas": [0.8, 0.9]},
+    "torch.optim.RMSprop": {"lr": 0.01, "momentum": 0.5, "centered": True},
+    "torch.optim.Adagrad": {"lr": 0.05},
 }
-LAWS = {  # scheme, workers and settings, and what the weights must be
-    "K workers are one with K times the batch": ("sync_allreduce", 4, {}, plain),
-    "so they are by servers": ("sync_parameter_server", 4, {"scheme__servers": 2}, plain),
-    "and by groups": ("mixed", 2, {"scheme__group_size": 2}, plain),
-    "one worker is the optimizer": ("local_sgd", 1, {"scheme__period": 3}, plain),
-    "one worker is the optimizer at servers": (
-        "async_parameter_server",
-        1,
-        {"scheme__servers": 3},
-        plain,
-    ),
-    "replaying the pushes": ("async_parameter_server", 3, {"scheme__servers": 2}, replayed),
-    "loops that meet": ("local_sgd", 2, {"scheme__period": 3}, averaged),
-    "loops apart": ("independent", 3, {}, apart),
-}
+LARS = {"lr": 5.0, "weight_decay": 0.1, "momentum": 0.5, "trust_coefficient": 0.01}
 WHOLE = {"scheme__servers": 2, "scheme__sharding": "round_robin"}
-OF_TENSORS = {  # laws of optimizers that compute with whole tensors
-    "K workers are one with K times the batch": ("sync_allreduce", 2, {}, plain),
-    "so they are by one server": ("sync_parameter_server", 2, {}, plain),
-    "so they are by servers of whole tensors": ("sync_parameter_server", 2, WHOLE, plain),
-    "loops that meet": ("local_sgd", 2, {"scheme__period": 3}, averaged),
-}
+LAWS = [  # scheme, workers and settings, and what the weights must be
+    ("sync_allreduce", 4, {}, plain),
+    ("sync_parameter_server", 4, {"scheme__servers": 2}, plain),
+    ("mixed", 2, {"scheme__group_size": 2}, plain),
+    ("local_sgd", 1, {"scheme__period": 3}, plain),
+    ("async_parameter_server", 1, {"scheme__servers": 3}, plain),
+    ("async_parameter_server", 3, {"scheme__servers": 2}, replayed),
+    ("local_sgd", 2, {"scheme__period": 3}, averaged),
+    ("independent", 3, {}, apart),
+]
+OF_TENSORS = [  # of an optimizer that computes with whole tensors
+    ("sync_allreduce", 2, {}, plain),
+    ("sync_parameter_server", 2, {}, plain),
+    ("sync_parameter_server", 2, WHOLE, plain),
+    ("local_sgd", 2, {"scheme__period": 3}, averaged),
+]
 ON_WALL = [
-    ("AdamW", "so they are by servers"),
-    ("RMSprop", "replaying the pushes"),
-    ("AdamW", "loops that meet"),
+    ("torch.optim.AdamW", LAWS[1]),
+    ("torch.optim.RMSprop", LAWS[5]),
+    ("torch.optim.AdamW", LAWS[6]),
 ]
-CASES = [
-    *((name, law, "virtual") for name in OPTIMIZERS for law in LAWS),
-    *((name, law, "wall") for name, law in ON_WALL),
-]
+
+
+def check(clock, target, laws, folder):
+    """The laws of one optimizer, one after the other."""
+    options = {**OPTIMIZERS, "paceline.model.layerwise.LARS": LARS}[target]
+    optimizer = {"_target_": target, "_partial_": True, **options}
+    settings = {**SCHEDULED, "model__optimizer": optimizer, **CLOCKS[clock]}
+    configs = [tiny_point(name, k, 4, **settings | own) for name, k, own, _ in laws]
+    runs = run_together(configs, folder)
+    for law, config, (seen, weights) in zip(laws, configs, runs, strict=True):
+        expected = law[-1](config, seen)
+        assert_close(weights, expected, rtol=1e-9, atol=1e-12, msg=f"{law}: {{}}".format)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "law", "clock"), CASES)
-def test_law(name, law, clock, tmp_path):
-    scheme, workers, settings, expected = LAWS[law]
-    optimizer = {"_target_": f"torch.optim.{name}", "_partial_": True, **OPTIMIZERS[name]}
-    settings = {**SCHEDULED, "model__optimizer": optimizer, **settings, **CLOCKS[clock]}
-    config = tiny_point(scheme, workers, 4, **settings)
-    seen, weights = run_tiny(config, tmp_path)
-    assert_close(weights, expected(config, seen), rtol=1e-9, atol=1e-12)
+@pytest.mark.parametrize("target", OPTIMIZERS)
+def test_laws_of_any_optimizer(target, tmp_path):
+    check("virtual", target, LAWS, tmp_path)
 
 
-@pytest.mark.parametrize("name", LAYERWISE)
-@pytest.mark.parametrize("law", OF_TENSORS)
+@pytest.mark.slow
+@pytest.mark.parametrize(("target", "law"), ON_WALL)
+def test_laws_of_any_optimizer_on_real_processes(target, law, tmp_path):
+    check("wall", target, [law], tmp_path)
+
+
 @pytest.mark.parametrize("clock", [pytest.param("wall", marks=pytest.mark.slow), "virtual"])
-def test_law_of_whole_tensors(name, law, clock, tmp_path):
-    scheme, workers, settings, expected = OF_TENSORS[law]
-    target = f"paceline.model.layerwise.{name}"
-    optimizer = {"_target_": target, "_partial_": True, **LAYERWISE[name]}
-    settings = {**SCHEDULED, "model__optimizer": optimizer, **settings, **CLOCKS[clock]}
-    config = tiny_point(scheme, workers, 8, **settings)
-    seen, weights = run_tiny(config, tmp_path)
-    assert_close(weights, expected(config, seen), rtol=1e-9, atol=1e-12)
+def test_laws_of_whole_tensors(clock, tmp_path):
+    check(clock, "paceline.model.layerwise.LARS", OF_TENSORS, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -89,10 +82,9 @@ def test_a_modules_scheduler_goes_by_samples_as_a_schedule_does(
     """Of 36 batches of all workers in three epochs."""
     constant = {**SCHEDULED, "training__schedule": "constant", "training__lr_rule": "none"}
     steps = {"schedule": "steps", "milestones": [1 / 3, 2 / 3], "gamma": 0.1, "lr_rule": "none"}
-    module = {"_target_": "tests.classifiers.ScheduledClassifier", "interval": interval}
-    module |= {"periods": periods}
-    settings = {**constant, **{f"model__{name}": each for name, each in module.items()}}
-    config = tiny_point(scheme, 2, 4, **settings, **CLOCKS[clock])
+    module = {"model___target_": "tests.classifiers.ScheduledClassifier"}
+    module |= {"model__interval": interval, "model__periods": periods}
+    config = tiny_point(scheme, 2, 4, **constant, **module, **CLOCKS[clock])
     seen, weights = run_tiny(config, tmp_path)
     config["training"] |= steps
     expected = (averaged if scheme == "local_sgd" else plain)(config, seen)

@@ -14,7 +14,7 @@ from paceline.prediction.predict import point_clock
 from paceline.record.point import Point
 from paceline.scheme.sync_parameter_server import SyncParameterServer
 from paceline.study.compose import composed
-from tests.clock.references import plain_weights
+from tests.clock.references import plain
 from tests.tiny import CLOCKS, REPOSITORY, run_tiny, tiny_point
 
 SHARES = [80 + 3, 5, 15]  # of the tiny network's tensors: 80, 5, 15, 3 weights
@@ -39,7 +39,7 @@ def test_servers_with_unequal_shares_make_the_updates_of_plain_sgd(
 ):
     config = in_turn(scheme, workers, clock, **settings)
     seen, weights = run_tiny(config, tmp_path)
-    assert_close(weights, plain_weights(config), rtol=1e-12, atol=1e-14)
+    assert_close(weights, plain(config), rtol=1e-12, atol=1e-14)
     received = [server.bytes_received for server in seen.servers]
     assert received == [8 * share * len(seen.servers[0].pushes) for share in SHARES]
 

@@ -1,7 +1,9 @@
 """Processes that push and pull a little, and tell what they saw."""
 
 import os
+import secrets
 import signal
+import socket
 import time
 
 import torch
@@ -11,7 +13,15 @@ from paceline.cluster.child import tolerate
 from paceline.exchange.liveness import Lost
 from paceline.exchange.process_group import join, joined, leave, receive_json, send_json
 from paceline.exchange.shard import shard_bounds
-from paceline.exchange.wire.connection import HEADER_BYTES, Address, Header, Pieces, bytes_of, pack
+from paceline.exchange.wire.connection import (
+    HEADER_BYTES,
+    Address,
+    Header,
+    Hello,
+    Pieces,
+    bytes_of,
+    pack,
+)
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
 
@@ -23,14 +33,22 @@ FIRST, SECOND = 2**24 + 1, 2**53 + 1  # versions that float32 and float64 cannot
 WIRES = {"shared memory": None, "TCP": "another node"}  # where a worker says that it is
 
 
-def one_worker(servers, node):
-    """Process 0 works, the others serve: server s answers with weights third * position + s."""
-    join(20, "cpu")
-    bounds = shard_bounds(NUM_WEIGHTS, servers)
-    server = dist.get_rank() - 1
-    seen = _work(bounds, node) if server < 0 else _serve(server, *bounds[server])
+def talk(parts):
+    """The token of this process, and what each part returns: a function here, and a wire's node."""
+    join(60, "cpu")
+    seen = [joined().token]
+    for name, node in parts:
+        seen.append(globals()[name](node))
+        dist.barrier()  # nobody's next part meets this one
     leave()
     return seen
+
+
+def one_worker(node):
+    """Process 0 works, the others serve: server s answers with weights third * position + s."""
+    bounds = shard_bounds(NUM_WEIGHTS, dist.get_world_size() - 1)
+    server = dist.get_rank() - 1
+    return _work(bounds, node) if server < 0 else _serve(server, *bounds[server])
 
 
 def _work(bounds, node):
@@ -67,11 +85,8 @@ def _serve(server, first, last):
 
 def two_workers(node):
     """Worker 1 pushes and leaves; only then worker 0, which waited for nothing, pushes."""
-    join(20, "cpu")
     worker = dist.get_rank()
-    seen = _serve_two() if worker == 2 else _work_in_turn(worker, node)
-    leave()
-    return seen
+    return _serve_two() if worker == 2 else _work_in_turn(worker, node)
 
 
 def _work_in_turn(worker, node):
@@ -101,17 +116,52 @@ def _serve_two():
     return {"order": order, "kept": [wire.gradient(worker).tolist() for worker in range(2)]}
 
 
+def strangers(node):
+    """Worker 0 calls as who is none of the run; then both workers push once."""
+    worker = dist.get_rank()
+    if worker == 2:
+        return _serve_two()
+    wire = WorkerWire([(0, 3)], 0, torch.float64, first_server=2, node=node)
+    address, hello = Address(*receive_json(2)), Hello(1, 24, 24).pack()
+    sent = [b"", hello, hello + joined().token, bytes(32) + hello, secrets.token_bytes(32) + hello]
+    callers = [_call(address, node) for _ in sent] if worker == 0 else []
+    for caller, said in zip(callers, sent, strict=False):
+        caller.sendall(said)  # of which the first stays silent
+    heard = [_heard(caller) for caller in callers[1:]]
+    wire.connect([address])
+    wire.pull()
+    wire.gradient.fill_(worker + 1)
+    wire.push_pull()
+    wire.leave()
+    return heard + [_heard(caller) for caller in callers[:1]]
+
+
+def _call(address, node):
+    if node is not None:
+        return socket.create_connection((address.host, address.port), 20)
+    caller = socket.socket(socket.AF_UNIX)
+    caller.settimeout(20)
+    caller.connect(f"\0{address.local}")
+    return caller
+
+
+def _heard(caller):
+    """All that comes until the server ends the connection."""
+    with caller:
+        try:
+            return caller.recv(4096)
+        except ConnectionError:
+            return b""
+
+
 LARGE = 1_000_000  # weights: no socket holds a push of as many
 HUGE = 10_000_000  # nor both ends of a connection together
 
 
 def slow_reader(node):
     """Worker 0 takes its first answer when worker 1 has pushed twice."""
-    join(20, "cpu")
     worker = dist.get_rank()
-    seen = _serve_both() if worker == 2 else _pull_late(worker, node)
-    leave()
-    return seen
+    return _serve_both() if worker == 2 else _pull_late(worker, node)
 
 
 def _pull_late(worker, node):
@@ -146,11 +196,8 @@ def _serve_both():
 
 def crossing(node):
     """Process 1 is served first, and its answer, once gone, lets process 2 take its push."""
-    join(20, "cpu")
     rank = dist.get_rank()
-    seen = _push_to_both(node) if rank == 0 else _serve_after_another(rank)
-    leave()
-    return seen
+    return _push_to_both(node) if rank == 0 else _serve_after_another(rank)
 
 
 def _push_to_both(node):
@@ -205,16 +252,12 @@ def _work_or_die(worker, node, how):
     return wire.weights[[0, -1]].tolist()
 
 
-def _die(wire):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
 def _die_with_a_child(wire):
     """A child outlives the patience of all others."""
     if os.fork() == 0:
         time.sleep(25)
         os._exit(0)
-    _die(wire)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _die_in_a_push(wire):
@@ -225,28 +268,17 @@ def _die_in_a_push(wire):
         end._send(Pieces(memoryview(push), bytes_of(wire.gradient)[: 2 * LARGE]))
     else:
         wire._ends[0]._connection.sendall(push[: HEADER_BYTES // 2])
-    _die(wire)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _send(content):
-    return lambda wire: wire._ends[0]._send(Pieces(memoryview(content)))
-
-
-def _add(wire):
-    """A header with flags that no worker sets together."""
-    connection = wire._ends[0]._connection
-    connection.sendall(pack(Header(wire.versions[0], True, keep=True)) + bytes(16))
+def _send_noise(wire):
+    wire._ends[0]._send(Pieces(memoryview(b"\xff" * HEADER_BYTES)))
 
 
 FAULTS = {
-    "killed": _die,
     "killed with a child": _die_with_a_child,
     "killed in a push": _die_in_a_push,
-    "added": _add,
-    "noise": _send(b"\xff" * HEADER_BYTES),
-    "a version to come": _send(pack(Header(3, True))),
-    "no version": _send(pack(Header(-1, True))),
-    "a stop without a push": _send(pack(Header(0, False, stop=True))),
+    "noise": _send_noise,
 }
 
 
@@ -270,12 +302,3 @@ def _serve_the_rest():
         "statistics": [wire.statistics(worker).item() for worker in range(2)],
         "bytes": (wire.bytes_sent, wire.bytes_received),
     }
-
-
-def tokens():
-    """What this process knows the others of its run by."""
-    join(20, "cpu")
-    known = joined().token
-    dist.barrier()  # one that leaves at once closes connections that others are making
-    leave()
-    return known

@@ -9,7 +9,7 @@ import torch
 from paceline.cluster.supervisor import ProcessFailure
 from paceline.exchange.collectives import COLLECTIVES, collective
 from paceline.scheme.rule import Compression
-from tests.exchange.collective_ddp import SHAPES, STEPS
+from tests.exchange.collective_cases import SHAPES, STEPS
 from tests.launching import launch
 
 WORKERS = 3
@@ -21,7 +21,7 @@ WAYS = [*itertools.product(COLLECTIVES, get_args(Compression))]
 def seen(tmp_path_factory):
     """(collective, compression) -> gradients, lengths of buckets, bytes sent, of each worker."""
     folder = tmp_path_factory.mktemp("hooks")
-    target = "tests.exchange.collective_ddp:gradients"
+    target = "tests.exchange.collective_cases:gradients"
     of_workers = launch(target, (WAYS,), workers=WORKERS, servers=0, log_folder=folder)
     return {way: [worker[number] for worker in of_workers] for number, way in enumerate(WAYS)}
 
@@ -77,6 +77,6 @@ def test_halves_are_rounded_and_send_a_quarter_of_float64(name, half, seen, nati
 
 
 def test_a_worker_that_fails_in_backward_ends_the_others(tmp_path):
-    target = "tests.exchange.collective_ddp:failing"
+    target = "tests.exchange.collective_cases:failing"
     with pytest.raises(ProcessFailure, match="worker 1: ValueError: a bad gradient"):
         launch(target, (), workers=2, servers=0, log_folder=tmp_path)

@@ -12,13 +12,37 @@ from tests.launching import launch
 THIRDS = [turn / 3 for turn in range(NUM_WEIGHTS)]
 
 
-@pytest.fixture(scope="module", params=WIRES)
-def talk(request, tmp_path_factory):
+IN_THREE = [
+    *(("two_workers", node) for node in WIRES.values()),
+    *(("strangers", node) for node in WIRES.values()),
+    ("slow_reader", "another node"),
+    ("crossing", "another node"),
+]
+
+
+@pytest.fixture(scope="module")
+def of_four(tmp_path_factory):
     """One worker and three servers, of which server 0 has 2 weights, 1 has 2 and 2 has 3."""
-    folder = tmp_path_factory.mktemp("talk")
-    target = "tests.exchange.talking:one_worker"
-    arguments = (3, WIRES[request.param])
-    worker, *servers = launch(target, arguments, workers=1, servers=3, log_folder=folder)
+    return launched([("one_worker", node) for node in WIRES.values()], 4, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def of_three(tmp_path_factory):
+    """By part and node: what each of three processes returned."""
+    token, *found = launched(IN_THREE, 3, tmp_path_factory)
+    return {"token": token, **dict(zip(IN_THREE, found, strict=True))}
+
+
+def launched(parts, processes, folders):
+    """The tokens of all processes, and what they returned of each part."""
+    target, folder = "tests.exchange.talking:talk", folders.mktemp("talk")
+    found = launch(target, (parts,), workers=processes, servers=0, log_folder=folder)
+    return [list(each) for each in zip(*found, strict=True)]
+
+
+@pytest.fixture(params=range(len(WIRES)), ids=WIRES)
+def talk(request, of_four):
+    worker, *servers = of_four[1 + request.param]
     return worker, servers
 
 
@@ -49,12 +73,9 @@ def test_bytes_are_those_of_bodies(talk):
     assert [server["bytes"] for server in servers] == [(32, 32), (32, 16), (48, 24)]
 
 
-@pytest.mark.parametrize("wire", WIRES)
-def test_a_server_answers_whoever_pushes_and_keeps_pushes_apart(wire, tmp_path):
-    target = "tests.exchange.talking:two_workers"
-    first, second, server = launch(
-        target, (WIRES[wire],), workers=2, servers=1, log_folder=tmp_path
-    )
+@pytest.mark.parametrize("node", WIRES.values(), ids=WIRES)
+def test_a_server_answers_whoever_pushes_and_keeps_pushes_apart(node, of_three):
+    first, second, server = of_three["two_workers", node]
     assert server == {
         "order": [(1, True), (1, False), (0, True), (0, False)],
         "kept": [[1.0] * 3, [2.0] * 3],
@@ -62,26 +83,29 @@ def test_a_server_answers_whoever_pushes_and_keeps_pushes_apart(wire, tmp_path):
     assert (second, first) == ([2.0] * 3, [3.0] * 3)
 
 
-def test_a_server_goes_on_while_a_worker_does_not_read_its_answer(tmp_path):
+@pytest.mark.parametrize("node", WIRES.values(), ids=WIRES)
+def test_a_stranger_hears_nothing_is_dropped_and_disturbs_nobody(node, of_three):
+    """Silent, with a worker's hello and no token, with the token in its place, with wrong ones."""
+    heard, nothing, server = of_three["strangers", node]
+    assert (heard, nothing) == ([b""] * 5, [])
+    assert sorted(server["order"]) == [(0, False), (0, True), (1, False), (1, True)]
+    assert server["kept"] == [[1.0] * 3, [2.0] * 3]
+
+
+def test_a_server_goes_on_while_a_worker_does_not_read_its_answer(of_three):
     """What the worker reads later are the weights as they were, not as they are by then."""
-    target = "tests.exchange.talking:slow_reader"
-    found = launch(target, ("another node",), workers=2, servers=1, log_folder=tmp_path)
-    assert found == [([0.0, 0.0], [0]), ([2.0, 2.0], [2]), 2]
+    assert of_three["slow_reader", "another node"] == [([0.0, 0.0], [0]), ([2.0, 2.0], [2]), 2]
 
 
-def test_a_server_answers_while_the_next_one_is_sent_to(tmp_path):
+def test_a_server_answers_while_the_next_one_is_sent_to(of_three):
     """Server 1 takes its push when the answer of server 0 has left, which no connection holds."""
-    target = "tests.exchange.talking:crossing"
-    found = launch(target, ("another node",), workers=1, servers=2, log_folder=tmp_path)
-    assert found == [[0.0, 0.0, 3.0, 3.0], None, None]
+    assert of_three["crossing", "another node"] == [[0.0, 0.0, 3.0, 3.0], None, None]
 
 
-def test_every_run_has_a_token_of_its_own(tmp_path):
-    target = "tests.exchange.talking:tokens"
-    runs = [launch(target, (), workers=2, servers=1, log_folder=tmp_path) for _ in range(2)]
-    assert [len(set(run)) for run in runs] == [1, 1]
-    assert runs[0] != runs[1]
-    assert len(runs[0][0]) == 32
+def test_every_run_has_a_token_of_its_own(of_three, of_four):
+    first, second = of_three["token"], of_four[0]
+    assert (len(set(first)), len(set(second)), len(first[0])) == (1, 1, 32)
+    assert first[0] != second[0]
 
 
 @pytest.mark.parametrize("num_weights", [1, 7, 12, 7674])

@@ -14,7 +14,7 @@ from paceline.record.observed import Observed
 from paceline.record.result import measured
 from paceline.run.open_data import TrainingImages, open_data
 from paceline.run.placed_data import reading_of
-from tests.clock.references import plain_weights
+from tests.clock.references import plain
 from tests.data.made_data import settings, write_image_folder
 from tests.launching import launch
 from tests.run.own import OWN_TRAINING
@@ -111,7 +111,7 @@ def test_both_clocks_end_with_the_same_weights_and_move_the_same_bytes(name, rea
 def test_a_set_shuffled_every_epoch_is_replicated_data_bit_for_bit(real, tmp_path):
     (_, replicated), (observed, weights) = real[0]["replicated"], real[0]["every epoch"]
     assert_same(weights, replicated, rtol=0, atol=0)
-    assert_same(weights, plain_weights(placed()), rtol=1e-12, atol=1e-14)
+    assert_same(weights, plain(placed()), rtol=1e-12, atol=1e-14)
     (_, module), (_, partitioned) = real[0]["module"], real[0]["module, every epoch"]
     assert_same(module, partitioned, rtol=0, atol=0)
     virtual = [on_virtual_clock(name, tmp_path)[1] for name in ("replicated", "every epoch")]
@@ -183,7 +183,7 @@ def test_servers_do_not_take_part_in_a_shuffle(clock, tmp_path):
     """
     config = placed("sync_parameter_server", clock=clock, **CASES["every epoch"])
     seen, weights = run_tiny(config, tmp_path)
-    assert_same(weights, plain_weights(placed()), rtol=1e-12, atol=1e-14)
+    assert_same(weights, plain(placed()), rtol=1e-12, atol=1e-14)
     assert sum(each.moved.shuffle_bytes for each in seen.training) > 0
     config = placed("async_parameter_server", clock=clock, **CASES["never"])
     seen, _ = run_tiny(config, tmp_path)

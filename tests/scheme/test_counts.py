@@ -101,12 +101,6 @@ def test_updates_are_of_all_workers_until_the_switch_and_of_one_then():
         assert [counts.batches(n, None) for n in range(9)] == [n * k for n in range(9)]
 
 
-def test_batches_behind_updates_by_hand():
-    """Of 40 batches of 4 workers, the first 12 in threes of 4: switched at 0.25, rounded up."""
-    counts = Counts(SyncThenAsync(servers=1, switch_at=0.25), 4)
-    assert [counts.batches(n, 40) for n in (31, 0, 3, 4)] == [40, 0, 12, 13]
-
-
 def test_a_group_speaks_by_its_first_worker():
     counts = Counts(AsyncParameterServer(servers=1, group_size=2), 4)
     assert [counts.group_of(worker) for worker in range(4)] == [range(2)] * 2 + [range(2, 4)] * 2

@@ -7,7 +7,6 @@ import pkgutil
 import re
 from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,17 +18,12 @@ from paceline.errors import SettingError
 from paceline.record.target import MOVED, Target
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.counts import END, Counts
-from paceline.scheme.diloco import DiLoCo
 from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.gossip import Gossip
-from paceline.scheme.independent import Independent
-from paceline.scheme.local_sgd import LocalSGD
 from paceline.scheme.post_local_sgd import PostLocalSGD
 from paceline.scheme.rule import (
     AbstractScheme,
-    Adopt,
     Apply,
-    Keep,
     Kept,
     Mean,
     NeighbourMean,
@@ -40,24 +34,15 @@ from paceline.scheme.rule import (
 )
 from paceline.scheme.serving import Arrival, AtOnce, Bounded, Release, ThenAtOnce, Together
 from paceline.scheme.stale_synchronous import StaleSynchronous
-from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.scheme.sync_gossip import SyncGossip
 from paceline.scheme.sync_parameter_server import SyncParameterServer
 from paceline.scheme.sync_then_async import SyncThenAsync
 from tests.clock.test_laws import LAWS
+from tests.tiny import REPOSITORY
 
-ROOT = Path(__file__).parent.parent.parent
-CONF = sorted((ROOT / "conf/scheme").glob("*.yaml"))
+CONF = sorted((REPOSITORY / "conf/scheme").glob("*.yaml"))
 GRADIENT = torch.tensor([1.0, -2.0], dtype=torch.float64)
 WEIGHTS = torch.tensor([16.0, 32.0], dtype=torch.float64)
-REPLY = torch.tensor([4.0, 8.0], dtype=torch.float64)
-SERVED = [
-    AsyncParameterServer(servers=1),
-    SyncParameterServer(servers=1),
-    StaleSynchronous(servers=1, bound=1),
-    AsyncParameterServer(servers=1, group_size=2),
-    SyncThenAsync(servers=1, switch_at=0.5),
-]
 
 
 def view(step=0, progress=0.0, worker=1):
@@ -69,18 +54,6 @@ def view(step=0, progress=0.0, worker=1):
         num_steps=step,
         progress=progress,
     )
-
-
-def answered(scheme, *answers, **when):
-    """All messages of a step; communications and Apply are answered in turn, others by nothing."""
-    rule, left, found = scheme.step(view(**when)), list(answers), []
-    message = next_message(rule, None)
-    while message is not None:
-        found.append(message)
-        unanswered = isinstance(message, Adopt | PairMean)
-        message = next_message(rule, None if unanswered else left.pop(0).clone())
-    assert not left
-    return found
 
 
 def messages_of(rule):
@@ -97,93 +70,6 @@ def messages_of(rule):
                 answer = value.clone()
             case _:
                 answer = None
-
-
-def is_same(messages, *expected):
-    assert [type(message) for message in messages] == [type(message) for message in expected]
-    for message, other in zip(messages, expected, strict=True):
-        assert_close(vars(message), vars(other), rtol=1e-14, atol=0)
-    return True
-
-
-def test_synchronous_workers_apply_the_mean_of_their_gradients():
-    assert is_same(answered(SyncAllReduce(), REPLY, WEIGHTS), Mean(GRADIENT), Apply(REPLY))
-
-
-@pytest.mark.parametrize("scheme", SERVED, ids=lambda scheme: type(scheme).__name__)
-def test_served_workers_push_their_gradient_and_adopt_the_answer(scheme):
-    assert is_same(answered(scheme, REPLY), Push(GRADIENT), Adopt(REPLY))
-
-
-def test_independent_workers_apply_their_own_gradient():
-    assert is_same(answered(Independent(), WEIGHTS), Apply(GRADIENT))
-
-
-@pytest.mark.parametrize(("step", "meets"), [(0, False), (1, False), (2, True), (5, True)])
-def test_local_sgd_takes_the_mean_of_weights_at_the_end_of_each_period(step, meets):
-    expected = [Apply(GRADIENT), Mean(WEIGHTS), Adopt(REPLY)][: 3 if meets else 1]
-    answers = [WEIGHTS, REPLY][: 2 if meets else 1]
-    assert is_same(answered(LocalSGD(period=3), *answers, step=step), *expected)
-
-
-@pytest.mark.parametrize("scheme", [LocalSGD(period=3), PostLocalSGD(period=3, switch_at=0.5)])
-def test_a_run_of_local_sgd_ends_with_the_mean(scheme):
-    assert [type(each) for each in scheme.end(WEIGHTS, steps=6)] == []
-    end = scheme.end(WEIGHTS, steps=7)
-    assert is_same([next(end), end.send(REPLY)], Mean(WEIGHTS), Adopt(REPLY))
-    assert next_message(end, None) is None
-
-
-def test_post_local_sgd_is_synchronous_first():
-    scheme = PostLocalSGD(period=1, switch_at=0.5)
-    early = answered(scheme, REPLY, WEIGHTS, progress=0.49)
-    assert is_same(early, Mean(GRADIENT), Apply(REPLY))
-    late = answered(scheme, WEIGHTS, REPLY, progress=0.5)
-    assert is_same(late, Apply(GRADIENT), Mean(WEIGHTS), Adopt(REPLY))
-
-
-def after_meetings(scheme, means):
-    """The weights that a worker adopts at each meeting of a period of one step."""
-    weights, kept = WEIGHTS, ()
-    for num_steps, mean in enumerate(means):
-        rule = scheme.step(replace(view(num_steps), weights=weights.clone()))
-        message = next_message(rule, None)
-        while message is not None:
-            match message:
-                case Keep(vectors):
-                    kept, answer = [each.clone() for each in vectors], None
-                case Kept(number):
-                    answer = kept[:number]
-                case Adopt(adopted):
-                    weights, answer = adopted, None
-                case _:
-                    answer = mean
-            message = next_message(rule, answer)
-        yield weights
-
-
-def test_outer_steps_are_those_of_slowmo_and_of_bmuf_by_their_papers():
-    """SlowMo at a rate of 0.1, which divides and multiplies; both of BMUF's momenta."""
-    means = torch.tensor([[15.0, 30.0], [17.0, 29.0], [12.0, 25.0]], dtype=torch.float64)
-    slow, momentum, begun = [], 0.0, WEIGHTS
-    for mean in means:
-        momentum = 0.6 * momentum + (begun - mean) / 0.1
-        begun = begun - 0.7 * 0.1 * momentum
-        slow.append(begun)
-    bmuf = {False: [], True: []}
-    for nesterov, found in bmuf.items():
-        change, model, begun = 0.0, WEIGHTS, WEIGHTS
-        for mean in means:
-            change = 0.6 * change + 0.7 * (mean - begun)
-            model = model + change
-            begun = model + 0.6 * change if nesterov else model
-            found.append(begun)
-    classical, ahead = (
-        list(after_meetings(DiLoCo(1, 0.7, 0.6, nesterov), means)) for nesterov in bmuf
-    )
-    assert_close(classical, slow, rtol=1e-12, atol=0)
-    assert_close(classical, bmuf[False], rtol=1e-12, atol=0)
-    assert_close(ahead, bmuf[True], rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize("graph", ["ring", "exponential"])
@@ -207,27 +93,6 @@ def test_neighbours_send_what_others_wait_for_and_keep_the_mean(graph):
             mixed = matrix @ mixed
         if graph == "exponential" and workers in (2, 4, 16):
             assert_close(mixed, torch.full_like(mixed, 1 / workers))
-
-
-def test_an_elastic_worker_and_the_center_go_towards_each_other():
-    """From 4 and 0, a quarter of the way each: 3 and 1."""
-    scheme = ElasticAveraging(1, period=2, elasticity=0.25)
-    own, center = torch.full((2,), 4.0), torch.zeros(2)
-    changed = center - scheme.served(own, center, center)
-    assert_close(changed, torch.ones(2))
-    rule = scheme.step(replace(view(step=4), weights=own))
-    pushed = next(rule)
-    assert isinstance(pushed, Push)
-    assert_close(pushed.value, own)
-    adopted = rule.send(changed)
-    assert isinstance(adopted, Adopt)
-    assert_close(adopted.weights, torch.full((2,), 3.0))
-    assert is_same([rule.send(None)], Apply(GRADIENT))
-    for step in (0, 5):  # at 0 it holds the center
-        assert is_same(answered(scheme, WEIGHTS, step=step), Apply(GRADIENT))
-    end = scheme.end(own, steps=5)
-    assert is_same([next(end)], Push(own))
-    assert is_same([end.send(changed)], Adopt(torch.full((2,), 3.0)))
 
 
 def partners_of(graph, workers):
@@ -255,68 +120,21 @@ def test_neighbours_in_an_exponential_graph_are_1_3_5_9_and_17_apart():
     assert len(partners_of("complete", 100)[41]) == 50
 
 
-def test_active_workers_ask_for_a_mean_beside_their_steps_and_all_apply_their_gradients():
-    scheme = Gossip("complete")
-    for worker in (2, 3):
-        assert is_same(answered(scheme, WEIGHTS, worker=worker), Apply(GRADIENT))
-    assert scheme.beside(2, 4, num_steps=0, seed=1) is None
-
-    def asked(seed):
-        besides = [scheme.beside(3, 4, num_steps=step, seed=seed) for step in range(40)]
-        assert None not in besides
-        (means,) = zip(*map(messages_of, besides), strict=True)
-        return [mean.partner for mean in means]
-
-    assert set(asked(seed=1)) == {0, 2}
-    assert 10 < asked(seed=1).count(0) < 30
-    assert asked(seed=1) == asked(seed=1) != asked(seed=2)
+def drawn(worker, seed, workers=8):
+    """The places of a worker's partners in its list, step by step."""
+    scheme, places = Gossip("complete"), []
+    for step in range(40):
+        (mean,) = messages_of(scheme.beside(worker, workers, num_steps=step, seed=seed))
+        places.append(scheme.partners(worker, workers).index(mean.partner))
+    return tuple(places)
 
 
-def test_active_workers_draw_each_for_itself():
-    """The places of their partners in their lists, step by step."""
-
-    def places(worker):
-        scheme, found = Gossip("complete"), []
-        for step in range(40):
-            (mean,) = messages_of(scheme.beside(worker, 8, num_steps=step, seed=1))
-            found.append(scheme.partners(worker, 8).index(mean.partner))
-        return tuple(found)
-
-    assert len({places(worker) for worker in (1, 3, 5, 7)}) == 4
-
-
-@pytest.mark.parametrize(
-    ("damping", "gradient"),
-    [
-        ("none", [1.0, -2.0]),
-        ("delay_compensation", [1 + 3 * 1 * 4, -2 + 3 * 4 * 2]),
-    ],
-)
-def test_damping_by_hand(damping, gradient):
-    """Weights have gone from (6, 4) to (10, 6)."""
-    scheme = AsyncParameterServer(1, damping, compensation=3)
-    now, read = torch.tensor([10.0, 6.0]), torch.tensor([6.0, 4.0])
-    found = scheme.served(GRADIENT.float(), now, read)
-    assert found.tolist() == gradient
-    fresh = scheme.served(GRADIENT.float(), now, now)
-    assert fresh.tolist() == GRADIENT.tolist()
-
-
-def test_inverse_staleness_divides_the_rate():
-    """Zhang et al. 2016, IJCAI, equation 6: alpha / tau, and alpha for a fresh gradient."""
-    damped = AsyncParameterServer(1, "inverse_staleness")
-    assert [damped.step_factor(late) for late in (0, 1, 2, 4)] == [1, 1, 1 / 2, 1 / 4]
-    pushed = damped.served(GRADIENT, REPLY, -REPLY)
-    assert pushed is GRADIENT
-    for damping in ("none", "delay_compensation"):
-        assert AsyncParameterServer(1, damping).step_factor(4) == 1
-
-
-def test_the_compensation_is_that_of_a_constant_lambda():
-    settings = yaml.safe_load((ROOT / "conf/scheme/async_parameter_server.yaml").read_text())
-    assert settings["compensation"] == 0.04
-    by_default = AsyncParameterServer(1, "delay_compensation").served(GRADIENT, REPLY, -REPLY)
-    assert_close(by_default, GRADIENT + 0.04 * GRADIENT**2 * 2 * REPLY)
+def test_active_workers_draw_partners_each_for_itself_by_the_seed():
+    assert len({drawn(worker, seed) for worker in (1, 3, 5, 7) for seed in (1, 2)}) == 8
+    assert drawn(1, seed=1) == drawn(1, seed=1)
+    assert set(drawn(3, seed=1)) == set(range(4))
+    assert 10 < drawn(3, seed=1, workers=4).count(0) < 30
+    assert Gossip("complete").beside(2, 4, num_steps=0, seed=1) is None
 
 
 def released(serving, *arrivals):
@@ -385,11 +203,6 @@ def test_a_push_of_a_worker_that_is_gone_is_dropped():
     serving = StaleSynchronous(servers=1, bound=0).serving(num_workers=2)
     assert released(serving, (1, 0)) == [((1,), (), ())]
     assert serving.leave(0) == Release(answered=(1,))
-
-
-def test_a_scheme_without_servers_serves_nobody():
-    with pytest.raises(NotImplementedError, match="SyncAllReduce has no servers"):
-        SyncAllReduce().serving(num_workers=1)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,35 @@
-"""A modelled cluster by its settings, as a file of conf/cluster has them."""
+"""A modelled cluster: nodes, what its accelerators share, and messages inside split workers."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from paceline.errors import SettingError
-from paceline.timing.profile import ClusterProfile, Link, SharedCores, shuffle_seconds
+from paceline.exchange.collectives import COLLECTIVES, collective
+from paceline.prediction.predict import predict
+from paceline.record.point import Point
+from paceline.study.compose import composed
+from paceline.timing.profile import (
+    ClusterProfile,
+    Link,
+    SharedCores,
+    check_places,
+    of_first_processes,
+    of_like_processes,
+    seconds_inside,
+    shuffle_seconds,
+)
+from paceline.timing.split_plan import (
+    ShardMessages,
+    SplitStep,
+    all_gathered,
+    all_reduced,
+    swapped,
+    with_first,
+)
+from tests.tiny import REPOSITORY
 
 SETTINGS = {
     "workers_per_node": 4,
@@ -18,23 +41,15 @@ SETTINGS = {
 }
 
 
-def test_null_is_no_limit():
-    profile = ClusterProfile(**SETTINGS)
-    assert profile.link == Link(1e-5, 1e6)
-    assert profile.node_link == Link(0, math.inf)
-    assert (profile.server_seconds, profile.server_bandwidth) == (0.5, math.inf)
-
-
-def test_a_message_takes_latency_and_its_bytes():
-    assert Link(0.5, 100).seconds(200) == 2.5
-    assert Link(0.5, math.inf).seconds(200) == 0.5
-
-
 def test_workers_fill_node_after_node():
     profile = ClusterProfile(**SETTINGS)
     assert [profile.num_nodes(workers) for workers in (1, 4, 5, 8, 9)] == [1, 1, 2, 2, 3]
     assert [profile.node_of(worker) for worker in (0, 3, 4, 8)] == [0, 0, 1, 2]
     assert [profile.largest_node(workers) for workers in (1, 3, 4, 9)] == [1, 3, 4, 4]
+    machine = ClusterProfile(**{**SETTINGS, "workers_per_node": None})
+    assert (machine.num_nodes(100), machine.node_of(99)) == (1, 0)
+    assert (machine.one_machine, profile.one_machine) == (True, False)
+    assert (profile.node_link, profile.server_bandwidth) == (Link(0, math.inf), math.inf)
 
 
 def test_workers_meet_on_nodes_and_between_them():
@@ -47,23 +62,9 @@ def test_workers_meet_on_nodes_and_between_them():
     assert ClusterProfile(link, node_link, None, 0, 1).levels(9) == [(node_link, 9)]
 
 
-def test_without_nodes_all_is_on_one_machine():
-    profile = ClusterProfile(**{**SETTINGS, "workers_per_node": None})
-    assert profile.num_nodes(100) == 1
-    assert profile.node_of(99) == 0
-    assert profile.one_machine
-    assert not ClusterProfile(**SETTINGS).one_machine
-
-
 def test_what_is_missing_is_named():
     settings = {**SETTINGS, "link": {"latency": 0}}
     with pytest.raises(SettingError, match=r"cluster\.link\.bandwidth: a value is needed"):
-        ClusterProfile(**settings)
-
-
-def test_what_is_no_part_of_a_link_is_named():
-    settings = {**SETTINGS, "link": {"latency": 0, "bandwidth": 1, "length": 2}}
-    with pytest.raises(SettingError, match=r"cluster\.link\.length: there is no such setting"):
         ClusterProfile(**settings)
 
 
@@ -134,5 +135,145 @@ def test_bytes_that_flow_the_other_way_take_as_long(workers_per_node, node_cores
     assert len({*times}) == 8
 
 
-def test_one_worker_shuffles_in_no_time():
-    assert shuffle_seconds(np.zeros((1, 1), int), profile(None)) == 0
+OWN_LINKS = ("unshared", "nvswitch", "nvlink", "pcie_switch")
+NUM_BYTES = 960
+
+
+@pytest.mark.parametrize("workers_per_node", [None, 4])
+def test_a_bus_passes_all_messages_of_a_collective_one_by_one(workers_per_node):
+    for name in COLLECTIVES:
+        for workers in (2, 4, 8):
+            bus = ClusterProfile(
+                Link(0, 50), Link(0, 100), workers_per_node, 0, math.inf, topology="pcie_host"
+            )
+            of_node = bus.largest_node(workers)
+            _, vectors = collective(name).node_messages(workers, of_node)
+            alone = collective(name).link_seconds(NUM_BYTES, workers, bus)
+            assert collective(name).seconds(NUM_BYTES, workers, bus) == pytest.approx(
+                max(alone, vectors * NUM_BYTES / 100)
+            ), (name, workers)
+            for topology in OWN_LINKS:
+                own = replace(bus, topology=topology)
+                assert collective(name).seconds(NUM_BYTES, workers, own) == alone, name
+
+
+def test_a_machine_of_unknown_topology_is_refused_once_several_accelerators_exchange():
+    known = composed(["cluster=titan", "workload=nin", "data=synthetic"], REPOSITORY)
+    message = r"^cluster\.topology: how the 2 accelerators .* nvswitch, .*node_link\.bandwidth"
+
+    def point(workers, **settings):
+        cluster = {**known.values["cluster"], **settings}
+        return Point.of(known.replaced(workers=workers, cluster=cluster))
+
+    assert point(2).cluster.topology is None  # one accelerator in a node
+    point(1, workers_per_node=2)
+    point(2, workers_per_node=2, node_cores=1)
+    point(2, workers_per_node=2, topology="nvlink")
+    with pytest.raises(SettingError, match=message):
+        point(2, workers_per_node=2)
+    with pytest.raises(SettingError, match=r"^cluster\.topology: .*'pcie_host'.*'ring'"):
+        point(1, topology="ring")
+
+
+def test_the_software_says_whether_gradients_are_reduced_during_backward():
+    during = {"ddp", "horovod", "mxnet", True}
+    for software in (*during, "tensorflow1", "caffe", False):
+        assert ClusterProfile(**SETTINGS, overlap=software).overlap is (software in during)
+    for wrong in ("pytorch", 1, None):
+        with pytest.raises(SettingError, match=r"^cluster\.overlap: ") as error:
+            ClusterProfile(**SETTINGS, overlap=wrong)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "placement"),
+    [
+        (("scheme=sync_parameter_server", "scheme.servers=2"), "null"),
+        (("scheme=sync_parameter_server", "scheme.servers=1", "scheme.group_size=2"), "4"),
+        (("scheme=async_parameter_server", "scheme.servers=2"), "4"),
+    ],
+)
+def test_messages_to_servers_and_between_workers_wait_for_the_bus(scheme, placement):
+    """Steps take no time; accelerators with links of their own are never as slow."""
+    settings = ("cluster=virtual", "workload=sized", "workload.num_bytes=1000", *scheme)
+    settings += ("workers=4", "cluster.step_seconds=1e-9", "cluster.node_link.bandwidth=1000")
+    settings += (f"cluster.workers_per_node={placement}", "cluster.server_placement=beside_workers")
+    rates = []
+    for topology in ("pcie_host", "nvswitch"):
+        found = predict(composed([*settings, f"cluster.topology={topology}"], REPOSITORY), 8)
+        rates.append(found.run.images_per_second)
+    assert rates[0] < 0.8 * rates[1]
+
+
+def of_links(room, **more):
+    return ClusterProfile(Link(2, 10), Link(0.5, 100), room, 0, math.inf, **more)
+
+
+def test_messages_by_hand():
+    """120 bytes of three processes: parts of 40, in a ring and back, from each to each."""
+    assert all_gathered(120, 3) == ShardMessages(2, 80, 3)
+    assert all_reduced(120, 3) == ShardMessages(4, 160, 3)
+    assert swapped(120, 3) == ShardMessages(2, 80, 3, to_each=True)
+    assert with_first(120, 3) == ShardMessages(2, 240, 1)
+
+
+def test_a_gradient_comes_to_the_first_process_and_weights_go_back():
+    """Of 2 processes: 10 weights by images, 2 x 6 in slices, 3 in both; one number says go on."""
+    step = SplitStep(2, [all_gathered(8, 2)], 8, summed=10, sliced=6, repeated=3, statistics=4)
+    assert step.num_weights == 25
+    assert step.activation_bytes == 8
+    assert step.to_first == [ShardMessages(1, 8 * 20, 1)]
+    assert step.from_first == [ShardMessages(1, 8 * 20, 1)]
+
+
+@pytest.mark.parametrize("messages", [all_gathered(800, 4), swapped(800, 4)])
+def test_in_a_node_each_process_has_its_link(messages):
+    assert seconds_inside(messages, of_links(4), 2, 4) == pytest.approx(3 * 0.5 + 600 / 100)
+    assert seconds_inside(messages, of_links(None), 2, 4) == pytest.approx(3 * 0.5 + 600 / 100)
+
+
+@pytest.mark.parametrize(
+    ("room", "messages", "times"),
+    [
+        (1, all_gathered(800, 4), 1),
+        (1, swapped(800, 4), 1),
+        (2, all_gathered(800, 4), 1),  # one process of a node sends out of it
+        (2, swapped(800, 4), 2 * 2 / 3),  # two of a node do, each to two of three
+    ],
+)
+def test_a_worker_on_several_nodes_sends_by_their_links(room, messages, times):
+    seconds = seconds_inside(messages, of_links(room), 2, 4)
+    assert seconds == pytest.approx(3 * 2 + times * 600 / 10)
+
+
+def test_a_bus_carries_one_message_at_a_time():
+    """Two workers of two processes: four send 400 bytes each."""
+    bus = of_links(None, node_cores=1)
+    assert seconds_inside(all_gathered(800, 2), bus, 2, 2) == pytest.approx(4 * 400 / 100)
+    assert seconds_inside(with_first(800, 2), bus, 2, 2) == pytest.approx(2 * 800 / 100)
+
+
+@pytest.mark.parametrize("shards", [2, 4])
+def test_a_sum_takes_what_an_all_reduce_takes(shards):
+    """By the links, and by a bus."""
+    for each in (of_links(None), of_links(1), of_links(None, node_cores=1)):
+        found = seconds_inside(all_reduced(8000, shards), each, 1, shards)
+        assert found == pytest.approx(collective("native").seconds(8000, shards, each))
+
+
+def test_firsts_and_those_alike_see_their_part_of_a_node():
+    """Nodes of four: two workers of two processes on each."""
+    cluster = of_links(4, node_cores=8, message_seconds={2: 1.0, 4: 3.0})
+    assert of_first_processes(cluster, 2).workers_per_node == 2
+    assert of_first_processes(cluster, 8).workers_per_node == 1
+    assert of_first_processes(of_links(None), 2).workers_per_node is None
+    alike = of_like_processes(cluster, 4, 2)
+    assert (alike.workers_per_node, alike.link.bandwidth, alike.node_cores) == (2, 5, 4)
+    assert alike.core_seconds(1, 0, alike.largest_node(4)) == 3 / 4  # four processes are at it
+
+
+def test_workers_that_fill_nodes_unevenly_are_refused():
+    for room, workers, shards in ((4, 1, 3), (4, 8, 2), (2, 3, 4), (None, 5, 3)):
+        check_places(of_links(room), workers, shards)
+    with pytest.raises(SettingError, match="3 processes of each worker do not divide nodes of 4"):
+        check_places(of_links(4), 2, 3)

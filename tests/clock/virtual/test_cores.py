@@ -7,14 +7,18 @@ import pytest
 
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.kernel import Cores, Kernel, Moment
-from paceline.prediction.predict import timed_clock
+from paceline.errors import SettingError
+from paceline.prediction.predict import predict, timed_clock
+from paceline.record.target import Target
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.independent import Independent
 from paceline.scheme.local_sgd import LocalSGD
 from paceline.scheme.sync_allreduce import SyncAllReduce
+from paceline.study.compose import composed
 from paceline.timing.profile import ClusterProfile, Link, SharedCores
 from paceline.timing.step_times import StepTimes
+from tests.tiny import REPOSITORY
 
 FREE = Link(0, math.inf)
 
@@ -100,3 +104,42 @@ def test_exchange_hides_behind_backward_only_on_cores_that_are_free():
     assert not profile.overlaps(2)
     assert replace(profile, shared_cores=None).overlaps(2)
     assert not replace(profile, shared_cores=None, overlap=False).overlaps(1)
+
+
+CORES = {"step_seconds": {8: 0.5, 32: 2.0}, "speeds": {1: 1, 2: 2, 4: 2}, "ddp_seconds": 0.0}
+
+
+def settings_of():
+    values = composed(["cluster=virtual", "data=synthetic"], REPOSITORY).values["cluster"]
+    return {**values, "step_seconds": None, "shared_cores": CORES}
+
+
+@pytest.mark.parametrize(
+    ("changes", "workload", "setting"),
+    [
+        ({"workers_per_node": 2}, "own", "cluster.shared_cores"),
+        ({}, "resnet50", "workload"),
+        ({"shared_cores": None}, "own", "cluster.step_seconds"),
+        ({"shared_cores": {**CORES, "speeds": {2: 2}}}, "own", "cluster.shared_cores.speeds"),
+    ],
+)
+def test_what_does_not_fit_is_refused(changes, workload, setting):
+    config = composed(["data=synthetic", f"workload={workload}"], REPOSITORY)
+    with pytest.raises(SettingError) as refused:
+        predict(config.replaced(cluster={**settings_of(), **changes}), steps=10)
+    assert refused.value.setting == setting
+
+
+def test_steps_are_those_measured_unless_accelerators_are_emulated():
+    measured, emulated = (
+        Target("cluster", {**settings_of(), **changes}).build()
+        for changes in ({}, {"step_seconds": 0.1})
+    )
+    assert (measured.mean_step_seconds(32), measured.profile.shared_cores.speed(4)) == (2, 2)
+    assert (emulated.mean_step_seconds(32), emulated.profile.shared_cores) == (0.1, None)
+    alone = composed(["data=synthetic", "scheme=independent"], REPOSITORY)
+    rates = [
+        predict(alone.replaced(workers=n, cluster=settings_of()), steps=10).run.images_per_second
+        for n in (1, 2, 4)
+    ]
+    assert rates == pytest.approx([16, 32, 32])  # on two cores

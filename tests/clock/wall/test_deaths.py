@@ -14,7 +14,7 @@ from paceline.cluster.supervisor import LostWorker, ProcessFailure
 from paceline.record.point import Point
 from paceline.run.run_point import run_point
 from paceline.study.compose import composed
-from tests.clock.replay import replayed
+from tests.clock.references import replayed
 from tests.tiny import NUM_TRAIN, run_tiny, tiny_point
 
 REPOSITORY = Path(__file__).parents[3]

@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from paceline.errors import SettingError
-from tests.clock.replay import replayed
+from tests.clock.references import replayed
 from tests.clock.test_laws import LAWS, SCHEDULED
 from tests.clock.wall.test_deaths import assert_budget_is_used_up, dying
 from tests.run.test_resumed_laws import law_of, resume

@@ -11,8 +11,7 @@ from paceline.errors import SettingError
 from paceline.exchange.collectives import collective
 from paceline.record.observed import Observed
 from paceline.run.run_point import run_point
-from tests.clock.references import averaged, elastic, gossiped, plain_weights
-from tests.clock.replay import replayed
+from tests.clock.references import averaged, elastic, gossiped, plain, replayed
 from tests.clock.wall.splits import (
     num_steps,
     on_virtual_clock,
@@ -105,10 +104,6 @@ def bytes_of(worker):
         (worker.bytes_sent, worker.bytes_received),
         (worker.activation_bytes_sent, worker.activation_bytes_received),
     )
-
-
-def plain(config, seen):
-    return plain_weights(config)
 
 
 @pytest.mark.slow
