@@ -8,8 +8,7 @@ import torch
 from torch import nn
 from torchvision import models
 
-from paceline.clock.split.network_plan import plan_network
-from paceline.clock.split.traced import facts_of, trace
+from paceline.clock.split.network_plan import facts_of, plan_network, trace
 from paceline.errors import SettingError
 from paceline.model.alexnet import AlexNet
 from paceline.model.small_alexnet import SmallAlexNet

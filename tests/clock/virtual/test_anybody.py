@@ -9,8 +9,7 @@ from torch.testing import assert_close
 from torch.utils.data import DataLoader, TensorDataset
 
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.virtual.virtual_data import draw_from
-from paceline.clock.virtual.virtual_strategy import VirtualStrategy
+from paceline.clock.virtual.virtual_strategy import VirtualStrategy, draw_from
 from paceline.data.order import SampleStream
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.sync_allreduce import SyncAllReduce

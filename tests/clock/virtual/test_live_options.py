@@ -12,8 +12,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.virtual.virtual_data import draw_from
-from paceline.clock.virtual.virtual_strategy import VirtualStrategy
+from paceline.clock.virtual.virtual_strategy import VirtualStrategy, draw_from
 from paceline.errors import SettingError
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.local_sgd import LocalSGD

@@ -22,8 +22,7 @@ from torch.autograd import Function
 from torch.nn import Parameter
 from torch.nn.functional import linear
 
-from paceline.clock.split.network_plan import NetworkPlan
-from paceline.clock.split.traced import layer_of, tensors_into
+from paceline.clock.split.network_plan import NetworkPlan, layer_of, tensors_into
 from paceline.timing.split_plan import (
     BY_CHANNELS,
     BY_INPUTS,

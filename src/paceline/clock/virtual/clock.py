@@ -14,18 +14,18 @@ from paceline.clock.run_spec import VectorSpec
 from paceline.clock.snapshot import Snapshot
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.kernel import Event, Process
-from paceline.clock.virtual.virtual_data import VirtualData
 from paceline.clock.virtual.virtual_links import (
     VirtualLinks,
     VirtualMeanLink,
     VirtualNeighbourLink,
 )
 from paceline.clock.virtual.virtual_own_weights import VirtualOwnWeights
-from paceline.clock.virtual.virtual_push_link import VirtualPushLink
-from paceline.clock.virtual.virtual_servers import VirtualServers
+from paceline.clock.virtual.virtual_servers import VirtualPushLink, VirtualServers
 from paceline.clock.virtual.virtual_worker import Ahead, Buffer, VirtualWorker
+from paceline.data.shuffle import DataTraffic
 from paceline.scheme.counts import Counts
 from paceline.scheme.rule import WorkerView
+from paceline.timing.profile import shuffle_seconds
 
 
 class VirtualClock:
@@ -263,6 +263,46 @@ class VirtualClock:
             worker.compute_seconds = worker.computed_at - begun
         worker.spend("compute", worker.computed_at - worker.compute_seconds, worker.computed_at)
         self._ready.append(worker)
+
+
+class VirtualData:
+    """Shuffles of the data of all workers before some of their steps, as `traffic` says.
+
+    A shuffle begins when all workers have come.
+    """
+
+    def __init__(self, parts: ClockParts, traffic: DataTraffic) -> None:
+        self.traffic, self._profile, self._kernel = traffic, parts.profile, parts.kernel
+        self._periods = [0 for _ in parts.workers]
+        self._period = 0
+        self._come, self._ended, self._first = 0, Event(), 0.0
+
+    def fetch(self, worker: VirtualWorker) -> Process[None]:
+        """Wait for the data of a worker's next step."""
+        begun, period = self._kernel.now, self.traffic.order.period(worker.num_steps)
+        if period != self._periods[worker.index]:
+            self._periods[worker.index] = period
+            yield from self._join()
+        worker.seconds_fetching += self._kernel.now - begun
+        worker.spend("communicate", begun, self._kernel.now)
+
+    def _join(self) -> Process[None]:
+        if self._come == 0:
+            self._first = self._kernel.now
+        self._come, ended = self._come + 1, self._ended
+        if self._come == len(self._periods):
+            self._come, self._ended = 0, Event()
+            self._kernel.start(self._shuffle(ended))
+        yield ended
+
+    def _shuffle(self, ended: Event) -> Process[None]:
+        before, self._period = self._period, self._periods[0]
+        shuffle = self.traffic.shuffle(before, self._period)
+        num_bytes = shuffle.moved * shuffle.row_bytes
+        yield self._kernel.after(shuffle_seconds(num_bytes, self._profile))
+        self.traffic.moved.shuffle_bytes += int(num_bytes.sum())
+        self.traffic.moved.shuffle_seconds += self._kernel.now - self._first
+        self._kernel.happen(ended)
 
 
 _WITHOUT_CONTENT = (type, ModuleType, BuiltinFunctionType, CodeType, FrameType)

@@ -11,7 +11,7 @@ from torch import Tensor
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.kernel import Event, Moment, Process
 from paceline.clock.virtual.virtual_own_weights import VirtualOwnWeights
-from paceline.clock.virtual.virtual_push_link import VirtualPushLink
+from paceline.clock.virtual.virtual_servers import VirtualPushLink
 from paceline.clock.virtual.virtual_worker import Buffer, BufferPool, VirtualWorker
 from paceline.exchange.collectives import Volume, collective
 from paceline.scheme.rule import Step, next_message

@@ -1,6 +1,15 @@
-"""Parameter servers on the virtual clock: their weights, and the answers under way."""
+"""Parameter servers on the virtual clock: their weights, and the pushes to them. Each push waits in
+a server's queue, is applied, and is answered with weights.
 
-from collections.abc import Sequence
+On one machine messages occupy the server's process, as over loopback: it receives a push, applies
+it and answers, in the order in which workers are released, before it receives the next. Between
+nodes the network carries messages while the server works: a worker sends to one server after
+another, each worker beginning with another one, and is answered meanwhile. What the server itself
+does for a message (copies, serialisation) then occupies its process before an update, and before an
+answer leaves.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import torch
@@ -10,7 +19,10 @@ from paceline.clock.run_spec import VectorSpec, server_specs
 from paceline.clock.served_weights import ServedWeights
 from paceline.clock.snapshot import Snapshot, join_shards
 from paceline.clock.virtual.clock_parts import ClockParts
+from paceline.clock.virtual.kernel import Event, Kernel, Process, SingleServer
+from paceline.clock.virtual.virtual_network import Passage
 from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
+from paceline.exchange.shard import turns
 from paceline.scheme.counts import Counts
 
 
@@ -147,3 +159,227 @@ class VirtualServers:
         message = self._workers[worker].message
         assert message is not None
         return message[first:last]
+
+
+# Weights in the servers' answer to a push, and True if the worker may take another step.
+Answer = tuple[Buffer, bool]
+
+
+class VirtualPushLink:
+    """Carries pushes to `servers` and their answers back, for all workers."""
+
+    def __init__(self, parts: ClockParts, servers: VirtualServers) -> None:
+        self._servers, self._workers, self._profile = servers, parts.workers, parts.profile
+        self._sizes, self._kernel, self._cores = parts.sizes, parts.kernel, parts.cores
+        self._buses = parts.buses
+        scheme = parts.scheme
+        self._group_size = scheme.group_size
+        shard_bytes = [served.weights.nbytes for served in servers.served]
+        self._shard_bytes = parts.sizes.shards(shard_bytes, scheme.sharding)
+        self._tensors = [0] * scheme.servers
+        if parts.profile.server_tensor_seconds:
+            self._tensors = parts.sizes.tensors(scheme.servers, scheme.sharding)
+        self._lines = [SingleServer(parts.kernel) for _ in servers.served]
+        self._answered: dict[int, list[Event]] = {}  # by worker and server
+        self._network = None if parts.profile.one_machine else parts.network
+        self._group = VirtualGroupLink(parts, self._push) if scheme.group_size > 1 else None
+
+    def busy_seconds(self) -> dict[str, float]:
+        """Return the seconds in which each server worked; on one machine messages are also work."""
+        return {f"server {n}": line.busy_seconds for n, line in enumerate(self._lines)}
+
+    def push(self, worker: VirtualWorker) -> Process[Answer]:
+        """Push the worker's message, by itself or with those of its group; return the answer."""
+        return self._push(worker) if self._group is None else self._group.push(worker)
+
+    def leave(self, worker: VirtualWorker) -> None:
+        """Remove the worker, whose last push has been answered, from the servers."""
+        for server, served in enumerate(self._servers.served if worker.versions else []):
+            self._answer_all(server, served.leave(worker.index))
+
+    def _push(self, worker: VirtualWorker) -> Process[Answer]:
+        answered = self._answered[worker.index] = [Event() for _ in self._lines]
+        for server in turns(len(self._lines), worker.index // self._group_size):
+            left = Event()
+            self._kernel.start(self._push_to(server, worker, left))
+            if self._network is not None:
+                yield left
+        yield from answered
+        return self._servers.collect(worker)
+
+    def _push_to(self, server: int, worker: VirtualWorker, left: Event) -> Process[None]:
+        """Send a push to one server, wait in its queue, and be served there. `left` happens when it
+        has left for a server of another node.
+        """
+        size = self._shard_bytes[server]
+        body = size + (self._sizes.statistics(worker) if server == 0 else 0)
+        served, line = self._servers.served[server], self._lines[server]
+        worker.bytes_sent += body
+        served.report.bytes_received += body
+        seconds, on_bus = self._profile.server_seconds, 0.0
+        if self._network is None:
+            message = self._profile.node_link.seconds(body)
+            seconds, on_bus = (seconds, message) if self._buses.shared else (seconds + message, 0.0)
+            seconds += self._profile.added_seconds("push") if server == 0 else 0.0
+        else:
+            passage = yield from self._network.push(worker.index, server, body, left)
+            _spend(server, worker, passage.start, passage)
+            seconds += self._profile.server_message_seconds(self._tensors[server], body)
+        since = self._kernel.now
+        yield from line.enter()
+        begun = self._kernel.now
+        if on_bus:
+            yield from self._buses.carry(0, on_bus)
+        yield self._cores.busy(seconds)
+        if server == 0:
+            mean = self._group.statistics(worker) if self._group else None
+            self._servers.keep_statistics(worker, mean)
+        updates = served.report.updates
+        answered = self._servers.arrive(server, worker)
+        updates = served.report.updates - updates
+        yield self._cores.busy(updates * size / self._profile.server_bandwidth)
+        _spend(server, worker, since, Passage(begun, self._kernel.now))
+        self._answer_all(server, answered)
+        line.leave()
+
+    def _answer_all(self, server: int, workers: Iterable[int]) -> None:
+        for each in workers:
+            self._kernel.start(self._answer(server, self._workers[each]))
+
+    def _answer(self, server: int, worker: VirtualWorker) -> Process[None]:
+        """Answer a worker with the present weights, once the server has time for the message."""
+        since, line, size = self._kernel.now, self._lines[server], self._shard_bytes[server]
+        self._servers.answer(server, worker)
+        self._servers.served[server].report.bytes_sent += size
+        worker.bytes_received += size
+        seconds = 0.0
+        if self._network is not None:
+            seconds = self._profile.server_message_seconds(self._tensors[server], size)
+        if self._network is None or seconds:
+            yield from line.enter(urgent=True)
+            begun = self._kernel.now
+            if self._network is None:
+                yield from self._buses.carry(0, self._profile.node_link.seconds(size))
+            else:
+                yield self._cores.busy(seconds)
+            line.leave()
+            _spend(server, worker, since, Passage(begun, self._kernel.now))
+        if self._network is not None:
+            passage = yield from self._network.answer(server, worker.index, size)
+            _spend(server, worker, passage.start, passage)
+        self._kernel.happen(self._answered[worker.index][server])
+
+
+def _spend(server: int, worker: VirtualWorker, since: float, passage: Passage) -> None:
+    """Record a passage, before which the worker has waited `since` a time. The timeline shows the
+    passages to and from the first server only.
+    """
+    if server == 0:
+        worker.spend("wait", since, passage.start)
+        worker.spend("communicate", *passage)
+
+
+class _Group:
+    """State of one group: its first worker's process, and the gradients of the push under way."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.first = SingleServer(kernel)
+        self.begin_round()
+
+    def begin_round(self) -> None:
+        self.sum: Buffer | None = None
+        self.num_arrived = 0
+        self.complete = Event()
+        self.answered: dict[int, Event] = {}  # by worker
+
+
+class VirtualGroupLink:
+    """Link of all workers to the first workers of their groups, each of which pushes as one.
+    `push(first)` carries the message of a first worker to the servers, and returns their answer.
+    Inside a node a message occupies the group's first worker, as it does a server.
+    """
+
+    def __init__(self, parts: ClockParts, push: Callable[[VirtualWorker], Process[Answer]]) -> None:
+        self._parts, self._push, self._kernel = parts, push, parts.kernel
+        self._counts = Counts(parts.scheme, parts.run.num_workers)
+        self._groups = {first: _Group(parts.kernel) for first in self._counts.pushing}
+
+    def statistics(self, first: VirtualWorker) -> Tensor:
+        """Return the mean of the group's statistics, valid until its push is answered."""
+        return torch.stack([each.statistics.vector for each in self._members(first)]).mean(0)
+
+    def push(self, worker: VirtualWorker) -> Process[Answer]:
+        """Push the worker's gradient as a part of its group's mean."""
+        first = self._members(worker)[0]
+        group = self._groups[first.index]
+        if worker is first:
+            return self._push_mean(first, group)
+        return self._push_through(first, group, worker)
+
+    def _members(self, worker: VirtualWorker) -> list[VirtualWorker]:
+        return [self._parts.workers[each] for each in self._counts.group_of(worker.index)]
+
+    def _push_mean(self, first: VirtualWorker, group: _Group) -> Process[Answer]:
+        arrived_at = self._kernel.now
+        self._take(first, group)
+        yield group.complete
+        first.spend("wait", arrived_at, self._kernel.now)
+        first.gradient, waiting = group.sum, group.answered
+        assert first.gradient is not None
+        first.message = first.gradient.vector.div_(self._parts.scheme.group_size)
+        group.begin_round()
+        weights, granted = yield from self._push(first)
+        for other in self._members(first)[1:]:
+            shared = self._parts.pool.share(weights), granted
+            self._kernel.happen(waiting[other.index], shared)
+        yield None  # the others' messages enter the queue first
+        yield from group.first.enter()
+        group.first.leave()
+        return weights, granted
+
+    def _push_through(
+        self, first: VirtualWorker, group: _Group, worker: VirtualWorker
+    ) -> Process[Answer]:
+        assert worker.gradient is not None
+        sizes = self._parts.sizes
+        size = sizes.statistics(worker) + sizes.weights(worker.gradient.vector.nbytes)
+        yield from self._send(worker, first, size, since=self._kernel.now)
+        arrived_at = self._kernel.now
+        answered = group.answered[worker.index] = Event()
+        self._take(worker, group)
+        answer: Answer = yield answered
+        size = sizes.weights(answer[0].vector.nbytes)
+        yield from self._send(first, worker, size, since=arrived_at)
+        return answer
+
+    def _take(self, worker: VirtualWorker, group: _Group) -> None:
+        """Add the worker's gradient to the sum at the first of its group."""
+        assert worker.gradient is not None
+        assert worker.message is worker.gradient.vector
+        worker.message = None
+        group.sum = self._parts.pool.add(group.sum, worker.give_gradient())
+        group.num_arrived += 1
+        if group.num_arrived == self._parts.scheme.group_size:
+            self._kernel.happen(group.complete)
+
+    def _send(
+        self, sender: VirtualWorker, receiver: VirtualWorker, num_bytes: int, *, since: float
+    ) -> Process[None]:
+        """Send a message between the first of a group and another worker, waiting `since` then."""
+        first, other = sorted((sender, receiver), key=lambda worker: worker.index)
+        sender.bytes_sent += num_bytes
+        receiver.bytes_received += num_bytes
+        profile = self._parts.profile
+        if profile.node_of(first.index) == profile.node_of(other.index):
+            line = self._groups[first.index].first
+            yield from line.enter()
+            begun = self._kernel.now
+            node, seconds = profile.node_of(first.index), profile.node_link.seconds(num_bytes)
+            yield from self._parts.buses.carry(node, seconds)
+            line.leave()
+            passage = Passage(begun, self._kernel.now)
+        else:
+            network = self._parts.network
+            passage = yield from network.pass_on(sender.index, receiver.index, num_bytes)
+        other.spend("wait", since, passage.start)
+        other.spend("communicate", *passage)

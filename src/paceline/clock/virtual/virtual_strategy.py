@@ -35,10 +35,10 @@ from paceline.clock.virtual.clock import VirtualClock
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.dropout_streams import DropoutStreams
 from paceline.clock.virtual.engine_choice import choose_engine
-from paceline.clock.virtual.virtual_data import draw_from
 from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
 from paceline.clock.virtual.wave_engines import AbstractEngine, EngineName, Trained, mapped
 from paceline.data.batches import LazyBatches
+from paceline.data.order import SampleStream, check_sampler, is_map_style
 from paceline.errors import SettingError
 from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme, Message, WorkerView
@@ -480,3 +480,28 @@ def check_scheme(scheme: object, run: RunSpec) -> None:
     if not isinstance(first, Message):
         name = type(first).__name__
         raise SettingError("scheme", f"{type(scheme).__name__} has no virtual form: {name}")
+
+
+def draw_from(loader: Any, run: RunSpec) -> tuple[Callable[[int, int], Any], int]:
+    """Make a function that draws worker k's n-th batch; also return the batches in one pass.
+
+    The order is the project's: batch n * num_workers + k of a seeded stream; the loader's own
+    sampler is not used. Raises SettingError("data") for loaders other than a map-style DataLoader,
+    because they read in advance, before it is known which worker computes next; and for samplers
+    that choose.
+    """
+    if not is_map_style(loader):
+        name = type(loader).__name__
+        message = f"the virtual clock draws from a DataLoader over map-style data, not from {name}"
+        raise SettingError("data", message)
+    dataset, size = loader.dataset, loader.batch_size
+    if size is None:
+        raise SettingError("batch_size", "the virtual clock needs a DataLoader with a batch_size")
+    check_sampler(loader)
+    stream = SampleStream(len(dataset), run.seed)
+
+    def draw(worker: int, n: int) -> Any:
+        indices = stream.indices((n * run.num_workers + worker) * size, size)
+        return loader.collate_fn([dataset[index] for index in indices.numpy().tolist()])
+
+    return draw, max(1, stream.num_samples // size)
