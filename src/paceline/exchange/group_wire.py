@@ -8,7 +8,6 @@ are averaged in that order while backward continues: on a CPU in a thread, on CU
 import datetime
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import torch
@@ -74,32 +73,25 @@ class GroupWire:
         else a part of the vector.
         """
         sizes = [(m.last - m.first) * vector.element_size() for m in received if m.adds]
-        beside = iter(torch.split(self._memory(sum(sizes), vector.device), sizes))
+        kept, size = self._kept, sum(sizes)
+        if kept.numel() < size or vector.is_cuda:  # where calls may overlap
+            kept = torch.empty(size, dtype=torch.uint8, device=vector.device)
+        if not vector.is_cuda:  # new memory is expensive
+            self._kept = kept
+        beside = iter(torch.split(kept[:size], sizes))
         return [
             next(beside).view(vector.dtype) if m.adds else vector[m.first : m.last]
             for m in received
         ]
 
-    def _memory(self, num_bytes: int, device: torch.device) -> Tensor:
-        """Reuse memory on a CPU, where new memory is expensive; on CUDA calls may overlap."""
-        if device.type != "cpu":
-            return torch.empty(num_bytes, dtype=torch.uint8, device=device)
-        if self._kept.numel() < num_bytes:
-            self._kept = torch.empty(num_bytes, dtype=torch.uint8)
-        return self._kept[:num_bytes]
-
     def _send(self, part: Tensor, receiver: int) -> dist.P2POp:
+        """Send numbers as bytes, which every backend carries."""
         self.bytes_sent += part.nbytes
-        return dist.P2POp(dist.isend, _bytes(part), group=self.group, group_peer=receiver)
+        return dist.P2POp(dist.isend, part.view(torch.uint8), group=self.group, group_peer=receiver)
 
     def _receive(self, part: Tensor, sender: int) -> dist.P2POp:
         self.bytes_received += part.nbytes
-        return dist.P2POp(dist.irecv, _bytes(part), group=self.group, group_peer=sender)
-
-
-def _bytes(part: Tensor) -> Tensor:
-    """View numbers as bytes, which every backend carries."""
-    return part.view(torch.uint8)
+        return dist.P2POp(dist.irecv, part.view(torch.uint8), group=self.group, group_peer=sender)
 
 
 Bucket = dist.GradBucket  # type: ignore[reportPrivateImportUsage]
@@ -116,35 +108,28 @@ def bucket_hook(by: AbstractCollective, compression: str, wire: GroupWire) -> Ho
     over all workers as a future. `compression`: "none", or "fp16" or "bf16", which halve the bytes.
     The wire counts the bytes, except those of `native`.
     """
-    native = isinstance(by, Native)
-    hook = allreduce_hook if native else _one_by_one(partial(_mean, by, wire))
-    return hook if compression == "none" else _HALVES[compression](hook)
-
-
-def _mean(chosen: AbstractCollective, wire: GroupWire, bucket: Bucket) -> Tensor:
-    """Return the mean of a bucket, divided before the sum so that fp16 cannot overflow."""
-    vector = bucket.buffer().div_(wire.workers)
-    # Workers that share a GPU have no NCCL, and gloo carries no messages between GPUs.
-    carried = vector.cpu() if vector.is_cuda and not has_nccl() else vector
-    wire.all_reduce(carried, chosen)
-    return vector if carried is vector else vector.copy_(carried)
-
-
-def _one_by_one(work: Callable[[Bucket], Tensor]) -> Hook:
-    """Make a hook that processes one bucket after another in a separate thread."""
     thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="bucket mean")
 
-    def hook(state: Any, bucket: Bucket) -> Future[Tensor]:
+    def mean(bucket: Bucket) -> Tensor:
+        """Return the mean of a bucket, divided before the sum so that fp16 cannot overflow."""
+        vector = bucket.buffer().div_(wire.workers)
+        # Workers that share a GPU have no NCCL, and gloo carries no messages between GPUs.
+        carried = vector.cpu() if vector.is_cuda and not has_nccl() else vector
+        wire.all_reduce(carried, by)
+        return vector if carried is vector else vector.copy_(carried)
+
+    def one_by_one(state: Any, bucket: Bucket) -> Future[Tensor]:
         vector = bucket.buffer()
         filled: Future[Tensor] = Future(devices=[vector.device] if vector.is_cuda else None)
-        done = filled.then(lambda _: work(bucket))  # an error in it is raised by backward
+        done = filled.then(lambda _: mean(bucket))  # an error in it is raised by backward
         if vector.is_cuda:
             filled.set_result(vector)
         else:
             thread.submit(filled.set_result, vector)
         return done
 
-    return hook
+    hook: Hook = allreduce_hook if isinstance(by, Native) else one_by_one
+    return hook if compression == "none" else _HALVES[compression](hook)
 
 
 class SampleExchange:

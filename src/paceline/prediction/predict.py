@@ -93,8 +93,31 @@ class Prediction:
 
     @property
     def lacks(self) -> str:
-        """Parts that the model lacks for the point, in words; "" if none is known."""
-        return _lacking(self.point)
+        """Which part the model lacks for the point, in words; "" if none is known.
+
+        Many senders at once to one server cost more than the bytes that they send, as FireCaffe's
+        Figure 5 and logs of TensorFlow show; synchronous ones of ours do not from 300 KB on.
+        Asynchronous pushes come one by one: with 1 to 8 workers, all 48 published rates are within
+        the factor.
+        """
+        point, profile, rate = self.point, self.cluster.profile, self.rate
+        scheme = point.scheme
+        senders = point.workers if scheme.collective == "parameter_server" else 0
+        if scheme.servers and not _is_asynchronous(point):
+            senders = len(Counts(scheme, point.workers).pushing)
+        each = senders / max(1, scheme.servers)
+        link = profile.node_link if profile.one_machine else profile.link
+        if point.workers > 1 and math.isinf(link.bandwidth):
+            return "messages take no time on this cluster"
+        launching = rate.launching if isinstance(rate, RateOfSize) else 0.0
+        if point.sharding.shards > 1 and rate and rate.seconds(point.batch_size) <= launching:
+            return "each process of a split worker launches all kernels, which takes this step"
+        if each > MOST_SENDERS and not profile.one_machine:
+            return (
+                f"each server gets {each:.3g} whole gradients in a step of all workers, more than "
+                f"the {MOST_SENDERS} that were checked; expect slower, as published servers were"
+            )
+        return ""
 
     @cached_property
     def interval(self) -> tuple[float, float] | None:
@@ -322,32 +345,3 @@ def _traffic(point: Point) -> DataTraffic | None:
     from paceline.run.placed_data import reading_of
 
     return open_data(point.data.build(), reading_of(point)).traffic
-
-
-def _lacking(point: Point) -> str:
-    """Return which part the model lacks for a point, in words; "" if none is known.
-
-    Many senders at once to one server cost more than the bytes that they send, as FireCaffe's
-    Figure 5 and logs of TensorFlow show; synchronous ones of ours do not from 300 KB on.
-    Asynchronous pushes come one by one: with 1 to 8 workers, all 48 published rates are within the
-    factor.
-    """
-    scheme, cluster = point.scheme, point.cluster
-    assert isinstance(cluster, VirtualCluster)
-    senders = point.workers if scheme.collective == "parameter_server" else 0
-    if scheme.servers and not _is_asynchronous(point):
-        senders = len(Counts(scheme, point.workers).pushing)
-    each, profile = senders / max(1, scheme.servers), cluster.profile
-    link = profile.node_link if profile.one_machine else profile.link
-    if point.workers > 1 and math.isinf(link.bandwidth):
-        return "messages take no time on this cluster"
-    rate = cluster.rate_of(point.workload)
-    launching = rate.launching if isinstance(rate, RateOfSize) else 0.0
-    if point.sharding.shards > 1 and rate and rate.seconds(point.batch_size) <= launching:
-        return "each process of a split worker launches all kernels, which takes this step"
-    if each > MOST_SENDERS and not profile.one_machine:
-        return (
-            f"each server gets {each:.3g} whole gradients in a step of all workers, more than the "
-            f"{MOST_SENDERS} that were checked; expect slower, as published servers were"
-        )
-    return ""

@@ -14,7 +14,7 @@ of dropout layers, which are given with its batch.
 import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import Any, Literal
 
 import torch
@@ -330,44 +330,29 @@ class _Captured:
     """
 
     def __init__(self, function: Callable[[], Any], pool: Any = None) -> None:
-        with _reproducible():
+        cudnn: Any = torch.backends.cudnn
+        collects = gc.isenabled()
+        before = cudnn.deterministic, cudnn.benchmark
+        cudnn.deterministic, cudnn.benchmark = True, False  # what gives the same bits each time
+        try:
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
                 for _ in range(_WARMUP):
                     function()
             torch.cuda.current_stream().wait_stream(stream)
+            gc.disable()  # a graph that is freed while another is captured spoils it
             self._graph = torch.cuda.CUDAGraph()
-            with _nothing_collected(), torch.cuda.graph(self._graph, pool=pool):
+            with torch.cuda.graph(self._graph, pool=pool):
                 self._results = function()
+        finally:
+            cudnn.deterministic, cudnn.benchmark = before
+            if collects:
+                gc.enable()
 
     def replay(self) -> Any:
         self._graph.replay()
         return self._results
-
-
-@contextmanager
-def _nothing_collected():
-    """Collect no garbage meanwhile: a graph that is freed while another is captured spoils it."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-@contextmanager
-def _reproducible():
-    """Let cuDNN choose only what gives the same bits each time."""
-    cudnn = torch.backends.cudnn
-    before = cudnn.deterministic, cudnn.benchmark
-    cudnn.deterministic, cudnn.benchmark = True, False
-    try:
-        yield
-    finally:
-        cudnn.deterministic, cudnn.benchmark = before
 
 
 def _cut(vector: Tensor, parts: Sequence[tuple[str, torch.Size]]) -> dict[str, Tensor]:
