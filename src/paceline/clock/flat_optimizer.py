@@ -189,9 +189,7 @@ class FlatSGD(AbstractFlatOptimizer):
 
 
 class FlatTorch(AbstractFlatOptimizer):
-    """The optimizer itself, over one tensor for each segment. Raises ImportError or AttributeError
-    if there is no such optimizer.
-    """
+    """The optimizer itself, a tensor for each segment. Raises ImportError, AttributeError."""
 
     def __init__(self, weights: Tensor, segments: Sequence[Segment]) -> None:
         super().__init__(weights, segments)

@@ -78,9 +78,7 @@ class RunSpec:
         return samples // (self.num_workers * self.batch_size)
 
     def passed(self, num_kept: int, number: int) -> list[int]:
-        """Return the sample numbers at which snapshots are due before this step, without the first
-        `num_kept` of them.
-        """
+        """Return the samples of the snapshots due before this step, but the first `num_kept`."""
         before = self.samples_at(number)
         return [samples for samples in self.snapshot_samples[num_kept:] if samples <= before]
 

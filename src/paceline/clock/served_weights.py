@@ -157,9 +157,7 @@ class ServedWeights:
         return self._average
 
     def _mean(self, workers: tuple[int, ...]) -> Tensor:
-        """Return the mean of the workers' gradients; it needs memory for one more vector, however
-        many workers there are.
-        """
+        """Return the mean of the workers' gradients, with memory for one more vector."""
         gradients = (
             self._scheme.served(
                 self._gradient(worker), self.weights, self._read.get(worker, self.weights)

@@ -55,9 +55,7 @@ def statistics_of(module: nn.Module, moving: Collection[str] = ()) -> list[Tenso
 
 
 def counters_of(module: nn.Module) -> list[Tensor]:
-    """Return the buffers that are not floating-point: BatchNorm's number of batches, masks,
-    indices.
-    """
+    """Return the other buffers: BatchNorm's number of batches, masks, indices."""
     return [buffer for buffer in module.buffers() if not buffer.is_floating_point()]
 
 

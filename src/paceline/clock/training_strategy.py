@@ -83,9 +83,7 @@ class AbstractTrainingStrategy(Strategy, ABC):
         return self.samples
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute a loss. Raises SettingError("model") for None, by which a Trainer skips a step,
-        where a step cannot be skipped.
-        """
+        """Compute a loss. Raises SettingError("model") for None where no step can be skipped."""
         output = super().training_step(*args, **kwargs)
         if output is None and not self.skips_steps:
             raise SettingError("model", f"training_step returned None, {NO_SKIPPING}")

@@ -39,9 +39,7 @@ _END_SECONDS = 5  # for the kernel to end killed processes
 
 
 class _Child:
-    """A started process, and the pipe that receives its `reports`. `sentinel`: descriptor that is
-    ready when the process has ended.
-    """
+    """A started process, the pipe of its `reports`, and the `sentinel` that its end makes ready."""
 
     def __init__(self, process: BaseProcess, reports: Connection) -> None:
         self._process, self.reports = process, reports

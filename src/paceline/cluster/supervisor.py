@@ -161,9 +161,7 @@ class Supervisor:
         return len(self._lost) == self._task.num_training
 
     def _round(self, seconds: float | None) -> None:
-        """Wait for reports, and record them: those of tolerance first, and ends last. Then kill
-        what is hung.
-        """
+        """Record reports, those of tolerance first and ends last; then kill what is hung."""
         wait = PERIOD if seconds is None else max(0.0, min(seconds, PERIOD))
         reports = self._processes.listen(wait)
         turns: dict[type[Report], int] = {Tolerated: 0, Ended: 2}
@@ -200,9 +198,7 @@ class Supervisor:
         (self._lost if tolerated else self._failures).append(failure)
 
     def _explain(self) -> Exception:
-        """Return the first failure that was not caused by the end of another process; if there is
-        none, the first failure.
-        """
+        """Return the first failure that no other process's end caused, or else the first."""
         causes = [failure for failure in self._failures if not failure.derived]
         first = min(causes or [*self._lost, *self._failures])
         if first.setting is not None:

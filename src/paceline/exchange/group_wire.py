@@ -69,9 +69,7 @@ class GroupWire:
                 vector[move.first : move.last].add_(place)
 
     def _landing_places(self, received: list[Move], vector: Tensor) -> list[Tensor]:
-        """Return the tensor into which each move is received: a buffer if its elements are added,
-        else a part of the vector.
-        """
+        """Return where each move is received: a buffer if it is added, else in the vector."""
         sizes = [(m.last - m.first) * vector.element_size() for m in received if m.adds]
         kept, size = self._kept, sum(sizes)
         if kept.numel() < size or vector.is_cuda:  # where calls may overlap

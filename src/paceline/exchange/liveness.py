@@ -15,9 +15,7 @@ class Lost(NamedTuple):
 
 
 class LostPeerError(ConnectionError):
-    """Error of a connection whose other process has ended; that process or its launcher says
-    why.
-    """
+    """Error of a connection whose other process has ended; its launcher says why."""
 
 
 def work() -> None:

@@ -260,9 +260,7 @@ def worthwhile(question: Question, scheme: str, workers: int, batch_size: int) -
 
 
 def settings_of(question: Question, scheme: str, workers: int, batch_size: int) -> dict[str, Any]:
-    """Return the settings of a scheme: those that were studied at so many rounds of an epoch, with
-    the number of servers.
-    """
+    """Return a scheme's settings as studied at so many rounds of an epoch, with its servers."""
     known, studied = question.schemes[scheme], ""
     if question.evidence:
         studied = question.evidence.settings(scheme, question.images / (workers * batch_size))
@@ -303,9 +301,7 @@ def servers_needed(num_bytes: float, workers: int, bandwidth: float, seconds: fl
 
 
 def link_of(question: Question) -> tuple[str, Link]:
-    """Return the link over which workers exchange, and its name: between nodes, or inside the only
-    one.
-    """
+    """Return the name of the link over which workers exchange, and the link."""
     profile = cluster_of(Point.of(question.config)).profile
     inside = profile.num_nodes(max(question.workers)) == 1
     return ("node_link", profile.node_link) if inside else ("link", profile.link)

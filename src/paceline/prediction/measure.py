@@ -302,9 +302,7 @@ def jitter(seconds: np.ndarray) -> float:
 
 
 class StepKind(NamedTuple):
-    """A kind of step: its batch size, how many workers take such steps at once, and whether
-    DistributedDataParallel does.
-    """
+    """A kind of step: images, how many workers take it at once, and if by DDP."""
 
     batch_size: int
     workers: int = 1
@@ -446,9 +444,7 @@ class TimedSteps:
     def _seconds(
         self, batch_size: int, last: Callable[[Sequence[float]], bool], **options: Any
     ) -> np.ndarray:
-        """Take steps until `last`, which gets the times at which batches were drawn, is True;
-        return the seconds of each step.
-        """
+        """Take steps until `last`, given the times of all draws, is True; return their seconds."""
         point, drawn = self._point, list[float]()  # when all steps before a batch were done
         on_gpu, where = point.device == "cuda", device(point.device, 0)
         batches = open_data(self._data, replace(self._reading, batch_size=batch_size))

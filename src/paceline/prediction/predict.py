@@ -321,9 +321,7 @@ def idle_segment(num_weights: int) -> Segment:
 
 
 def sized_workload(point: Point) -> AbstractWorkload:
-    """Return the point's workload; what it does not say of its size and its tensors is that of the
-    point's model.
-    """
+    """Return the point's workload; sizes that it does not give are those of the model."""
     workload = point.workload
     of_model = isinstance(workload, SizedNetwork) and not workload.tensors
     if workload.name != OWN and not of_model:

@@ -88,9 +88,7 @@ class Counts:
         return all(self._served(progress).batches == 1 for progress in (BEGINNING, END))
 
     def group_of(self, worker: int) -> range:
-        """List the workers of this worker's group, which push one mean; the first of them exchanges
-        messages with the servers.
-        """
+        """List the workers of this worker's group, of which the first speaks with the servers."""
         first = worker - worker % self.scheme.group_size
         return range(first, first + self.scheme.group_size)
 
@@ -136,9 +134,7 @@ class Counts:
 
     @property
     def batches_per_round(self) -> int:
-        """Number of which the batches of a run must be a multiple, so that it ends with a whole
-        round.
-        """
+        """Number of which a run's batches must be a multiple, to end with a whole round."""
         if self.scheme.own_weights:
             return self.num_workers if self.scheme.equal_steps else self.steps_per_push
         return self.batches_per_update

@@ -141,9 +141,7 @@ Step = Generator[Message, Any, None]
 
 
 def next_message(step: Step, answer: Any) -> Message | None:
-    """Give a rule the answer to its last message, and return its next message; None at the end of
-    the step.
-    """
+    """Give a rule the answer to its last message; return its next one, None at the step's end."""
     try:
         return step.send(answer)
     except StopIteration:
@@ -229,9 +227,7 @@ class AbstractScheme(ABC):
         return 1.0
 
     def claim(self, num_workers: int) -> Claim:
-        """Return how consistently workers share updates, as the scheme claims; the certificate of a
-        run says whether they did.
-        """
+        """Return how consistently workers are said to share updates; the certificate checks it."""
         return "apart"
 
     def broken(self, log: RunLog) -> str:
@@ -246,9 +242,7 @@ class AbstractScheme(ABC):
 
 
 class AbstractServedScheme(AbstractScheme):
-    """Scheme in which only servers apply the workers' gradients. Such schemes differ only in what
-    servers do.
-    """
+    """Scheme in which only servers apply gradients; such schemes differ in what servers do."""
 
     own_weights = False
 

@@ -50,9 +50,7 @@ class AbstractServing(ABC):
         return NOTHING
 
     def pushes_before_a_stop(self) -> int:
-        """Return a number of pushes of each worker after which all workers can stop, none of them
-        waiting for another.
-        """
+        """Return a number of pushes of each worker after which none waits for another."""
         return 0
 
     def state(self) -> dict[str, Any]:

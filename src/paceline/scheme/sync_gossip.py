@@ -26,9 +26,7 @@ from paceline.settings import settings
 
 @settings("scheme")
 class SyncGossip(AbstractScheme):
-    """Each worker averages its weights with those of its neighbours, after every step. `graph`: who
-    sends to whom.
-    """
+    """Each worker averages its weights with its neighbours' in each step, by `graph`."""
 
     equal_steps = True
 

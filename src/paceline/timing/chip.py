@@ -89,9 +89,7 @@ class Chip:
 
     @property
     def measured(self) -> Mapping[str, StepRate]:
-        """Measured step times in the precision in which the chip computes; both mixed precisions of
-        16 bits are as fast.
-        """
+        """Measured step times in the chip's precision; both mixed ones of 16 bits are as fast."""
         same = {self.run_precision, self.precision}
         return self.step_rates if len(same) == 1 or same == _HALF else {}
 

@@ -36,17 +36,13 @@ NOTHING = ShardMessages(0, 0, 0)
 
 
 def all_reduced(num_bytes: int, shards: int) -> ShardMessages:
-    """Return the messages of a ring that sums tensors of `num_bytes` over the processes (Patarasuk
-    & Yuan 2009).
-    """
+    """Return the messages of a ring that sums `num_bytes` (Patarasuk & Yuan 2009)."""
     count = 2 * (shards - 1)
     return ShardMessages(count, count * num_bytes // shards, shards)
 
 
 def all_gathered(num_bytes: int, shards: int) -> ShardMessages:
-    """Return the messages by which all processes get a tensor of `num_bytes`, of which each process
-    has a part.
-    """
+    """Return the messages by which all get a tensor of `num_bytes` from the parts of each."""
     return ShardMessages(shards - 1, (shards - 1) * (num_bytes // shards), shards)
 
 
@@ -309,9 +305,7 @@ def _fewest_bytes(linear: Layers, possible: Layers, num_bytes: Callable[[Layers]
 
 
 def divided_plan(network: Network, divided: Layers, shards: int) -> SplitPlan:
-    """Return the plan in which the layers named in `divided` are divided by channels or by inputs,
-    and all other layers by images.
-    """
+    """Return the plan that divides the layers `divided` by channels or inputs, others by images."""
     placed = list[Placed]()
     converted = set[tuple[int, State]]()  # one conversion serves all that want it
     layers = dict[str, tuple[Operation, str]]()

@@ -19,9 +19,7 @@ TRAINED = OwnNetwork()
 
 
 def interpolated(values: Mapping[int, float], at: int) -> float:
-    """Return the value at the number `at`, interpolated linearly between the numbers in `values`,
-    and constant beyond them.
-    """
+    """Return the value at the number `at`, linear between those in `values`, constant beyond."""
     known = sorted(values)
     return float(np.interp(at, known, [values[each] for each in known]))
 
@@ -125,9 +123,7 @@ class AbstractPacing:
     def mean_step_seconds(
         self, batch_size: int, workload: AbstractWorkload = TRAINED
     ) -> float | None:
-        """Return the mean duration of a step; None if steps are not emulated. `workload`: the
-        emulated network.
-        """
+        """Return the mean duration of a step of this network; None if steps are not emulated."""
         if self.step_seconds is None:
             return None
         return seconds_of_step(self.step_seconds, batch_size)

@@ -20,9 +20,7 @@ BACKWARD_SHARE = 2 / 3  # of a step's compute; backward does two products for ea
 
 
 class Bucket(NamedTuple):
-    """Part of the gradients that is reduced at once. `ready`: share of backward after which it is
-    complete.
-    """
+    """Part of the gradients reduced at once. `ready`: share of backward that completes it."""
 
     num_bytes: int
     ready: float
@@ -60,9 +58,7 @@ class AbstractWorkload(ABC):
 
     @abstractmethod
     def statistics_bytes(self, num_bytes: int) -> int:
-        """Return the bytes of BatchNorm statistics in a push; those of the trained network are
-        `num_bytes`.
-        """
+        """Return the bytes of statistics in a push; the trained network's are `num_bytes`."""
 
     @abstractmethod
     def buckets(self, own_bytes: int) -> list[Bucket]:
@@ -153,9 +149,7 @@ class CountedNetwork(AbstractWorkload):
 
     @property
     def activations(self) -> int:
-        """Numbers that backward keeps of an image; about the inputs of all layers, if they were not
-        counted.
-        """
+        """Numbers that backward keeps of an image, as counted, or about all layers' inputs."""
         return self.kept or sum(layer.activations for layer in self.layers)
 
     @property

@@ -85,9 +85,7 @@ class ShardGroup:
         return pieces
 
     def share_random_state(self, device: torch.device) -> None:
-        """Give all processes the random state of shard 0, of the CPU and `device`, so that dropout
-        keeps the same elements in all.
-        """
+        """Give all processes the random state of shard 0, so that dropout keeps the same."""
         torch.set_rng_state(self._of_first(torch.get_rng_state()))
         if device.type == "cuda":
             torch.cuda.set_rng_state(self._of_first(torch.cuda.get_rng_state(device)), device)
@@ -132,9 +130,7 @@ def split_network(network: nn.Module, plan: NetworkPlan, group: ShardGroup) -> n
 def _divided_graph(
     plan: NetworkPlan, own: nn.Module, group: ShardGroup
 ) -> tuple[fx.Graph, nn.ModuleList]:
-    """Return the graph of the operations with conversions between them, and the modules that the
-    graph calls.
-    """
+    """Return the graph with conversions between operations, and the modules that it calls."""
     graph, added = deepcopy(plan.traced.graph), nn.ModuleList()
     gives: dict[fx.Node, State] = {}
     converted: dict[tuple[fx.Node, State], fx.Node] = {}
@@ -264,9 +260,7 @@ class PartOfDropout(nn.Module):
         self._group = group
 
     def forward(self, own: Tensor) -> Tensor:
-        """Drop those elements of this process's part that a single process would drop of the whole
-        activation.
-        """
+        """Drop what a single process would drop of this part of the whole activation."""
         if not self._layer.training:
             return own
         shape = list(own.shape)

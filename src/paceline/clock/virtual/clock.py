@@ -197,9 +197,7 @@ class VirtualClock:
     # the life of a worker
 
     def _train(self, worker: VirtualWorker, links: VirtualLinks) -> Process[None]:
-        """Take all steps of a worker, each from a batch to new weights, then carry out the end of
-        its rule.
-        """
+        """Take a worker's steps, each from a batch to new weights, then its rule's end."""
         scheme, run = self._parts.scheme, self._run
         while True:
             if self._own is not None:

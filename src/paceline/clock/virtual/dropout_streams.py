@@ -44,9 +44,7 @@ class DropoutStreams:
         return Dropping(self._draw)
 
     def drawn(self, numbers: Sequence[tuple[int, int]]) -> list[Tensor]:
-        """Return what each dropout layer of the last `drawing` draws for each worker and step:
-        uniform numbers, stacked.
-        """
+        """Return the uniform numbers of each layer of the last `drawing`, stacked by `numbers`."""
         shapes = self._shapes
         noise = [self._like.new_empty(len(numbers), *each) for each in shapes]
         for row, number in enumerate(numbers if shapes else ()):
@@ -66,9 +64,7 @@ class DropoutStreams:
 
 
 class Dropping(TorchFunctionMode):
-    """Context in which dropout keeps a value where the uniform number that `draw(shape)` returns
-    is at least its probability.
-    """
+    """Context in which dropout keeps what `draw(shape)` gives at least its probability."""
 
     def __init__(self, draw: Callable[[torch.Size], Tensor]) -> None:
         super().__init__()

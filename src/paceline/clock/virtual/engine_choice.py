@@ -129,9 +129,7 @@ def _by_itself(trained: Trained, worker: VirtualWorker, batch: Any) -> Result:
 
 
 def _difference(worker: VirtualWorker, expected: Result) -> float:
-    """Return the largest distance of a worker's vectors from those of another result, as a share of
-    their length; infinity for NaN.
-    """
+    """Return a result's largest distance from another, as a share of it; infinity for NaN."""
     assert worker.ahead is not None
     found = worker.ahead.gradient.vector, worker.ahead.statistics.vector, worker.ahead.loss
     largest = 0.0

@@ -248,16 +248,12 @@ class Cores:
         return self._sharing is not None
 
     def busy(self, seconds: float) -> Moment | Event:
-        """Return the event at the end of work that begins now, and takes `seconds` if no other
-        process is busy.
-        """
+        """Return the end of work that begins now and takes `seconds` if nobody else is busy."""
         return self._sharing.begin(seconds) if self._sharing else self._kernel.after(seconds)
 
 
 class Buses:
-    """Buses of the nodes, one for each, which pass one message at a time; none if `num_nodes` is 0:
-    accelerators then share nothing.
-    """
+    """One bus for each node, which passes a message at a time; none if `num_nodes` is 0."""
 
     def __init__(self, kernel: Kernel, cores: Cores, num_nodes: int) -> None:
         self._cores = cores

@@ -82,9 +82,7 @@ class FairFlows:
         self._since = self._kernel.now
 
     def _share(self) -> None:
-        """Divide the bandwidth of the ports among the messages under way, and plan the next
-        arrival.
-        """
+        """Divide the ports' bandwidth among the messages; plan the next arrival."""
         if self._plan is not None:
             self._kernel.cancel(self._plan)
             self._plan = None

@@ -188,9 +188,7 @@ class VirtualOwnWeights:
         return self._states.mean()
 
     def _changed(self, worker: VirtualWorker) -> Tensor:
-        """Return a worker's weights so that they can be changed; first copy them if the worker is
-        computing on them.
-        """
+        """Return a worker's weights to be changed, copied first if it computes on them."""
         if worker.computing:
             worker.weights = self._states.keep(worker.index)
         return self._states.own(worker.index)

@@ -27,9 +27,7 @@ from paceline.scheme.counts import Counts
 
 
 class VirtualServers:
-    """All servers of a run. `served`: each server's part of the weights. `bounds`: each server's
-    [first, last) of them.
-    """
+    """All servers of a run. `served`: the part of each, [first, last) of the weights: `bounds`."""
 
     def __init__(self, parts: ClockParts, vectors: VectorSpec, weights: Tensor) -> None:
         scheme, run, kernel = parts.scheme, parts.run, parts.kernel
@@ -137,9 +135,7 @@ class VirtualServers:
         self._answers[worker.index].vector[first:last].copy_(served.weights)
 
     def collect(self, worker: VirtualWorker) -> tuple[Buffer, bool]:
-        """Return the weights in the answers of all servers, and whether the worker may take another
-        step.
-        """
+        """Return the weights in all answers, and whether the worker may take another step."""
         self._release_message(worker)
         return self._answers.pop(worker.index), self._granted[worker.index]
 

@@ -361,9 +361,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     # waves
 
     def _batches_of(self, workers: Sequence[VirtualWorker]) -> Any:
-        """Return the batches of the workers' present steps, and the numbers of their dropout
-        layers, stacked, on the device.
-        """
+        """Return the batches and dropout numbers of the workers' steps, stacked, on the device."""
         numbers = [(worker.index, worker.num_steps) for worker in workers]
         batches = self._together(numbers, self.root_device) if self._together else None
         if batches is None:

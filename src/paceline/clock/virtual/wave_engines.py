@@ -156,9 +156,7 @@ class Trained:
 
 
 class AbstractEngine(ABC):
-    """Computes waves. `increments`: by how much each of the module's counters grows in a step, once
-    a wave has been computed.
-    """
+    """Computes waves. `increments`: growth of each counter of the module in a step, once known."""
 
     name: EngineName
 
@@ -168,9 +166,7 @@ class AbstractEngine(ABC):
 
     @abstractmethod
     def compute(self, wave: Sequence[VirtualWorker], batches: Any) -> None:
-        """Fill the `ahead` of each worker. `batches`: theirs, and the numbers of their dropout
-        layers: tensors [workers, ...].
-        """
+        """Fill each worker's `ahead`. `batches`: theirs with dropout numbers, [workers, ...]."""
 
 
 class VmapEngine(AbstractEngine):

@@ -192,9 +192,7 @@ class OwnWeightsLinks:
         return self._drawn_before + draw_number(self._drawn)
 
     def keep_snapshots(self) -> None:
-        """Copy the weights if a snapshot is due, the only work for evaluation that the training
-        clock counts.
-        """
+        """Copy the weights if a snapshot is due, which the training clock counts."""
         if self._average is not None:
             before, after = map(self._run.samples_at, self.step_numbers[-2:])
             self._average.update([self.flat.weights], after - before)
@@ -264,9 +262,7 @@ class OwnWeightsLinks:
         return means[worker_index() :: self._run.num_workers]
 
     def _mean_of(self, kept: Snapshot) -> Snapshot:
-        """Return the mean of all workers' copies, with the latest of their times; all must call
-        this.
-        """
+        """Return the mean of all workers' copies, at the latest time; all must call this."""
         for vector in (kept.weights, kept.statistics):
             dist.all_reduce(vector, group=members())
             vector.div_(self._run.num_workers)

@@ -101,9 +101,7 @@ class Server:
         return [kept.get(each) or Snapshot(each, 0, 0.0, weights, none) for each in samples]
 
     def run(self) -> ServerReport:
-        """Serve until no worker trains. Raises LostPeerError if a worker is lost that must not
-        be.
-        """
+        """Serve until no worker trains. Raises LostPeerError without a worker that is needed."""
         first = self._wire.weights.cpu()
         dist.recv(first, group=members(), group_src=0)
         self._wire.weights.copy_(first)
@@ -130,9 +128,7 @@ class Server:
         return before["sent"] + wire.bytes_sent, before["received"] + wire.bytes_received
 
     def _keep(self) -> None:
-        """Write a checkpoint at a moment at which all workers have stopped and no push lacks an
-        answer.
-        """
+        """Write a checkpoint, when all workers have stopped and no push lacks an answer."""
         assert self._checkpoints is not None
         self._stop_after = None
         sent, received = self._bytes
@@ -254,9 +250,7 @@ def serve(
 
 
 def _agreed(server: Server, spec: ServerSpec, servers: int) -> tuple[list[int], list[int]]:
-    """Return the living workers and the sample numbers of all snapshots, as server 0 observed them,
-    so that all servers agree.
-    """
+    """Return the living workers, and the samples of all snapshots, as server 0 observed them."""
     if spec.server > 0:
         living, samples = receive_json(spec.run.num_workers)
         return living, samples

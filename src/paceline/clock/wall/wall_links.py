@@ -44,9 +44,7 @@ class Staging:
             self.pinned = all([pin(each) for each in host if each.device.type == "cpu"])
 
     def send(self, value: Tensor, statistics: Sequence[Tensor]) -> None:
-        """Copy `value` [num_weights] and BatchNorm's statistics. Into host memory: wait until all
-        is copied.
-        """
+        """Copy `value` [num_weights] and BatchNorm's statistics; wait for host memory."""
         flatten(statistics, self._statistics)
         if not self._wire.in_host_memory:
             if value is not self._wire.gradient:
@@ -102,9 +100,7 @@ class MeanLink:
     def neighbour_mean(
         self, value: Tensor, receivers: Sequence[int], senders: Sequence[int]
     ) -> Tensor:
-        """Send `value` to `receivers`, through host memory; return the mean of it and of what the
-        `senders` send.
-        """
+        """Send `value` to `receivers`; return its mean with the values of the `senders`."""
         own = value.to(_HOST, copy=True)
         theirs = [torch.empty_like(own) for _ in senders]
         group = members()

@@ -111,9 +111,7 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
         return self.trained_module() if self.split is None else self.split.whole
 
     def wait_for_pace(self) -> None:
-        """Sleep until the emulated step has ended, which lasts longer by the time in which
-        activations were exchanged.
-        """
+        """Sleep until the emulated step has ended, later by its exchanges of activations."""
         if self.pace is not None:
             self.pace.wait(self.split.take_seconds() if self.split else 0.0)
 

@@ -294,9 +294,7 @@ class Listener:
             self._dismiss(others[0])
 
     def _read(self, guest: _Guest) -> Hello | None:
-        """Read from a connection; return the hello once it is complete, and of a worker that is
-        missing.
-        """
+        """Read from a connection; return a missing worker's hello once it is complete."""
         wanted = len(self._token) + _HELLO.size
         try:
             more = guest.connection.recv(wanted - len(guest.received))

@@ -113,9 +113,7 @@ class ServerEnd:
         self.flush()
 
     def keep(self, weights: Tensor) -> None:
-        """Take the unsent rest of a `pending` answer from `weights`, a copy, so that the server may
-        change its own; `flush` sends it.
-        """
+        """Send the rest of a `pending` answer from `weights`, a copy, by `flush`."""
         self._outgoing.replace(*self._answer_of(weights))
         self._answering = None
 

@@ -303,9 +303,7 @@ class PairWire:
             self._pull(partner)
 
     def average(self, partner: int) -> None:
-        """Replace `weights` by their mean with the partner's. Raises LostPeerError, or TimeoutError
-        if the partner does not answer.
-        """
+        """Replace `weights` by the mean with the partner's. Raises LostPeerError, TimeoutError."""
         self._ends[partner].push(version=0)
         self.bytes_sent += self.weights.nbytes
         self._pull(partner)
