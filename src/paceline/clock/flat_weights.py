@@ -1,13 +1,12 @@
 """Vectors of a network's weights and gradients, in the order in which servers share them."""
 
-import itertools
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from paceline.clock.flat_optimizer import ELEMENTWISE, group_segments
+from paceline.clock.flat_optimizer import ELEMENTWISE, Segment, group_segments
 from paceline.clock.run_spec import VectorSpec
 from paceline.clock.schedules import LiveOptions
 from paceline.errors import SettingError
@@ -95,24 +94,20 @@ def held_weights(
             message = f"{scheme.servers} servers, and {len(order)} tensors to share by round_robin"
             raise SettingError("scheme.servers", message)
         parts = [[order[n] for n in part] for part in round_robin(len(order), scheme.servers)]
-        order, shares = list(itertools.chain.from_iterable(parts)), list(map(_size, parts))
-    runs = [
-        list(run)
-        for _, run in itertools.groupby(order, key=lambda each: (each[1], whole and id(each[0])))
-    ]
+        order = [each for part in parts for each in part]
+        shares = [sum(weight.numel() for weight, _ in part) for part in parts]
+    segments, last = list[Segment](), -1  # consecutive weights of one group, or a whole tensor
+    for weight, number in order:
+        if whole or number != last:
+            shape = [*weight.shape] if whole else []
+            segments.append({**groups[number], "num_weights": 0, "shape": shape})
+        segments[-1]["num_weights"] += weight.numel()
+        last = number
     vectors = VectorSpec(
-        segments=[
-            {**groups[number], "num_weights": _size(run), "shape": [*weight.shape] if whole else []}
-            for run in runs
-            for weight, number in run[:1]
-        ],
+        segments=segments,
         num_statistics=sum(each.numel() for each in statistics),
         dtype=str(order[0][0].dtype).removeprefix("torch."),
         shares=shares,
         num_numbers=len(options.first),
     )
     return [weight for weight, _ in order], vectors
-
-
-def _size(tensors: Sequence[tuple[nn.Parameter, int]]) -> int:
-    return sum(weight.numel() for weight, _ in tensors)

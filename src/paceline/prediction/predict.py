@@ -21,7 +21,6 @@ from paceline.clock.run_spec import RunSpec, VectorSpec
 from paceline.clock.virtual.clock import VirtualClock
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.cluster.virtual import VirtualCluster
-from paceline.data.shuffle import DataTraffic
 from paceline.errors import SettingError
 from paceline.prediction.evidence import FACTOR, STEP_FACTOR
 from paceline.prediction.network_by_size import with_network
@@ -264,12 +263,18 @@ def point_clock(
         raise SettingError("cluster", f"{name} is not modelled; choose a profile, as cluster=titan")
     step_times = cluster.step_times(point.batch_size, point.seed, point.workload)
     assert step_times is not None
+    traffic = None
+    if point.placement.shuffle_every is not None:
+        from paceline.run.open_data import open_data  # Lightning takes seconds
+        from paceline.run.placed_data import reading_of
+
+        traffic = open_data(point.data.build(), reading_of(point)).traffic
     run = RunSpec(
         num_workers=point.workers,
         batch_size=point.batch_size,
         snapshot_samples=snapshot_samples,
         workload=workload or sized_workload(point),
-        traffic=_traffic(point),
+        traffic=traffic,
         split_step=split_step_of(point, point.model.build, lambda: declared_shape(point)),
     )
     return timed_clock(point.scheme, run, cluster.profile, step_times, steps)
@@ -333,13 +338,3 @@ def sized_workload(point: Point) -> AbstractWorkload:
     if isinstance(workload, SizedNetwork):
         return replace(workload, tensors=tensors)
     return workload.of_size(size * sum(tensors), size * statistics, tensors)
-
-
-def _traffic(point: Point) -> DataTraffic | None:
-    """Return how data move between workers in a run of the point; None if they do not move."""
-    if point.placement.shuffle_every is None:
-        return None
-    from paceline.run.open_data import open_data  # Lightning takes seconds
-    from paceline.run.placed_data import reading_of
-
-    return open_data(point.data.build(), reading_of(point)).traffic

@@ -180,10 +180,6 @@ class WeightedLayer(NamedTuple):
     groups: int = 1
     dimension: int = 1
 
-    def can_be_divided(self, shards: int) -> bool:
-        sizes = (self.groups,) if self.groups > 1 else (self.inputs, self.outputs)
-        return any(size % shards == 0 for size in sizes)
-
     def divided_way(self, sliced: bool, shards: int) -> str | None:
         """Return BY_CHANNELS, BY_INPUTS or None; `sliced`: the input is divided by channels."""
         if self.groups > 1:
@@ -276,7 +272,8 @@ def plan_split(network: Network, split: str, shards: int) -> SplitPlan:
         return plan(frozenset(layers))
     if split == "fully_connected":
         return plan(linear)
-    possible = frozenset(name for name, layer in layers.items() if layer.can_be_divided(shards))
+    ways = {name: layer.divided_way(False, shards) for name, layer in layers.items()}
+    possible = frozenset(name for name, way in ways.items() if way is not None)
     return plan(_fewest_bytes(linear, possible, lambda divided: plan(divided).step.process_bytes))
 
 
