@@ -151,8 +151,7 @@ def flat_optimizer(weights: Tensor, segments: Sequence[Segment]) -> AbstractFlat
 
 class FlatSGD(AbstractFlatOptimizer):
     """Equivalent of torch.optim.SGD. It calls the kernel of torch.optim.SGD(fused=True) in one pass
-    over memory. The optimizer itself would take 0.3 ms more with cold caches, which is much of a
-    small step.
+    over memory. The optimizer itself takes 0.3 ms more with cold caches: much of a small step.
     """
 
     def __init__(self, weights: Tensor, segments: Sequence[Segment]) -> None:

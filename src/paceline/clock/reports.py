@@ -122,8 +122,7 @@ class StrategyReport:
     """Report of a Lightning strategy on the training in its process. `workers`: report of this
     process's worker, or, on the virtual clock, of all workers, with the modelled `servers`.
     `counted`: workers that took part, counted by an all-reduce or by their steps. `updates`: number
-    of updates of the weights. `engine`: name of the engine that computed gradients, see
-    wave_engines.
+    of updates of the weights. `engine`: what computed gradients, see wave_engines.
     """
 
     counted: int

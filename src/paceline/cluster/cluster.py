@@ -213,8 +213,7 @@ class AbstractCluster(AbstractPacing, ABC):
 
     def fill(self, module: Any, workload: AbstractWorkload, weight_bytes: int) -> None:
         """Extend the real messages of `module` to the bytes of the workload. `weight_bytes`: bytes
-        of one weight in training. Raises SettingError("workload") if the module's weights have
-        more.
+        of one weight in training. Raises SettingError("workload") if the module's have more.
         """
 
     def device(self, scheme: AbstractScheme, num_workers: int) -> Device:

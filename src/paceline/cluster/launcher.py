@@ -1,8 +1,7 @@
 """Launcher of a run: it starts new processes on this machine and supervises them until they end.
 
 Lightning's own launcher inside one Hydra multirun trains fewer workers than requested, without an
-error. torch's elastic launcher ends all processes when one dies, although servers can continue
-without a worker.
+error. torch's elastic launcher ends all processes when one dies, where servers could continue.
 """
 
 import contextlib
@@ -48,8 +47,7 @@ def launch_task(
     died after all servers had called `tolerate` for it. Any other failure ends all processes and
     raises ProcessFailure for the first one, or the SettingError that a process raised. `own_rank`:
     rank that the calling process takes itself; None if all processes are new. `namespaces`: file of
-    the network namespace of each process by rank, from which `address` reaches the caller; None for
-    the caller's own.
+    the network namespace of each process by rank, from which `address` reaches the caller, or None.
     """
     preload()
     require_files(task.num_processes)

@@ -19,8 +19,7 @@ _GRACE = 1.0  # seconds; the error of a peer often arrives before the end that c
 
 class ProcessFailure(Exception):
     """Failure of a process of the run; the message names it and the cause on one line.
-    `environment`: True if the machine or the network caused it, so that another attempt may
-    succeed.
+    `environment`: True if the machine or the network caused it; another attempt may succeed.
     """
 
     def __init__(self, message: str, *, environment: bool = False) -> None:
@@ -57,8 +56,7 @@ class Task:
     The first `num_training` processes train, `shards` consecutive ones for each worker; the others
     serve. `log_folder`: folder of their output, one file for each process. `timeout_seconds`:
     silence after which a process is killed. `progress`: table that the first worker extends while
-    it trains; None if nothing is trained. `code`: digest of the source, which must be the same on
-    all machines.
+    it trains; None if nothing is trained. `code`: digest of the source, the same on all machines.
     """
 
     target: str
@@ -121,8 +119,7 @@ class Supervisor:
 
     def until_the_end(self) -> list[Any]:
         """Wait for all processes; return their return values by rank. A LostWorker stands for each
-        worker that was lost. Raises ProcessFailure or SettingError for the first process that
-        failed.
+        worker that was lost. Raises ProcessFailure or SettingError for the first failure.
         """
         deadline = None
         while self._running:

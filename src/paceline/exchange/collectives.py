@@ -191,9 +191,8 @@ class Tree(AbstractCollective):
         return (*reduction, *broadcast)
 
     def link_seconds(self, num_bytes: int, workers: int, profile: ClusterProfile) -> float:
-        """Return 2 ceil(log2 p) (n/BW + latency) (Iandola et al. 2016, arXiv:1511.00175; we added
-        the latency). Workers of a node are summed first; then one worker of each node uses its
-        interface.
+        """Return 2 ceil(log2 p) (n/BW + latency) (Iandola et al. 2016, arXiv:1511.00175; latency
+        ours). Workers of a node are summed first; then one of each node uses its interface.
         """
         return sum(
             2 * math.ceil(math.log2(count)) * link.seconds(num_bytes)
@@ -291,8 +290,7 @@ class Multicolor(AbstractCollective):
 def num_colors(workers: int) -> int:
     """Return the largest number of colors, up to 4, for which no worker is an inner node of two
     trees. Each of k colors has a tree with k children per node. With p workers it has ceil((p-1)/k)
-    inner nodes. All k trees together have at most p of them if p mod k is 0 or 1, as it always is
-    for k = 2.
+    inner nodes. All k trees have at most p of them if p mod k is 0 or 1, as always for k = 2.
     """
     most = min(_MAX_COLORS, workers)
     return next(k for k in range(most, 0, -1) if workers % k <= 1)
@@ -300,8 +298,7 @@ def num_colors(workers: int) -> int:
 
 def trees(workers: int) -> list[list[int]]:
     """List the workers of each color's tree by position: the parent of position i is (i - 1) // k,
-    and 0 is the root. Inner nodes come first; each color starts after the inner nodes of the one
-    before.
+    and 0 is the root. Inner nodes come first; each color starts after those of the one before.
     """
     starts = [first for first, _ in shard_bounds(workers, num_colors(workers))]
     return [[(start + position) % workers for position in range(workers)] for start in starts]

@@ -140,8 +140,7 @@ class Evidence:
         Between numbers of workers that were studied, the change is interpolated linearly in the
         logarithms of rounds, and of staleness + 1. More rounds, or less staleness, than with the
         fewest workers are taken to change as much as these. Fewer rounds, or more staleness, than
-        those that were studied are not known, neither is what follows a number of workers at which
-        a run diverged.
+        were studied are not known, neither is what follows workers at which a run diverged.
         """
         rows = list(takewhile(lambda row: not row.diverged, self._rows(scheme, rate)))
         most = max((row.staleness for row in rows), default=0.0)

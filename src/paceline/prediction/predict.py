@@ -76,8 +76,7 @@ class StepFrom(StrEnum):
 class Prediction:
     """Prediction for one point.
 
-    `swept`: settings by which the point differs from the other predicted points. `steps`: of each
-    worker.
+    `swept`: settings by which the point differs from the others. `steps`: of each worker.
     """
 
     point: Point
@@ -162,8 +161,7 @@ class Prediction:
 def predict(config: PointConfig, steps: int, swept: Mapping[str, str] | None = None) -> Prediction:
     """Predict the throughput of a point from `steps` virtual steps of every worker.
 
-    `swept`: as in Prediction. Raises SettingError for a cluster that is not modelled, and for fewer
-    than two steps.
+    `swept`: as in Prediction. Raises SettingError for a cluster that is not modelled, or one step.
     """
     if steps < 2:
         raise SettingError("steps", f"{steps} are too few for a rate")

@@ -121,8 +121,7 @@ class Counts:
     def batches_per_update(self) -> int:
         """Number of batches whose gradients are in one update of the weights that are evaluated;
         rules of the learning rate scale by it. If workers average weights among themselves, it is
-        the number of workers. If a scheme changes during the run, this is its number in the first
-        phase.
+        the number of workers. For a scheme that changes, it is that of the first phase.
         """
         scheme, workers = self.scheme, self.num_workers
         have_partners = any(scheme.partners(each, workers) for each in range(workers))

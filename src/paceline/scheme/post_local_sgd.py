@@ -18,8 +18,7 @@ from paceline.settings import Share, Whole, settings
 @settings("scheme")
 class PostLocalSGD(AbstractScheme):
     """Synchronous SGD that changes to local SGD. `switch_at`: share of the run's samples after
-    which it changes. `period`: number of steps that each worker takes from one mean of the weights
-    to the next.
+    which it changes. `period`: steps of each worker from one mean of the weights to the next.
     """
 
     equal_steps = True

@@ -33,8 +33,7 @@ class WorkerView:
     `weights` [num_weights]: weights that the worker holds. `gradient` [num_weights]: gradient of
     its batch at these weights. A rule that has sent one of them must not use it again. `index`:
     number of the worker, from 0. `num_steps`: number of steps that it took before. `progress`:
-    share of the run's samples before this step; 0 if the run has no end, or if servers count the
-    samples.
+    share of the run's samples before this step; 0 if the run has no end, or servers count samples.
     """
 
     gradient: Tensor

@@ -23,8 +23,7 @@ from paceline.settings import Count, Whole, settings
 @settings("scheme")
 class SyncParameterServer(AbstractServedScheme):
     """Servers apply, for each version of the weights, the mean of the first K - b gradients pushed
-    for it, of K workers. `backup_workers`: the number b, over all workers. AbstractScheme documents
-    the other settings.
+    for it, of K workers. `backup_workers`: b. AbstractScheme documents the other settings.
     """
 
     servers: Whole = Field()

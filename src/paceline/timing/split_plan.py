@@ -61,8 +61,7 @@ def with_first(num_bytes: int, shards: int) -> ShardMessages:
 class State(NamedTuple):
     """Division of an activation among the processes. `dimension`: dimension along which it is
     divided into parts, one for each process; None if each process has the whole. `adds_up`: True if
-    the gradients of it that the processes compute must be added; False if each of these is
-    complete.
+    the gradients of it that the processes compute must be added; False if each is complete.
     """
 
     dimension: int | None

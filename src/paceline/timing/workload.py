@@ -180,9 +180,8 @@ class CountedNetwork(AbstractWorkload):
         return plan_split(network, sharding.split, sharding.shards).step
 
     def buckets(self, own_bytes: int) -> list[Bucket]:
-        """Fill buckets with the layers' gradients, from the last layer to the first. A bucket with
-        at least the size of DistributedDataParallel's is closed, and is ready with its last
-        gradient.
+        """Fill buckets with the layers' gradients, from the last layer to the first. A bucket as
+        large as DistributedDataParallel's is closed, and ready with its last gradient.
         """
         found, filled = list[Bucket](), 0
         shares = self.size.shares_of_backward()

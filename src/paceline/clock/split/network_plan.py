@@ -87,8 +87,7 @@ def trace(network: nn.Module, batch_size: int, image_shape: Sequence[int]) -> fx
 
 def _leave_values_in_place(traced: fx.GraphModule) -> None:
     """Let later operations use the result of an operation that works in place, instead of its
-    input. A conversion between them copies the value, and changes in place would not reach the
-    copy.
+    input. A conversion between them copies the value; changes in place would miss the copy.
     """
     nodes = list(traced.graph.nodes)
     for place, node in enumerate(nodes):
@@ -274,8 +273,7 @@ def plan_network(
 ) -> NetworkPlan:
     """Plan how to divide a network, which is not changed, over `shards` processes. `batch_size`:
     images of the worker in a step, in all its processes. Bytes are those of the network's own
-    dtype. Raises SettingError("model.split"), ("model.shards"), ("batch_size") or ("model") if that
-    is impossible.
+    dtype. Raises SettingError("model.split"), ("model.shards"), ("batch_size") or ("model").
     """
     traced = trace(network, batch_size, image_shape)
     plan = plan_split(facts_of(network, traced, shards), split, shards)

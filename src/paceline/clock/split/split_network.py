@@ -231,8 +231,7 @@ class Converted(nn.Module):
 
 class SummedLayer(nn.Module):
     """Linear layer or convolution with divided inputs, whose outputs are summed. `layer` has this
-    process's part of the weight [outputs, inputs / shards, ...], and the whole bias, which is added
-    once.
+    process's part of the weight [outputs, inputs / shards, ...], and the whole bias, added once.
     """
 
     def __init__(self, layer: Any, group: ShardGroup) -> None:

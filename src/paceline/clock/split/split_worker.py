@@ -121,8 +121,7 @@ class SplitWorker:
 
     def mean_gradient(self, workers: int) -> None:
         """Replace the gradient by the mean over all `workers`; all processes of the run call this.
-        Gradients of layers that are divided by images are also summed over the processes of each
-        worker.
+        Gradients of layers divided by images are also summed over each worker's processes.
         """
         gradients = self._gradients()
         for together, group in ((True, dist.group.WORLD), (False, self._division.alike)):

@@ -38,8 +38,7 @@ def choose_engine(
 
     `batches_of(workers)`: batches of the workers' present steps, stacked. `compared`: False if the
     engine's results need not be compared, since they were before. Raises
-    SettingError("cluster.engine") if the engine that is asked for cannot compute the module's
-    steps.
+    SettingError("cluster.engine") if the one asked for cannot compute the module's steps.
     """
     if asked == "one_by_one" or (asked == "auto" and trained.weights[0].device.type != "cuda"):
         return None

@@ -1,8 +1,7 @@
 """Split workers (whose networks are divided over several processes) on the virtual clock: what the
 processes of a worker send each other, and how long it takes.
 
-The gradient of a worker is computed on the whole network; only time and bytes are modelled for its
-processes.
+A worker's gradient is computed on the whole network; only time and bytes are modelled.
 """
 
 from collections.abc import Sequence

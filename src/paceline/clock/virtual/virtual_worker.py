@@ -105,8 +105,7 @@ class VirtualWorker:
     step is abandoned. `message`: vector that it pushes. `answer`: result of its rule's last
     message. `kept`: vectors that its rule keeps between steps. `ahead`: result of the step under
     way, if it has been computed. `numbers`: options of its optimizer with which its latest gradient
-    is to be applied; None where they do not change. `granted`: True if server 0 lets it take
-    another step.
+    is to be applied; None where they do not change. `granted`: server 0 lets it take another step.
     """
 
     def __init__(self, index: int, statistics: Buffer, counters: list[Tensor]) -> None:

@@ -171,8 +171,7 @@ class AbstractEngine(ABC):
 
 class VmapEngine(AbstractEngine):
     """Differentiates the steps of up to `MOST` workers as one function of stacked vectors. On a GPU
-    chunks have sizes that are powers of two, each with a graph; rows that are not used have content
-    of earlier waves.
+    chunks have sizes that are powers of two, each with a graph; unused rows are of earlier waves.
     """
 
     name = "vmap"

@@ -194,8 +194,7 @@ class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):
 
 def reduce_bucket(state: tuple[Hook, GroupWire, Pace | None], bucket: Bucket) -> Future[Tensor]:
     """Reduce a bucket. A paced worker sends the last one when the emulated backward has ended, and
-    begins its next step when that is reduced. Otherwise it would begin late if others share its
-    core.
+    begins its next step when that is reduced. Else it would begin late where others share its core.
     """
     hook, wire, pace = state
     if pace is None or not bucket.is_last():

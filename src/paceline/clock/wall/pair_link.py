@@ -23,8 +23,7 @@ from paceline.scheme.rule import AbstractScheme
 
 class AbstractPairLink(ABC):
     """Link of one worker, which owns its weights. `weights` [num_weights]: the worker's weights on
-    the CPU. `computed` [num_weights]: weights on which its network computes. `averages`: all means
-    so far.
+    the CPU. `computed` [num_weights]: weights on which its network computes. `averages`: all means.
     """
 
     def __init__(self, num_weights: int, dtype: torch.dtype, wire: PairWire | ServerWire) -> None:

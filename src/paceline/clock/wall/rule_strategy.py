@@ -277,8 +277,7 @@ def most_steps(counts: Counts, run: RunSpec) -> int:
 
 class ShardStrategy(AbstractWallStrategy, SingleDeviceStrategy):
     """Strategy of a process of a split worker that is not its first. After each step it sends its
-    part of the gradient to the first process, which drives the rule, and receives its part of the
-    weights.
+    part of the gradient to the first, which drives the rule, and receives its part of the weights.
     """
 
     def __init__(

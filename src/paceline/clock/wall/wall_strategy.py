@@ -34,8 +34,7 @@ class AbstractWallStrategy(AbstractTrainingStrategy):
     batches that this worker may draw. `num_steps`: steps of this worker so far. `step_numbers`:
     run-wide numbers of its steps and of the next one; empty if the answers of servers decide
     whether a step follows. `seconds_communicating`: time of communication, including waiting.
-    `averages`: this worker's pairwise means, in order. `push`: link to servers; None if there are
-    none.
+    `averages`: this worker's pairwise means, in order. `push`: link to servers, or None.
     """
 
     counted: int = 0

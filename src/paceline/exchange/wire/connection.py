@@ -36,8 +36,7 @@ class Header(NamedTuple):
     To a server: `proceed` is True for a push, False if the worker leaves; no body follows then.
     `keep` asks it to save its state for a checkpoint; no body follows, and it does not answer.
 
-    To a worker: `proceed` grants another step. `stop` tells it to stop before that step for a
-    checkpoint.
+    To a worker: `proceed` grants another step. `stop`: it stops before that step for a checkpoint.
     """
 
     version: int

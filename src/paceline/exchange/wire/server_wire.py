@@ -181,8 +181,7 @@ class ServerWire:
     GPUs of this machine. `workers`: their ranks. `num_numbers`: how many options of the optimizer
     come with each push. `at_once`: True if no worker goes on before all have pushed. Pushes on GPUs
     are then returned while they are still computed, and only the server's GPU waits. Otherwise they
-    are returned in the order in which they are complete, so that no worker waits for the GPU of
-    another.
+    are returned as they are completed, so that no worker waits for another's GPU.
     """
 
     def __init__(
