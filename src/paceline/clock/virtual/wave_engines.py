@@ -159,14 +159,21 @@ class AbstractEngine(ABC):
     """Computes waves. `increments`: growth of each counter of the module in a step, once known."""
 
     name: EngineName
+    _most = 1  # workers that are computed at once
 
     def __init__(self, trained: Trained, num_workers: int) -> None:
         self._trained = trained
         self.increments: list[Tensor] = []
 
-    @abstractmethod
     def compute(self, wave: Sequence[VirtualWorker], batches: Any) -> None:
         """Fill each worker's `ahead`. `batches`: theirs with dropout numbers, [workers, ...]."""
+        for first in range(0, len(wave), self._most):
+            chunk = wave[first : first + self._most]
+            self._compute(chunk, part_of(batches, slice(first, first + len(chunk))))
+
+    @abstractmethod
+    def _compute(self, chunk: Sequence[VirtualWorker], batches: Any) -> None:
+        """Compute at most `_most` workers."""
 
 
 class VmapEngine(AbstractEngine):
@@ -191,12 +198,6 @@ class VmapEngine(AbstractEngine):
         self._chunks: dict[int, _Captured] = {}
         self._inputs: list[Any] | None = None  # of the captured chunks
         self._pool: Any = None  # memory that the graphs share
-
-    def compute(self, wave: Sequence[VirtualWorker], batches: Any) -> None:
-        for first in range(0, len(wave), self._most):
-            chunk = wave[first : first + self._most]
-            rows = slice(first, first + len(chunk))
-            self._compute(chunk, part_of(batches, rows))
 
     @torch.no_grad()
     def _compute(self, chunk: Sequence[VirtualWorker], batches: Any) -> None:
@@ -272,11 +273,8 @@ class GraphEngine(AbstractEngine):
         self._batch: Any = None
         self._captured: _Captured | None = None
 
-    def compute(self, wave: Sequence[VirtualWorker], batches: Any) -> None:
-        for row, worker in enumerate(wave):
-            self._compute(worker, part_of(batches, row))
-
-    def _compute(self, worker: VirtualWorker, batch: Any) -> None:
+    def _compute(self, chunk: Sequence[VirtualWorker], batches: Any) -> None:
+        (worker,), batch = chunk, part_of(batches, 0)
         ahead = worker.ahead
         assert ahead is not None
         if self._buffers is None:

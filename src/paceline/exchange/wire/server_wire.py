@@ -90,7 +90,12 @@ class ServerEnd:
             raise ConnectionError(f"its connection ended{within}") from None
         if not self._incoming.has_first:
             return None
-        header = self._checked()
+        try:
+            header = unpack(self._header)
+        except ValueError as error:
+            raise ConnectionError(f"it broke the protocol: {error}") from None
+        if self._version is None or header.version > self._version:
+            raise ConnectionError(f"it broke the protocol: an untimely {header}")
         if header.proceed and not self._incoming.complete:
             return None
         self._incoming.begin_again()
@@ -129,15 +134,6 @@ class ServerEnd:
     def _answer_of(self, weights: Tensor) -> list[memoryview]:
         body = [bytes_of(weights)] if self._answered is None else []
         return [memoryview(self._packed), *body]
-
-    def _checked(self) -> Header:
-        try:
-            header = unpack(self._header)
-        except ValueError as error:
-            raise ConnectionError(f"it broke the protocol: {error}") from None
-        if self._version is None or header.version > self._version:
-            raise ConnectionError(f"it broke the protocol: an untimely {header}")
-        return header
 
 
 class Computing:

@@ -98,15 +98,12 @@ class WorkerEnd:
 
     def keep(self, version: int) -> None:
         """Tell the server to save its state for a checkpoint; it sends no answer."""
-        self._send_header(Header(version, False, keep=True))
+        self._send(Pieces(memoryview(pack(Header(version, False, keep=True)))))
 
     def leave(self, version: int) -> None:
         """Tell the server that no push follows, and close the connection."""
-        self._send_header(Header(version, False))
+        self._send(Pieces(memoryview(pack(Header(version, False)))))
         self._connection.close()
-
-    def _send_header(self, header: Header) -> None:
-        self._send(Pieces(memoryview(pack(header))))
 
     def _send(self, outgoing: Pieces) -> None:
         try:
