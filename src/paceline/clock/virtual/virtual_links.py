@@ -1,7 +1,6 @@
 """Links of a worker on the virtual clock, and means over all workers."""
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -168,7 +167,6 @@ class VirtualNeighbourLink:
         return self._sent.setdefault((sender, receiver, step), Event())
 
 
-@dataclass(frozen=True)
 class VirtualLinks:
     """Links of one worker. They have a method for each message of its rule, named by the message's
     `verb`, which returns the answer, or a process that does and waits for events of the virtual
@@ -178,12 +176,20 @@ class VirtualLinks:
     own weights of all workers; None for what the scheme does not use.
     """
 
-    worker: VirtualWorker
-    pool: BufferPool
-    means: VirtualMeanLink
-    neighbours: VirtualNeighbourLink
-    pushes: VirtualPushLink | None
-    own: VirtualOwnWeights | None
+    def __init__(
+        self,
+        worker: VirtualWorker,
+        pool: BufferPool,
+        means: VirtualMeanLink,
+        neighbours: VirtualNeighbourLink,
+        pushes: VirtualPushLink | None,
+        own: VirtualOwnWeights | None,
+    ) -> None:
+        self.worker, self.pool, self.pushes, self.own = worker, pool, pushes, own
+        self.mean = partial(means.mean, worker)
+        self.neighbour_mean = partial(neighbours.mean, worker)
+        if own is not None:
+            self.pair, self.apply = partial(own.pair, worker), partial(own.apply, worker)
 
     def carry_out(self, rule: Step) -> Process[None]:
         """Carry out each message that a rule yields, and send it the answer."""
@@ -192,14 +198,6 @@ class VirtualLinks:
             answer = getattr(self, message.verb)(*vars(message).values())
             if isinstance(answer, Generator):
                 answer = yield from cast("Process[Any]", answer)
-
-    def mean(self, value: Tensor) -> Process[Tensor]:
-        return self.means.mean(self.worker, value)
-
-    def neighbour_mean(
-        self, value: Tensor, receivers: Sequence[int], senders: Sequence[int]
-    ) -> Process[Tensor]:
-        return self.neighbours.mean(self.worker, value, receivers, senders)
 
     def push(self, value: Tensor) -> Process[Tensor]:
         worker = self.worker
@@ -211,14 +209,6 @@ class VirtualLinks:
             worker.weights = None  # the answer replaces them
         weights, worker.granted = yield from self.pushes.push(worker)
         return worker.take_answer(weights, self.pool)
-
-    def pair(self, partner: int) -> Process[None]:
-        assert self.own is not None
-        return self.own.pair(self.worker, partner)
-
-    def apply(self, gradient: Tensor) -> Process[Tensor]:
-        assert self.own is not None
-        return self.own.apply(self.worker, gradient)
 
     def keep(self, vectors: Sequence[Tensor]) -> None:
         before = self.worker.kept

@@ -38,17 +38,12 @@ class ServedLinks:
 
     def __init__(self, flat: FlatWeights, run: RunSpec, counts: Counts, push: PushLink) -> None:
         self.flat, self._run, self._counts, self._push = flat, run, counts, push
+        self.push, self.adopt = push.push, flat.adopt
 
     def begin(self) -> None:
         """Get the first weights, which are the same for all workers, and a step."""
         self._push.begin(self._push.wire.weights)
         self.flat.adopt(self._push.wire.weights)
-
-    def push(self, value: Tensor) -> Tensor:
-        return self._push.push(value)
-
-    def adopt(self, weights: Tensor) -> None:
-        self.flat.adopt(weights)
 
     @property
     def has_step(self) -> bool:
@@ -118,6 +113,11 @@ class OwnWeightsLinks:
         self._counts, self._push, self._pair = counts, push, pair
         self._statistics, self._clock = statistics, clock
         self._means = MeanLink(flat.weights.numel(), flat.weights.dtype, flat.weights.device)
+        self.mean, self.neighbour_mean = self._means.mean, self._means.neighbour_mean
+        if push is not None:
+            self.push = push.push
+        if pair is not None:
+            self.pair = pair.average
         self._counting = push or pair or self._means
         self.weights = pair.weights if pair else flat.weights
         self._optimizer = flat_optimizer(self.weights, vectors.segments)
@@ -140,25 +140,6 @@ class OwnWeightsLinks:
         if self._pair is not None:
             self._pair.begin()
         self._average = None if self._push else self._run.average_of([self.flat.weights])
-
-    def mean(self, value: Tensor) -> Tensor:
-        return self._means.mean(value)
-
-    def neighbour_mean(
-        self, value: Tensor, receivers: Sequence[int], senders: Sequence[int]
-    ) -> Tensor:
-        return self._means.neighbour_mean(value, receivers, senders)
-
-    def push(self, value: Tensor) -> Tensor:
-        assert self._push is not None
-        return self._push.push(value)
-
-    def pair(self, partner: int) -> None:
-        """Average weights beside this worker's steps, see AbstractPairLink. The network computes on
-        the changed weights after the worker's next update.
-        """
-        assert self._pair is not None
-        self._pair.average(partner)
 
     def apply(self, gradient: Tensor) -> Tensor:
         gradient = gradient.to(self.weights.device)  # a GPU may still compute it
