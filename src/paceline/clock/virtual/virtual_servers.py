@@ -212,10 +212,12 @@ class VirtualPushLink:
         served, line = self._servers.served[server], self._lines[server]
         worker.bytes_sent += body
         served.report.bytes_received += body
-        seconds, on_bus = self._profile.server_seconds, 0.0
+        seconds, on_bus = self._profile.server_seconds, 0.0  # of the server's process, of a bus
         if self._network is None:
-            message = self._profile.node_link.seconds(body)
-            seconds, on_bus = (seconds, message) if self._buses.shared else (seconds + message, 0.0)
+            if self._buses.shared:
+                on_bus = self._profile.node_link.seconds(body)
+            else:
+                seconds += self._profile.node_link.seconds(body)
             seconds += self._profile.added_seconds("push") if server == 0 else 0.0
         else:
             passage = yield from self._network.push(worker.index, server, body, left)
