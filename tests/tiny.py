@@ -144,6 +144,7 @@ class Seen(NamedTuple):
     workers: list[WorkerReport]
     servers: list[ServerReport]
     lost: list[LostWorker]
+    processes: list[TrainingReport]  # as `training`, with those of other shards
 
 
 def run_tiny(
@@ -189,6 +190,7 @@ def _seen(point: Point, returned: Iterable[Any], folder: Path) -> tuple[Seen, di
         [worker for each in strategies for worker in each.workers],
         servers + [server for each in strategies for server in each.servers],
         [each for each in returned if isinstance(each, LostWorker)],
+        processes,
     )
     if not seen.lost and not any(each.diverged for each in strategies):
         assert not point.scheme.broken(

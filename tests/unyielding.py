@@ -27,6 +27,7 @@ rule_links, process_group, training_process, *_ = map(
         "paceline.run.run_point",
         "paceline.study.hydra_entry",
         "tests.tiny",
+        "pytest",  # as processes call functions of test files
     ),
 )
 # the packages that have plugins: seconds, once

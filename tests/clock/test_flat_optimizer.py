@@ -11,7 +11,6 @@ from paceline.model.layerwise import LARS
 from paceline.scheme.independent import Independent
 from paceline.scheme.sync_parameter_server import SyncParameterServer
 
-SIZES = (3, 4, 5)
 OPTIONS = {
     "SGD": [
         {"lr": 0.1, "momentum": 0.9, "dampening": 0.5, "weight_decay": 0.01},
@@ -29,36 +28,6 @@ OPTIONS = {
     "ASGD": [{}, {"lambd": 0.1}, {}],
     "Rprop": [{}, {"etas": (0.4, 1.1)}, {}],
 }
-
-
-@pytest.mark.parametrize("num_groups", [1, 2, 3])
-@pytest.mark.parametrize("name", OPTIONS)
-def test_it_is_torchs_own_also_after_a_fork(name, num_groups):
-    """The rate changes; a fork goes on with the state and leaves the other."""
-    sizes, options = SIZES[:num_groups], OPTIONS[name][:num_groups]
-    generator = torch.Generator().manual_seed(0)
-    weights, *gradients = torch.randn(7, sum(sizes), generator=generator, dtype=torch.float64)
-    parts = [nn.Parameter(part.clone()) for part in weights.split(sizes)]
-    groups = [{"params": [p], **each} for p, each in zip(parts, options, strict=True)]
-    reference = getattr(torch.optim, name)(groups)
-    segments = group_segments(reference)
-    assert type(reference) in ELEMENTWISE
-    rates = [float(group["lr"]) for group in reference.param_groups]
-    ours = weights.clone()
-    optimizer = flat_optimizer(ours, segments)
-    for turn, gradient in enumerate(gradients):
-        if turn == 3:
-            left, ours = ours, ours.clone()
-            kept, optimizer = left.clone(), optimizer.fork(ours)
-        factor = 1 / (turn + 1)
-        pieces = gradient.split(sizes)
-        for group, piece, rate in zip(reference.param_groups, pieces, rates, strict=True):
-            group["params"][0].grad = piece.clone()
-            group["lr"] = rate * factor
-        reference.step()
-        optimizer.step(gradient, factor)
-        assert_close(ours, torch.cat([*parts]).detach(), rtol=1e-13, atol=0)
-    assert torch.equal(left, kept)
 
 
 class CountsInGroup(LARS):
@@ -82,39 +51,6 @@ class OneNorm(torch.optim.SGD):
         return super().step(closure)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [LARS, CountsInGroup, OneNorm, torch.optim.Adafactor],
-)
-def test_whole_tensors_in_one_vector_are_the_optimizers_own_also_after_a_fork(kind):
-    """In two groups, of whose second no tensor is next to another."""
-    shapes = [(2, 3), (4,), (3, 1, 2)]
-    generator = torch.Generator().manual_seed(0)
-    first = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
-    theirs, ours = ([nn.Parameter(each.clone()) for each in first] for _ in range(2))
-    groups = [[{"params": side[:1]}, {"params": side[1:], "lr": 0.3}] for side in (theirs, ours)]
-    reference = kind(groups[0], lr=0.1)
-    rates = [group["lr"] for group in reference.param_groups]
-    own = kind(groups[1], lr=0.1)
-    _, vectors = held_weights(own, Independent(), [], LiveOptions(own))
-    held = torch.cat([each.detach().flatten() for each in ours])
-    optimizer = flat_optimizer(held, vectors.segments)
-    for turn in range(4):
-        if turn == 2:
-            left, held = held, held.clone()
-            kept, optimizer = left.clone(), optimizer.fork(held)
-        gradient = torch.randn(len(held), generator=generator, dtype=torch.float64)
-        sizes = [weight.numel() for weight in theirs]
-        for weight, part in zip(theirs, gradient.split(sizes), strict=True):
-            weight.grad = part.view_as(weight).clone()
-        for group, rate in zip(reference.param_groups, rates, strict=True):
-            group["lr"] = rate / (turn + 1)
-        reference.step()
-        optimizer.step(gradient.clone(), 1 / (turn + 1))
-        assert_close(held, torch.cat([each.detach().flatten() for each in theirs]))
-    assert torch.equal(left, kept)
-
-
 def test_servers_hold_whole_tensors_for_all_but_elementwise_optimizers_of_torch():
     network = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 2))
     lars, sgd = LARS(network.parameters(), 0.1), torch.optim.SGD(network.parameters(), 0.1)
@@ -131,7 +67,57 @@ def test_servers_hold_whole_tensors_for_all_but_elementwise_optimizers_of_torch(
     assert [[each["shape"] for each in part] for part in parts] == [[[2, 3], [2, 2]], [[2], [2]]]
 
 
-def test_weights_that_are_not_trained_are_left_out():
-    weights = [nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(3), requires_grad=False)]
-    (segment,) = group_segments(torch.optim.AdamW(weights))
-    assert segment["num_weights"] == 2
+def check(reference, optimizer_of, ours):
+    """Steps of both from the weights `ours`, at changing rates; a fork leaves the other alone."""
+    weights = [weight for group in reference.param_groups for weight in group["params"]]
+    rates = [float(group["lr"]) for group in reference.param_groups]
+    optimizer, generator = optimizer_of(ours), torch.Generator().manual_seed(1)
+    for turn in range(6):
+        if turn == 3:
+            left, ours = ours, ours.clone()
+            kept, optimizer = left.clone(), optimizer.fork(ours)
+        gradient = torch.randn(len(ours), generator=generator, dtype=torch.float64)
+        pieces = gradient.split([weight.numel() for weight in weights])
+        for weight, piece in zip(weights, pieces, strict=True):
+            weight.grad = piece.view_as(weight).clone()
+        for group, rate in zip(reference.param_groups, rates, strict=True):
+            group["lr"] = rate / (turn + 1)
+        reference.step()
+        optimizer.step(gradient.clone(), 1 / (turn + 1))
+        theirs = torch.cat([weight.detach().flatten() for weight in weights])
+        assert_close(ours, theirs, rtol=1e-13, atol=1e-15)
+    assert torch.equal(left, kept)
+
+
+def drawn(*shapes):
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+
+
+@pytest.mark.parametrize("num_groups", [1, 2, 3])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_it_is_torchs_own_also_after_a_fork(name, num_groups):
+    """Weights that are not trained are left out."""
+    first = drawn(3, 4, 5)[:num_groups]
+    options = OPTIONS[name][:num_groups]
+    groups = [{"params": [nn.Parameter(w)], **o} for w, o in zip(first, options, strict=True)]
+    reference = getattr(torch.optim, name)(groups)
+    assert type(reference) in ELEMENTWISE
+    segments = group_segments(reference)
+    check(reference, lambda ours: flat_optimizer(ours, segments), torch.cat(first))
+    reference.add_param_group({"params": nn.Parameter(torch.zeros(3), requires_grad=False)})
+    assert [each["num_weights"] for each in group_segments(reference)] == [3, 4, 5][:num_groups]
+
+
+@pytest.mark.parametrize("kind", [LARS, CountsInGroup, OneNorm, torch.optim.Adafactor])
+def test_whole_tensors_in_one_vector_are_the_optimizers_own_also_after_a_fork(kind):
+    """In two groups, of whose second no tensor is next to another."""
+    first = drawn((2, 3), (4,), (3, 1, 2))
+    theirs, ours = ([nn.Parameter(each.clone()) for each in first] for _ in range(2))
+    reference, own = (
+        kind([{"params": side[:1]}, {"params": side[1:], "lr": 0.3}], lr=0.1)
+        for side in (theirs, ours)
+    )
+    _, vectors = held_weights(own, Independent(), [], LiveOptions(own))
+    held = torch.cat([each.flatten() for each in first])
+    check(reference, lambda ours: flat_optimizer(ours, vectors.segments), held)

@@ -190,6 +190,7 @@ LAWS = {
         alone(),
         together(3, scheme__graph="ring"),
         Law("loops that mix by a matrix", averaged, 4, {"scheme__graph": "ring"}),
+        Law("loops that mix by a matrix", averaged, 4, {"scheme__graph": "exponential"}),
         Law("loops that mix by a matrix", averaged, 6, {"scheme__graph": "exponential"}),
     ],
 }
@@ -258,6 +259,8 @@ def assert_nothing_is_lost(config, seen):
     servers = seen.servers
     dropped = len(servers[0].dropped_steps) if servers else 0
     assert sum(steps.values()) == budget + dropped
+    if counts.scheme.claim(workers) == "equal at the end":
+        assert len({worker.weights_digest for worker in seen.workers}) == 1
     period = counts.scheme.steps_between_pushes
     for server in servers:
         pushes = {worker: steps[worker] // period for worker in counts.pushing}

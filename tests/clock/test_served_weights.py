@@ -19,58 +19,33 @@ FIRST, PUSHED = torch.tensor([4.0, -2.0]).double(), torch.tensor([1.0, 3.0]).dou
 RATE, MOMENTUM, DECAY = 0.5, 0.5, 0.25
 
 
-@pytest.fixture
-def damped():
-    """Divides by staleness; every push is `PUSHED`."""
-    weights = FIRST.clone().requires_grad_()
-    sgd = torch.optim.SGD([weights], lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
-    run = RunSpec(2, batch_size=4, snapshot_samples=[4, 10])
+def served_by(scheme, workers, snapshots, statistics=lambda worker: torch.empty(0), **options):
+    """A server whose pushes are all `PUSHED`; `options`: of its run, or else of SGD."""
+    run = {name: options.pop(name) for name in ("num_steps", "learning_rate") if name in options}
+    sgd = torch.optim.SGD([FIRST.clone().requires_grad_()], lr=RATE, **options)
+    run = RunSpec(workers, batch_size=4, snapshot_samples=snapshots, **run)
     spec = ServerSpec(0, run, VectorSpec(group_segments(sgd), dtype="float64"))
-    return ServedWeights(
-        AsyncParameterServer(1, "inverse_staleness"),
-        spec,
-        FIRST.clone(),
-        gradient=lambda worker: PUSHED,
-        statistics=lambda worker: torch.empty(0),
-        seconds=lambda: 0.0,
-    )
+    calls = {"gradient": lambda worker: PUSHED, "statistics": statistics, "seconds": lambda: 0.0}
+    return ServedWeights(scheme, spec, FIRST.clone(), **calls)
 
 
-def test_inverse_staleness_scales_the_whole_step(damped):
-    """Decay and momentum too: w <- w - rate / max(1, s) m,  m <- 0.5 m + g + 0.25 w."""
-    weights, moving = FIRST, torch.zeros(2).double()
+def test_inverse_staleness_scales_the_whole_step_and_snapshots_stay():
+    """Decay and momentum too: w <- w - rate / max(1, s) m,  m <- 0.5 m + g + 0.25 w. A snapshot is
+    of the update that reaches its samples, of 4 each.
+    """
+    scheme = AsyncParameterServer(1, "inverse_staleness")
+    served = served_by(scheme, 2, [4, 10], momentum=MOMENTUM, weight_decay=DECAY)
+    weights, moving, held = FIRST, torch.zeros(2).double(), []
     for version, factor in [(0, 1), (0, 1), (0, 1 / 2), (0, 1 / 3), (4, 1)]:
-        assert damped.arrive(0, version) == (0,)
+        assert served.arrive(0, version) == (0,)
         moving = MOMENTUM * moving + PUSHED + DECAY * weights
         weights = weights - RATE * factor * moving
-        assert_close(damped.weights, weights)
-    assert [staleness for _, staleness in damped.report.pushes] == [0, 1, 2, 3, 0]
-
-
-def test_a_snapshot_is_of_the_update_that_reaches_its_samples(damped):
-    """Of 4 samples each; it stays as it is when others follow."""
-    held = []
-    for version in range(4):
-        damped.arrive(0, version)
-        held.append(damped.weights.clone())
-    kept = [(each.samples, each.updates) for each in damped.snapshots]
-    assert kept == [(4, 1), (12, 3)]
-    for snapshot, weights in zip(damped.snapshots, (held[0], held[2]), strict=True):
-        assert torch.equal(snapshot.weights[0], weights)
-
-
-def served_by(scheme, num_workers, snapshot_samples, statistics):
-    run = RunSpec(num_workers, batch_size=4, snapshot_samples=snapshot_samples)
-    sgd = torch.optim.SGD([FIRST.clone().requires_grad_()], lr=RATE)
-    spec = ServerSpec(0, run, VectorSpec(group_segments(sgd), dtype="float64"))
-    return ServedWeights(
-        scheme,
-        spec,
-        FIRST.clone(),
-        gradient=lambda worker: PUSHED,
-        statistics=statistics,
-        seconds=lambda: 0.0,
-    )
+        assert_close(served.weights, weights)
+        held.append(served.weights.clone())
+    assert [staleness for _, staleness in served.report.pushes] == [0, 1, 2, 3, 0]
+    assert [(each.samples, each.updates) for each in served.snapshots] == [(4, 1), (12, 3)]
+    for snapshot, expected in zip(served.snapshots, (held[0], held[2]), strict=True):
+        assert torch.equal(snapshot.weights[0], expected)
 
 
 def test_a_snapshot_has_the_mean_statistics_of_the_workers_that_live():
@@ -90,25 +65,15 @@ def test_a_snapshot_has_the_mean_statistics_of_the_workers_that_live():
 def test_the_rate_follows_the_images_of_an_update_and_the_samples_before_it():
     """Two workers of 4 images, together until half of 16 samples: 2 (1 - 0/16), then 1 - 8/16."""
     linear = LearningRate("linear", 8, 4, 0, "poly", 16, (), 1.0, 1.0)
-    weights = FIRST.clone().requires_grad_()
-    sgd = torch.optim.SGD([weights], lr=RATE)
-    run = RunSpec(2, batch_size=4, num_steps=4, snapshot_samples=[16], learning_rate=linear)
-    spec = ServerSpec(0, run, VectorSpec(group_segments(sgd), dtype="float64"))
-    served = ServedWeights(
-        SyncThenAsync(1, 0.5),
-        spec,
-        FIRST.clone(),
-        gradient=lambda worker: PUSHED,
-        statistics=lambda worker: torch.empty(0),
-        seconds=lambda: 0.0,
-    )
+    served = served_by(SyncThenAsync(1, 0.5), 2, [16], num_steps=4, learning_rate=linear)
     assert served.arrive(0, 0) == ()
-    assert served.arrive(1, 0) == (0, 1)
-    assert_close(served.weights, FIRST - RATE * 2 * PUSHED)
-    assert served.arrive(1, 1) == (1,)
-    assert_close(served.weights, FIRST - RATE * (2 + 8 / 16) * PUSHED)
-    assert served.arrive(0, 2) == (0,)
-    assert_close(served.weights, FIRST - RATE * (2 + 8 / 16 + 4 / 16) * PUSHED)
+    for worker, version, answered, rate in (
+        (1, 0, (0, 1), 2),
+        (1, 1, (1,), 2 + 8 / 16),
+        (0, 2, (0,), 2 + 8 / 16 + 4 / 16),
+    ):
+        assert served.arrive(worker, version) == answered
+        assert_close(served.weights, FIRST - RATE * rate * PUSHED)
 
 
 @pytest.mark.parametrize(("images", "frequency"), [(40, 1), (48, 1), (25, 2), (7, 3)])

@@ -21,52 +21,15 @@ from tests.ends import all_end, is_alive, wait_until
 from tests.launching import launch
 from tests.tiny import point_of, run_tiny, tiny_point
 
-
-def failing(scheme, killed):
-    return tiny_point(
-        scheme,
-        2,
-        4,
-        model___target_="tests.classifiers.FailingClassifier",
-        model__killed=killed,
-    )
+COUNTING = "tests.cluster.counting:"
 
 
-@pytest.mark.parametrize(
-    ("scheme", "killed", "reason"),
-    [
-        ("sync_allreduce", False, r"worker 1: ValueError: a bad batch"),
-        ("sync_allreduce", True, r"worker 1: killed by SIGKILL"),
-        ("async_parameter_server", False, r"worker 1: ValueError: a bad batch"),
-    ],  # killed, an asynchronous worker is done without: test_deaths
-)
-def test_a_failure_names_the_worker_and_its_reason(scheme, killed, reason, tmp_path):
-    with pytest.raises(ProcessFailure, match=reason) as failure:
-        run_tiny(failing(scheme, killed), tmp_path)
-    assert "\n" not in str(failure.value)
-
-
-def test_a_setting_that_only_a_process_can_judge_is_a_setting_error(tmp_path):
+def test_what_only_a_process_can_judge_and_a_level_of_debugging_are_setting_errors(
+    tmp_path, monkeypatch
+):
     config = tiny_point("sync_allreduce", 2, 25)
     with pytest.raises(SettingError, match=r"batch_size: 25 is more than a worker's share of 24"):
         run_tiny(config, tmp_path)
-
-
-def test_a_setting_that_a_scheme_refuses_is_told_by_its_name(tmp_path):
-    config = tiny_point("gossip", 1, 4, scheme__graph="star")
-    with pytest.raises(SettingError, match=r"^scheme.graph: should be 'ring', .*, not 'star'$"):
-        run_tiny(config, tmp_path)
-
-
-def test_a_wrong_count_of_workers_is_an_error(tmp_path):
-    with pytest.raises(ProcessFailure, match="workers: 3 asked for, 2 training"):
-        launch("tests.cluster.counting:count", (3,), workers=2, servers=0, log_folder=tmp_path)
-
-
-def test_a_level_of_debugging_that_ends_every_run_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL")
-    with pytest.raises(SettingError, match=r"^TORCH_DISTRIBUTED_DEBUG: DETAIL .* is needed$"):
-        launch("tests.cluster.counting:tell", ("a",), workers=1, servers=0, log_folder=tmp_path)
 
 
 def test_nobody_else_can_reach_what_processes_of_one_machine_meet_by(tmp_path, monkeypatch):
@@ -94,22 +57,6 @@ def test_results_are_in_the_order_of_ranks_and_output_is_in_the_log(tmp_path):
         "worker_1.log": "out 1\nerr 1\n",
         "server_0.log": "out 2\nerr 2\n",
     }
-
-
-@pytest.mark.parametrize(
-    ("how", "reason"),
-    [
-        ("exit", "worker 1: SystemExit: 3"),
-        ("vanish", "worker 1: ended with exit code 7 and no result"),
-        ("real-time signal", "worker 1: killed by signal 35"),
-        ("unsendable", r"worker 1: .*pickle"),
-        ("peer", "worker 1: RuntimeError: the cause"),
-    ],
-)
-def test_the_first_failure_is_told_however_it_ends(how, reason, tmp_path):
-    """Of two that fail, not the one that only saw the other's end, though it is heard first."""
-    with pytest.raises(ProcessFailure, match=rf"^{reason}"):
-        launch("tests.cluster.counting:fail", (how,), workers=2, servers=0, log_folder=tmp_path)
 
 
 @pytest.mark.slow
@@ -149,17 +96,6 @@ def test_a_long_folder_of_temporary_files_is_a_setting_error(tmp_path):
         text=True,
     )
     assert done.stderr.splitlines()[-1].startswith("paceline.errors.SettingError: TMPDIR: ")
-
-
-def test_processes_of_a_split_worker_are_named_by_worker_and_shard(tmp_path):
-    """In the failure that ends the run, and in the names of logs."""
-    target, failure = "tests.cluster.counting:fail", "^worker 0 shard 1: ended with exit code 7"
-    with pytest.raises(ProcessFailure, match=failure):
-        launch(target, ("vanish",), workers=2, servers=0, log_folder=tmp_path, shards=2)
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "worker_0_shard_0.log",
-        "worker_0_shard_1.log",
-    }
 
 
 def test_memory_that_a_step_frees_stays_for_the_next(tmp_path):
@@ -266,13 +202,12 @@ def test_ctrl_c_does_not_end_the_forkserver_while_it_imports():
     assert forkserver._forkserver._forkserver_pid == first
 
 
-PLACE = "tests.cluster.counting:place"
-
-
 @pytest.mark.parametrize("rank", [0, 1, 2])
 def test_one_process_is_this_one_and_the_others_are_not(rank, tmp_path, capfd):
     environment = dict(os.environ)
-    places = launch(PLACE, ("x",), workers=2, servers=1, log_folder=tmp_path, own_rank=rank)
+    places = launch(
+        COUNTING + "place", ("x",), workers=2, servers=1, log_folder=tmp_path, own_rank=rank
+    )
     assert [each == os.getpid() for each in places] == [other == rank for other in range(3)]
     assert len(set(places)) == 3
     assert capfd.readouterr().out == "x\n"  # the others write to their logs
@@ -281,20 +216,42 @@ def test_one_process_is_this_one_and_the_others_are_not(rank, tmp_path, capfd):
     assert not dist.is_initialized()
 
 
-@pytest.mark.parametrize("failing", ["0", "1"])
-def test_a_failure_here_or_there_is_named(failing, tmp_path):
-    with pytest.raises(ProcessFailure, match=f"^worker {failing}: ValueError: {failing}$"):
-        launch(PLACE, (failing,), workers=2, servers=0, log_folder=tmp_path, own_rank=0)
+@pytest.mark.parametrize(
+    ("function", "argument", "reason", "where"),
+    [
+        ("fail", "exit", "worker 1: SystemExit: 3", {}),
+        ("fail", "vanish", "worker 1: ended with exit code 7 and no result", {}),
+        ("fail", "real-time signal", "worker 1: killed by signal 35", {}),
+        ("fail", "unsendable", "worker 1: .*pickle", {}),
+        # of two that fail, not the one that only saw the other's end, though it is heard first
+        ("fail", "peer", "worker 1: RuntimeError: the cause", {}),
+        ("fail", "vanish", "worker 0 shard 1: ended with exit code 7", {"shards": 2}),
+        ("count", 3, ".*workers: 3 asked for, 2 training", {}),
+        ("place", "0", "worker 0: ValueError: 0$", {"own_rank": 0}),
+        ("place", "1", "worker 1: ValueError: 1$", {"own_rank": 0}),
+    ],
+)
+def test_the_first_failure_is_told_however_it_ends(function, argument, reason, where, tmp_path):
+    with pytest.raises(ProcessFailure, match=rf"^{reason}") as failure:
+        launch(COUNTING + function, (argument,), workers=2, servers=0, log_folder=tmp_path, **where)
+    assert "\n" not in str(failure.value)
     assert not dist.is_initialized()
+    logs = {path.name for path in tmp_path.iterdir()}
+    if "shards" in where:
+        assert logs == {"worker_0_shard_0.log", "worker_0_shard_1.log"}
+
+
+def test_a_worker_that_fails_in_training_is_named(tmp_path):
+    """Killed, an asynchronous worker is done without: test_deaths."""
+    module = {"model___target_": "tests.classifiers.FailingClassifier", "model__killed": False}
+    with pytest.raises(ProcessFailure, match=r"^worker 1: ValueError: a bad batch$"):
+        run_tiny(tiny_point("async_parameter_server", 2, 4, **module), tmp_path)
 
 
 def test_the_file_of_conf_runs_one_of_the_processes_here(tmp_path):
     point = point_of(tiny_point("async_parameter_server", 2, 4, cluster="in_process"))
     assert point.kind == "measured"
-    places = point.cluster.run(Task(PLACE, ("x",), 2, 1, tmp_path))
+    places = point.cluster.run(Task(COUNTING + "place", ("x",), 2, 1, tmp_path))
     assert [each == os.getpid() for each in places] == [True, False, False]
-
-
-def test_a_rank_that_no_process_has_is_named_before_anything_starts():
     with pytest.raises(SettingError, match=r"^cluster\.rank: there are 3 processes, .* not 3$"):
         point_of(tiny_point("async_parameter_server", 2, 4, cluster="in_process", cluster__rank=3))

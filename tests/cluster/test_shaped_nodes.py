@@ -1,6 +1,8 @@
-"""Nodes on this machine: real network namespaces, and links of a given rate."""
+"""Nodes on this machine: real network namespaces, links of a given rate, and faults of them."""
 
+import json
 import os
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -10,13 +12,19 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.exchange_turns import Asked, measure_exchanges
+from paceline.clock.run_spec import RunSpec
 from paceline.cluster import namespaces
 from paceline.cluster.namespaces import shaped_network
+from paceline.cluster.shaped_nodes import RECORD, at_half_time
 from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
 from paceline.exchange.process_group import join, leave, this_node
+from paceline.record.point import Point
+from paceline.run.run_point import run_point
+from paceline.study.compose import composed
+from tests.ends import wait_until
 from tests.launching import launch
-from tests.tiny import point_of, run_tiny, tiny_point
+from tests.tiny import REPOSITORY, point_of, run_tiny, tiny_point
 
 BANDWIDTH = 1e6
 
@@ -101,7 +109,7 @@ def test_training_between_nodes_equals_that_on_one_machine(scheme, tmp_path):
 
 
 @pytest.mark.usefixtures("permitted")
-@pytest.mark.parametrize("scheme", ["async_parameter_server", "mixed", "gossip"])
+@pytest.mark.parametrize("scheme", ["mixed", "gossip"])
 @pytest.mark.slow
 def test_messages_that_no_socket_holds_pass_between_nodes(scheme, tmp_path):
     """Ten megabytes, of which a server sends the first before it meets the workers."""
@@ -121,17 +129,9 @@ def test_messages_that_no_socket_holds_pass_between_nodes(scheme, tmp_path):
     ("placement", "nodes"), [("own_nodes", [0, 0, 1, 2, 3]), ("beside_workers", [0, 0, 1, 0, 1])]
 )
 def test_workers_fill_nodes_and_servers_have_their_own_or_share(placement, nodes, tmp_path):
-    point = point_of(
-        tiny_point(
-            "async_parameter_server",
-            3,
-            4,
-            cluster="shaped_nodes",
-            cluster__workers_per_node=2,
-            cluster__server_placement=placement,
-            scheme__servers=2,
-        )
-    )
+    settings = {"cluster__workers_per_node": 2, "cluster__server_placement": placement}
+    settings |= {"cluster": "shaped_nodes", "scheme__servers": 2}
+    point = point_of(tiny_point("async_parameter_server", 3, 4, **settings))
     task = Task(f"{this_node.__module__}:{this_node.__name__}", (), 3, 2, tmp_path)
     found = point.cluster.run(task)
     assert [found.index(node) for node in found] == [nodes.index(node) for node in nodes]
@@ -152,23 +152,6 @@ def test_nodes_of_a_killed_process_are_removed_by_the_next(monkeypatch):
     assert names() == []
 
 
-@pytest.mark.parametrize(
-    ("settings", "setting"),
-    [
-        ({"cluster__link": {"latency": 0.001, "bandwidth": 1e6}}, r"cluster\.link\.latency"),
-        ({"cluster__link": {"latency": 0, "bandwidth": None}}, r"cluster\.link\.bandwidth"),
-        (
-            {"cluster__link": {"latency": 0, "bandwidth": 1e6, "unevenness": 0.5}},
-            r"cluster\.link\.unevenness",
-        ),
-    ],
-)
-def test_what_cannot_be_emulated_is_refused(settings, setting, monkeypatch):
-    monkeypatch.setattr(namespaces.os, "geteuid", lambda: 0)
-    with pytest.raises(SettingError, match=f"^{setting}: "):
-        point_of(tiny_point("sync_allreduce", 2, 4, cluster="shaped_nodes", **settings))
-
-
 def test_without_the_right_or_the_programs_it_is_refused(monkeypatch):
     config = tiny_point("sync_allreduce", 2, 4, cluster="shaped_nodes")
     monkeypatch.setattr(namespaces.shutil, "which", lambda _: "/sbin/x")
@@ -178,3 +161,112 @@ def test_without_the_right_or_the_programs_it_is_refused(monkeypatch):
     monkeypatch.setattr(namespaces.shutil, "which", lambda _: None)
     with pytest.raises(SettingError, match=r"^cluster: there is no ip"):
         point_of(config)
+
+
+HEADER = "samples,seconds,share,train_loss,images_per_second\n"
+
+
+def test_it_strikes_once_and_not_before_half_of_the_images(tmp_path):
+    progress, strikes = tmp_path / "progress.csv", []
+    struck = tmp_path / RECORD
+    with at_half_time(progress, lambda: strikes.append(progress.read_text())):
+        progress.write_text(HEADER + "48,1,0.4800,1,\n52,2,0.52")  # of which the end is missing
+        before = time.monotonic()
+        with progress.open("a") as file:
+            file.write("00,1,\n")
+        wait_until(struck.is_file)
+    assert len(strikes) == 1
+    assert "52,2,0.5200,1,\n" in strikes[0]
+    told = json.loads(struck.read_text())
+    assert told["samples"] == 52
+    assert before <= told["at"] <= time.monotonic()
+
+
+def test_a_run_that_was_over_before_is_not_taken_for_one_with_a_fault(tmp_path):
+    progress = tmp_path / "progress.csv"
+    progress.write_text(HEADER + "48,1,0.4800,1,\n")
+    with (
+        pytest.raises(SettingError, match=r"^cluster\.fault: the run ended before it was"),
+        at_half_time(progress, lambda: None),
+    ):
+        pass
+    with pytest.raises(ZeroDivisionError), at_half_time(progress, lambda: None):
+        raise ZeroDivisionError  # of the run itself
+
+
+@pytest.mark.usefixtures("permitted")
+def test_all_processes_of_a_node_are_killed_and_its_link_alone_is_shaped():
+    def pids(name):
+        command = ["ip", "netns", "pids", name]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    with shaped_network(2, 1e6) as network:
+        names = [each.rpartition("/")[2] for each in network.namespaces]
+        placed = [*names, names[1]]
+        sleeping = [subprocess.Popen(["ip", "netns", "exec", n, "sleep", "60"]) for n in placed]
+        for each, name in zip(sleeping, placed, strict=True):
+            wait_until(lambda each=each, name=name: str(each.pid) in pids(name))
+        network.kill(0)
+        assert sleeping[0].wait() == -signal.SIGKILL
+        network.shape(1, 1e5)
+        assert [each.poll() for each in sleeping[1:]] == [None, None]
+        network.kill(1)
+        assert [each.wait() for each in sleeping[1:]] == [-signal.SIGKILL] * 2
+        untouched, *slowed = (
+            rate("-n", names[0], dev="eth0"),
+            rate("-n", names[1], dev="eth0"),
+            rate(dev=f"pl{os.getpid()}n1"),
+        )
+    assert slowed == [pytest.approx(untouched / 10, rel=1e-3)] * 2
+
+
+def rate(*namespace, dev):
+    command = ["tc", "-json", *namespace, "qdisc", "show", "dev", dev]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return json.loads(shown)[0]["options"]["rate"]
+
+
+@pytest.mark.usefixtures("permitted")
+@pytest.mark.parametrize("checkpoint_seconds", ["null", "0.3"])
+def test_a_run_with_a_killed_worker_ends_or_goes_on_from_its_checkpoint(
+    checkpoint_seconds, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    data = "data=synthetic data.num_train=640 data.num_validation=64 data.num_test=64"
+    cluster = "cluster=shaped_nodes cluster.step_seconds=0.05 cluster.fault=worker_killed"
+    run = "workers=2 batch_size=8 training.samples=960 measurement.mlflow.tracking_uri=null"
+    own = ["data.image_shape=[1,12,12]", f"training.checkpoint_seconds={checkpoint_seconds}"]
+    config = composed([*f"{data} {cluster} {run}".split(), *own], REPOSITORY)
+    result = run_point(Point.of(config), in_sweep=True).result
+    if checkpoint_seconds == "null":
+        assert (result["status"], result["reason"]) == ("failed", "worker 1: killed by SIGKILL")
+    else:
+        assert (result["status"], result["samples"], result["resumes"]) == ("finished", 960, 1)
+    assert 480 <= result["fault_samples"] < 960
+    assert 0 <= result["fault_seconds"] < 30
+
+
+def test_slow_from_half_of_its_own_steps(monkeypatch):
+    settings = {"cluster__fault": "slow_worker", "cluster__step_seconds": 0.5}
+    point = point_of(tiny_point("sync_allreduce", 2, 4, cluster="shaped_nodes", **settings))
+    times = point.cluster.paced_times(RunSpec(2, batch_size=4, num_steps=8))
+    assert [times.seconds(0, step) for step in range(4)] == [0.5, 0.5, 2.5, 2.5]
+    assert times.seconds(1, 3) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("link.latency", {"latency": 0.001, "bandwidth": 1e6}, ""),
+        ("link.bandwidth", {"latency": 0, "bandwidth": None}, ""),
+        ("link.unevenness", {"latency": 0, "bandwidth": 1e6, "unevenness": 0.5}, ""),
+        ("fault", "server_killed", "server_killed, but the scheme has no server"),
+        ("fault", "slow_worker", "slow_worker needs paced steps"),
+        ("fault", "flood", "should be 'none', 'worker_killed'"),
+    ],
+)
+def test_what_cannot_be_emulated_or_happen_is_refused(setting, value, message, monkeypatch):
+    monkeypatch.setattr(namespaces.os, "geteuid", lambda: 0)
+    settings = {f"cluster__{setting.partition('.')[0]}": value}
+    with pytest.raises(SettingError, match=rf"^cluster\.{setting}: {message}"):
+        point_of(tiny_point("sync_allreduce", 2, 4, cluster="shaped_nodes", **settings))

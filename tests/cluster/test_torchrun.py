@@ -19,17 +19,9 @@ from tests.ends import all_end, wait_until
 from tests.tiny import REPOSITORY
 
 pytestmark = pytest.mark.slow
-SMALL = [
-    "data=synthetic",
-    "data.num_train=96",
-    "data.num_validation=48",
-    "data.num_test=48",
-    "training.samples=192",
-    "measurement.mlflow.tracking_uri=null",
-    "cluster.accelerator=cpu",
-    "batch_size=8",
-    "study=nodes",
-]
+DATA = "data=synthetic data.num_train=96 data.num_validation=48 data.num_test=48"
+RUN = "training.samples=192 batch_size=8 study=nodes cluster.accelerator=cpu"
+SMALL = [*f"{DATA} {RUN}".split(), "measurement.mlflow.tracking_uri=null"]
 
 
 @pytest.fixture
@@ -175,16 +167,12 @@ def test_too_few_processes_on_a_node_are_refused(project):
     assert re.search("cluster: 2 processes run on a node: .* --nproc-per-node=2, not 1", logs[0])
 
 
-def test_torchrun_s_cluster_needs_torchrun(project):
+def test_a_command_outside_of_torchrun_or_in_several_processes_of_srun_is_refused(
+    project, monkeypatch
+):
     done = paceline(project, "train", "cluster=torchrun", *SMALL)
-    assert done.returncode == 2
-    assert done.stderr == (
-        "paceline: cluster: it needs torchrun --nproc-per-node=2 -m paceline train "
-        "cluster=torchrun ...\n"
-    )
-
-
-def test_several_processes_of_srun_are_refused(project, monkeypatch):
+    needs = "it needs torchrun --nproc-per-node=2 -m paceline train cluster=torchrun ...\n"
+    assert (done.returncode, done.stderr) == (2, f"paceline: cluster: {needs}")
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")
     done = paceline(project, "train", *SMALL)
     assert done.returncode == 2

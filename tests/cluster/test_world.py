@@ -19,7 +19,7 @@ from paceline.record.point import Point
 from paceline.run.training_process import run_recorded
 from paceline.study.compose import composed
 from tests.command_line import keep_forkserver
-from tests.tiny import CONF, REPOSITORY
+from tests.tiny import REPOSITORY
 
 
 def serve_here(follower, port):
@@ -124,106 +124,68 @@ def test_nothing_else_is_read(value, tmp_path):
         _load(tmp_path / "0.pt")
 
 
-def readable(folder):
-    (folder / "token").chmod(0o644)
-
-
 def linked(folder):
     (folder / "token").rename(folder / "other")
     (folder / "token").symlink_to(folder / "other")
 
 
-def of_another_user(folder):
-    os.chown(folder / "token", 12345, -1)
+DAMAGE = {
+    "others may read it": lambda folder: (folder / "token").chmod(0o644),
+    "a link": linked,
+    "another user's": lambda folder: os.chown(folder / "token", 12345, -1),
+    "in a folder of another user": lambda folder: os.chown(folder, 12345, -1),
+}
 
 
-def in_a_folder_of_another_user(folder):
-    os.chown(folder, 12345, -1)
-
-
-NEEDS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        readable,
-        linked,
-        pytest.param(of_another_user, marks=NEEDS_ROOT),
-        pytest.param(in_a_folder_of_another_user, marks=NEEDS_ROOT),
-    ],
-)
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_an_order_of_a_folder_that_others_may_write_is_not_carried_out(
     tmp_path, monkeypatch, damage
 ):
+    if "user" in damage and os.geteuid() != 0:
+        pytest.skip("only root may give files away")
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "1")
     (tmp_path / "token").touch(0o600)
     order = _Order([0], [0], str(tmp_path), "code", 1, 1, 60.0)
     task, rank, _ = _work(0, order, 0, "here:there")
     assert (task.arguments, rank) == ((str(tmp_path), "code"), 0)
-    damage(tmp_path)
+    DAMAGE[damage](tmp_path)
     with pytest.raises(PermissionError):
         _work(0, order, 0, "here:there")
+    with pytest.raises(SettingError, match=r"^cluster: "):
+        run_recorded(str(tmp_path), "other code")
 
 
-def test_other_code_is_refused(tmp_path):
-    with pytest.raises(SettingError) as error:
-        run_recorded(str(tmp_path), "other")
-    assert error.value.setting == "cluster"
-
-
-@pytest.fixture
-def places(monkeypatch):
-    """Function that returns the nodes of a point's processes, by `nodes` of torchrun."""
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "here")
-
-    def of(training, servers, *settings, nodes=2, per_node=4):
-        monkeypatch.setenv("WORLD_SIZE", str(nodes * per_node))
-        monkeypatch.setenv("LOCAL_WORLD_SIZE", str(per_node))
-        words = ["cluster=torchrun", "data=synthetic", *settings]
-        cluster = Point.unchecked(config_of(words)).cluster
-        return cluster.places(training, servers)
-
-    return of
-
-
-def config_of(words):
-    return composed(words, CONF.parent)
-
-
-APART = "cluster.server_placement=own_nodes"
+APART, IN_TWOS = "cluster.server_placement=own_nodes", "cluster.workers_per_node=2"
 
 
 @pytest.mark.parametrize(
-    ("training", "servers", "settings", "nodes", "found"),
+    ("training", "servers", "setting", "nodes", "found"),
     [
-        (4, 0, [], 2, [0, 0, 1, 1]),
-        (3, 1, [], 2, [0, 0, 1, 0]),
-        (1, 0, [], 2, [0]),
-        (4, 3, [], 2, [0, 0, 1, 1, 0, 1, 0]),
-        (2, 1, [APART], 2, [0, 0, 1]),
-        (2, 1, [APART], 3, [0, 1, 2]),
-        (3, 0, ["cluster.workers_per_node=2"], 2, [0, 0, 1]),
-        (2, 0, ["cluster.workers_per_node=2"], 2, [0, 0]),
+        (4, 0, None, 2, [0, 0, 1, 1]),
+        (3, 1, None, 2, [0, 0, 1, 0]),
+        (1, 0, None, 2, [0]),
+        (4, 3, None, 2, [0, 0, 1, 1, 0, 1, 0]),
+        (2, 1, APART, 2, [0, 0, 1]),
+        (2, 1, APART, 3, [0, 1, 2]),
+        (3, 0, IN_TWOS, 2, [0, 0, 1]),
+        (2, 0, IN_TWOS, 2, [0, 0]),
+        (5, 0, IN_TWOS, 2, "3 nodes of workers are needed, not 2"),
+        (2, 2, APART, 2, "1 nodes of workers and 2 of servers are needed, not 2"),
+        (10, 0, None, 2, "5 processes run on a node: torchrun --nproc-per-node=5, not 4"),
     ],
 )
 def test_workers_fill_nodes_and_servers_are_beside_them_or_apart(
-    training, servers, settings, nodes, found, places
+    training, servers, setting, nodes, found, monkeypatch
 ):
-    assert places(training, servers, *settings, nodes=nodes) == found
-
-
-@pytest.mark.parametrize(
-    ("training", "servers", "settings", "message"),
-    [
-        (5, 0, ["cluster.workers_per_node=2"], "3 nodes of workers are needed, not 2"),
-        (2, 2, [APART], "1 nodes of workers and 2 of servers are needed, not 2"),
-        (10, 0, [], "5 processes run on a node: torchrun --nproc-per-node=5, not 4"),
-    ],
-)
-def test_too_few_places_are_refused_before_anything_starts(
-    training, servers, settings, message, places
-):
-    with pytest.raises(SettingError, match=f"^cluster: {message}$"):
-        places(training, servers, *settings)
+    """On nodes of torchrun with four processes each; too few are refused before anything starts."""
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "here")
+    monkeypatch.setenv("WORLD_SIZE", str(nodes * 4))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    words = ["cluster=torchrun", "data=synthetic", *([setting] if setting else [])]
+    cluster = Point.unchecked(composed(words, REPOSITORY)).cluster
+    if isinstance(found, list):
+        assert cluster.places(training, servers) == found
+    else:
+        with pytest.raises(SettingError, match=f"^cluster: {found}$"):
+            cluster.places(training, servers)

@@ -83,14 +83,43 @@ def _serve(server, first, last):
     }
 
 
+def _serve_workers(num_weights, num_statistics=0):
+    """Add what two workers push, until each has left or is lost: what came in which order, the ends
+    of the weights and of each worker's last gradient.
+    """
+    wire, order = ServerWire(torch.zeros(num_weights), num_statistics, workers=range(2)), []
+    tolerate([1])
+    for worker in range(2):
+        wire.answer(worker, Header(0, True))
+    training = set(range(2))
+    while training:
+        worker, message = wire.receive()
+        order.append((worker, *message[:2]))
+        if isinstance(message, Lost):
+            send_json("go", 0)
+        if isinstance(message, Lost) or not message.proceed:
+            training.remove(worker)
+        else:
+            wire.weights.add_(wire.gradient(worker))
+            wire.answer(worker, Header(len(order), True))
+    wire.flush()
+    return {
+        "order": order,
+        "weights": wire.weights[[0, -1]].tolist(),
+        "kept": [wire.gradient(worker)[[0, -1]].tolist() for worker in range(2)],
+        "statistics": [wire.statistics(worker).tolist() for worker in range(2)],
+        "bytes": (wire.bytes_sent, wire.bytes_received),
+    }
+
+
 def two_workers(node):
     """Worker 1 pushes and leaves; only then worker 0, which waited for nothing, pushes."""
     worker = dist.get_rank()
-    return _serve_two() if worker == 2 else _work_in_turn(worker, node)
+    return _serve_workers(3) if worker == 2 else _work_in_turn(worker, node)
 
 
 def _work_in_turn(worker, node):
-    wire = WorkerWire([(0, 3)], 0, torch.float64, first_server=2, node=node)
+    wire = WorkerWire([(0, 3)], 0, torch.float32, first_server=2, node=node)
     wire.pull()
     wire.gradient.fill_(worker + 1)
     if worker == 0:
@@ -102,27 +131,13 @@ def _work_in_turn(worker, node):
     return wire.weights.tolist()
 
 
-def _serve_two():
-    wire = ServerWire(torch.zeros(3, dtype=torch.float64), 0, workers=range(2))
-    for worker in range(2):
-        wire.answer(worker, Header(0, True))
-    order = []
-    for _ in range(4):
-        worker, header = wire.receive()
-        order.append((worker, header.proceed))
-        if header.proceed:
-            wire.weights.add_(wire.gradient(worker))
-            wire.answer(worker, Header(len(order), True))
-    return {"order": order, "kept": [wire.gradient(worker).tolist() for worker in range(2)]}
-
-
 def strangers(node):
     """Worker 0 calls as who is none of the run; then both workers push once."""
     worker = dist.get_rank()
     if worker == 2:
-        return _serve_two()
-    wire = WorkerWire([(0, 3)], 0, torch.float64, first_server=2, node=node)
-    address, hello = Address(*receive_json(2)), Hello(1, 24, 24).pack()
+        return _serve_workers(3)
+    wire = WorkerWire([(0, 3)], 0, torch.float32, first_server=2, node=node)
+    address, hello = Address(*receive_json(2)), Hello(1, 12, 12).pack()
     sent = [b"", hello, hello + joined().token, bytes(32) + hello, secrets.token_bytes(32) + hello]
     callers = [_call(address, node) for _ in sent] if worker == 0 else []
     for caller, said in zip(callers, sent, strict=False):
@@ -161,7 +176,7 @@ HUGE = 10_000_000  # nor both ends of a connection together
 def slow_reader(node):
     """Worker 0 takes its first answer when worker 1 has pushed twice."""
     worker = dist.get_rank()
-    return _serve_both() if worker == 2 else _pull_late(worker, node)
+    return _serve_workers(HUGE) if worker == 2 else _pull_late(worker, node)
 
 
 def _pull_late(worker, node):
@@ -177,21 +192,6 @@ def _pull_late(worker, node):
         send_json("go", 0)
     wire.leave()
     return wire.weights[[0, -1]].tolist(), wire.versions
-
-
-def _serve_both():
-    wire = ServerWire(torch.zeros(HUGE), 0, workers=range(2))
-    for worker in range(2):
-        wire.answer(worker, Header(0, True))
-    pushes = 0
-    for _ in range(4):
-        worker, message = wire.receive()
-        if message.proceed:
-            pushes += 1
-            wire.weights.add_(wire.gradient(worker))
-            wire.answer(worker, Header(pushes, True))
-    wire.flush()
-    return pushes
 
 
 def crossing(node):
@@ -230,7 +230,7 @@ def one_is_lost(node, how):
     """Worker 1 pushes once, and is lost in its second push; worker 0 pushes after that."""
     join(20, "cpu")
     worker = dist.get_rank()
-    seen = _serve_the_rest() if worker == 2 else _work_or_die(worker, node, how)
+    seen = _serve_workers(LARGE, 1) if worker == 2 else _work_or_die(worker, node, how)
     leave()
     return seen
 
@@ -280,25 +280,3 @@ FAULTS = {
     "killed in a push": _die_in_a_push,
     "noise": _send_noise,
 }
-
-
-def _serve_the_rest():
-    wire = ServerWire(torch.zeros(LARGE), 1, workers=range(2))
-    tolerate([1])
-    for worker in range(2):
-        wire.answer(worker, Header(0, True))
-    order = []
-    while len(order) < 4:
-        worker, message = wire.receive()
-        order.append((worker, message))
-        if isinstance(message, Lost):
-            send_json("go", 0)
-        elif message.proceed:
-            wire.weights.add_(wire.gradient(worker))
-            wire.answer(worker, Header(len(order), True))
-    return {
-        "order": [(worker, *message[:2]) for worker, message in order],
-        "weights": wire.weights[[0, -1]].tolist(),
-        "statistics": [wire.statistics(worker).item() for worker in range(2)],
-        "bytes": (wire.bytes_sent, wire.bytes_received),
-    }

@@ -46,12 +46,7 @@ TWOS = nodes_of(2, FREE, Link(0, 100))
         # two full nodes
         (FOURS, "ring", 8, 14 * (0.5 + 1)),  # of 100 bytes; the hop between nodes is slower
         (FOURS, "tree", 8, 2 * (2 * (0.25 + 1) + 0.5 + 8)),  # two levels inside, one between
-        (
-            FOURS,
-            "multicolor",
-            8,
-            2 * 0.25 + 2 * 0.5 + 8,
-        ),  # n, and 1.5 n inside
+        (FOURS, "multicolor", 8, 2 * 0.25 + 2 * 0.5 + 8),  # n, and 1.5 n inside
         (FOURS, "parameter_server", 8, 2 * (4 * 8 + 0.5)),  # those of the other node, and back
         # two workers on the second node
         (FOURS, "ring", 6, 10 * (0.5 + 800 / 6 / 100)),
@@ -68,54 +63,6 @@ def test_800_bytes(profile, name, workers, seconds):
     assert found == pytest.approx(seconds, rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("name", "messages", "sent"),
-    [
-        ("ring", 8 * 14, 14),  # times n
-        ("native", 2 * 8 * 14, 14),
-        ("tree", 14, 14),
-        ("multicolor", 4 * 14, 14),
-        ("parameter_server", 14, 14),
-    ],
-)
-def test_two_cores_pass_all_messages_of_a_machine(name, messages, sent):
-    """800 bytes over 8 workers; each message takes a core ten seconds, and one for 100 bytes."""
-    profile = replace(one_machine(0, 100), node_cores=2, message_seconds={1: 10})
-    found = collective(name).seconds(800, 8, profile)
-    assert found == pytest.approx((10 * messages + 8 * sent) / 2, rel=1e-12)
-
-
-def test_a_message_costs_by_the_number_of_workers():
-    """Half of the way from 4 to 8 workers 3 s, and beyond them as the nearest."""
-    profile = replace(one_machine(0, math.inf), node_cores=2, message_seconds={4: 2, 8: 4})
-    for workers, each in ((2, 2), (4, 2), (6, 3), (8, 4), (16, 4)):
-        messages = 2 * workers * 2 * (workers - 1)
-        found = collective("native").seconds(800, workers, profile)
-        assert found == pytest.approx(messages * each / 2)
-
-
-def test_more_cores_than_messages_change_nothing():
-    free, enough = one_machine(1, 100), replace(one_machine(1, 100), node_cores=1000)
-    for name in COLLECTIVES:
-        costs = {collective(name).seconds(800, 8, each) for each in (free, enough)}
-        assert len(costs) == 1
-
-
-def test_cores_pass_the_messages_of_their_own_node():
-    """A ring over two nodes of two: each worker sends 6 messages of 200 bytes."""
-    profile = replace(nodes_of(2, FREE, Link(0, 100)), node_cores=1, message_seconds={1: 1})
-    assert collective("ring").seconds(800, 4, profile) == pytest.approx(2 * 6 * (1 + 2))
-
-
-@every_collective
-def test_nodes_of_one_worker_have_no_inside(name):
-    """The same as one machine whose workers are linked like the nodes."""
-    between = nodes_of(1, Link(0.5, 100), Link(9, 1))
-    inside = one_machine(0.5, 100)
-    costs = [collective(name).seconds(800, 6, profile) for profile in (between, inside)]
-    assert costs[0] == costs[1]
-
-
 @pytest.mark.parametrize(("length", "pieces"), [(1, 1), (4096, 1), (2 * 4096, 2), (10**6, 24)])
 def test_sums_leave_the_server_while_other_pieces_arrive(length, pieces):
     """Those of 4 other workers at 100 bytes/s, in one round more than there are pieces."""
@@ -123,23 +70,6 @@ def test_sums_leave_the_server_while_other_pieces_arrive(length, pieces):
     assert found == pytest.approx((pieces + 1) * (1 + 4 * 4 * length / pieces / 100), rel=1e-12)
     schedule = collective("parameter_server").schedule(5, length)
     assert len(schedule) == pieces + 1
-
-
-@every_collective
-@pytest.mark.parametrize("workers", [2, 3, 5])
-def test_a_node_costs_what_its_workers_cost_whether_it_is_full_or_not(name, workers):
-    full, roomy = (
-        replace(nodes_of(size, Link(0.5, 100), Link(0.25, 800)), node_cores=2)
-        for size in (workers, 8)
-    )
-    costs = [collective(name).seconds(800, workers, profile) for profile in (full, roomy)]
-    assert costs[0] == costs[1] > 0
-
-
-@every_collective
-def test_one_worker_and_a_free_network_cost_nothing(name):
-    assert collective(name).seconds(800, 1, ONE) == 0
-    assert collective(name).seconds(800, 300, one_machine()) == 0
 
 
 @every_collective
@@ -169,3 +99,51 @@ def test_firecaffe_tree_as_published():
     for workers, updates_per_second in published.items():
         seconds = collective("tree").seconds(30_000_000, workers, profile)
         assert seconds == pytest.approx(1 / updates_per_second, rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("name", "messages", "sent"),
+    [
+        ("ring", 8 * 14, 14),  # times n
+        ("native", 2 * 8 * 14, 14),
+        ("tree", 14, 14),
+        ("multicolor", 4 * 14, 14),
+        ("parameter_server", 14, 14),
+    ],
+)
+def test_two_cores_pass_all_messages_of_a_machine(name, messages, sent):
+    """800 bytes over 8 workers; each message takes a core ten seconds, and one for 100 bytes."""
+    profile = replace(one_machine(0, 100), node_cores=2, message_seconds={1: 10})
+    found = collective(name).seconds(800, 8, profile)
+    assert found == pytest.approx((10 * messages + 8 * sent) / 2, rel=1e-12)
+    enough = replace(ONE, node_cores=1000)
+    assert collective(name).seconds(800, 8, enough) == collective(name).seconds(800, 8, ONE)
+
+
+def test_a_message_costs_a_core_of_its_node_by_the_number_of_workers():
+    """Half of the way from 4 to 8 workers 3 s, and beyond them as the nearest. In a ring over two
+    nodes of two each worker sends 6 messages of 200 bytes.
+    """
+    profile = replace(one_machine(0, math.inf), node_cores=2, message_seconds={4: 2, 8: 4})
+    for workers, each in ((2, 2), (4, 2), (6, 3), (8, 4), (16, 4)):
+        messages = 2 * workers * 2 * (workers - 1)
+        assert collective("native").seconds(800, workers, profile) == messages * each / 2
+    ring = replace(TWOS, node_cores=1, message_seconds={1: 1})
+    assert collective("ring").seconds(800, 4, ring) == pytest.approx(2 * 6 * (1 + 2))
+
+
+@every_collective
+def test_what_makes_no_difference(name):
+    """Nodes of one worker are as one machine with links like theirs; a node may be full or not; one
+    worker costs nothing, nor does a free network.
+    """
+    by = collective(name)
+    between = nodes_of(1, Link(0.5, 100), Link(9, 1))
+    assert by.seconds(800, 6, between) == by.seconds(800, 6, one_machine(0.5, 100)) > 0
+    for workers in (2, 3, 5):
+        full, roomy = (
+            replace(nodes_of(size, Link(0.5, 100), Link(0.25, 800)), node_cores=2)
+            for size in (workers, 8)
+        )
+        assert by.seconds(800, workers, full) == by.seconds(800, workers, roomy) > 0
+    assert by.seconds(800, 1, ONE) == by.seconds(800, 300, one_machine()) == 0

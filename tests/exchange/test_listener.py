@@ -105,16 +105,6 @@ def is_refused(connection):
             return True
 
 
-def test_workers_of_the_node_share_memory_and_others_come_over_tcp():
-    with (
-        meeting() as (address, came, server),
-        join(address, WORKERS[1], node=this_node()),
-        join(address, WORKERS[0]),
-    ):
-        server.join(30)
-    assert came == [(1, True), (0, False)]
-
-
 def test_a_thousand_malformed_messages_get_nothing_and_keep_no_worker_out():
     with meeting() as (address, came, server), join(address, WORKERS[0]):
         for content in malformed(1000, seed=0, known=WORKERS[1]):
@@ -172,50 +162,6 @@ def test_another_user_of_the_node_is_not_greeted():
             assert subprocess.run(command, check=False).returncode == ended
 
 
-def test_nobody_takes_the_place_of_a_worker_that_has_come():
-    with meeting() as (address, came, _), join(address, WORKERS[0]):
-        assert is_refused(join(address, WORKERS[0]))
-        assert came == [(0, False)]
-
-
-def test_when_all_have_come_nobody_can_connect():
-    with (
-        meeting() as (address, _, server),
-        join(address, WORKERS[0]),
-        join(address, WORKERS[1]),
-    ):
-        server.join(30)
-        for node in (this_node(), "another node"):
-            with pytest.raises(ConnectionRefusedError):
-                join(address, WORKERS[0], node=node)
-
-
-def test_workers_that_do_not_come_are_named():
-    listener = Listener(TOKEN, WORKERS)
-    with pytest.raises(TimeoutError, match="no connection from worker 0, 1"):
-        list(listener.meet(0.1))
-
-
-def test_a_local_run_listens_on_loopback():
-    with meeting() as (address, _, _):
-        assert address.host == "127.0.0.1"
-        for other in addresses_of_this_machine():
-            with pytest.raises(OSError, match=r"refused|unreachable"):
-                socket.create_connection((other, address.port), 2)
-
-
-def test_a_run_of_several_nodes_listens_where_its_master_is_reached(monkeypatch):
-    for master in addresses_of_this_machine():
-        monkeypatch.setenv("MASTER_ADDR", master)
-        assert cluster_address() == master
-
-
-def addresses_of_this_machine():
-    found = [each for some in psutil.net_if_addrs().values() for each in some]
-    known = [each.address for each in found if each.family == socket.AF_INET]
-    return [address for address in known if not address.startswith("127.")]
-
-
 def test_workers_for_whom_a_backlog_has_no_place_try_again():
     """As many on one node as a Unix socket, which says so at once, does not keep waiting."""
     address = Address("node", f"paceline-{secrets.token_hex(8)}", "", 0)
@@ -226,3 +172,32 @@ def test_workers_for_whom_a_backlog_has_no_place_try_again():
         taken = [listening.accept()[0] for _ in coming]
         for each in [*taken, *(one.result() for one in coming)]:
             each.close()
+
+
+def test_nobody_takes_the_place_of_a_worker_and_when_all_have_come_nobody_can_connect():
+    """Workers of the node share memory, and others come over TCP."""
+    with meeting() as (address, came, server), join(address, WORKERS[1], node=this_node()):
+        assert is_refused(join(address, WORKERS[1]))
+        assert came == [(1, True)]
+        with join(address, WORKERS[0]):
+            server.join(30)
+        assert came == [(1, True), (0, False)]
+        for node in (this_node(), "another node"):
+            with pytest.raises(ConnectionRefusedError):
+                join(address, WORKERS[0], node=node)
+    with pytest.raises(TimeoutError, match="no connection from worker 0, 1"):
+        list(Listener(TOKEN, WORKERS).meet(0.1))
+
+
+def test_a_local_run_listens_on_loopback_and_others_where_their_master_is_reached(monkeypatch):
+    found = [each for some in psutil.net_if_addrs().values() for each in some]
+    known = [each.address for each in found if each.family == socket.AF_INET]
+    others = [address for address in known if not address.startswith("127.")]
+    with meeting() as (address, _, _):
+        assert address.host == "127.0.0.1"
+        for other in others:
+            with pytest.raises(OSError, match=r"refused|unreachable"):
+                socket.create_connection((other, address.port), 2)
+    for master in others:
+        monkeypatch.setenv("MASTER_ADDR", master)
+        assert cluster_address() == master

@@ -1,12 +1,18 @@
 """The wire between real processes: nothing is lost, rounded or put in another place."""
 
+import socket
+
 import pytest
+import torch
 import torch.distributed as dist
 
+from paceline.cluster.supervisor import LostWorker
 from paceline.exchange import process_group
 from paceline.exchange.process_group import Division, local_rank, shard_index, worker_index
 from paceline.exchange.shard import round_robin, segments, shard_bounds, turns
-from tests.exchange.talking import FIRST, NUM_WEIGHTS, SECOND, TEXT, WIRES
+from paceline.exchange.wire.connection import HEADER_BYTES, Header, pack
+from paceline.exchange.wire.server_wire import ServerEnd
+from tests.exchange.talking import FIRST, LARGE, NUM_WEIGHTS, SECOND, TEXT, WIRES
 from tests.launching import launch
 
 THIRDS = [turn / 3 for turn in range(NUM_WEIGHTS)]
@@ -76,10 +82,8 @@ def test_bytes_are_those_of_bodies(talk):
 @pytest.mark.parametrize("node", WIRES.values(), ids=WIRES)
 def test_a_server_answers_whoever_pushes_and_keeps_pushes_apart(node, of_three):
     first, second, server = of_three["two_workers", node]
-    assert server == {
-        "order": [(1, True), (1, False), (0, True), (0, False)],
-        "kept": [[1.0] * 3, [2.0] * 3],
-    }
+    assert server["order"] == [(1, 0, True), (1, 1, False), (0, 0, True), (0, 3, False)]
+    assert server["kept"] == [[1.0] * 2, [2.0] * 2]
     assert (second, first) == ([2.0] * 3, [3.0] * 3)
 
 
@@ -88,13 +92,15 @@ def test_a_stranger_hears_nothing_is_dropped_and_disturbs_nobody(node, of_three)
     """Silent, with a worker's hello and no token, with the token in its place, with wrong ones."""
     heard, nothing, server = of_three["strangers", node]
     assert (heard, nothing) == ([b""] * 5, [])
-    assert sorted(server["order"]) == [(0, False), (0, True), (1, False), (1, True)]
-    assert server["kept"] == [[1.0] * 3, [2.0] * 3]
+    told = sorted((worker, proceed) for worker, _, proceed in server["order"])
+    assert told == [(0, False), (0, True), (1, False), (1, True)]
+    assert (server["weights"], server["kept"]) == ([3.0] * 2, [[1.0] * 2, [2.0] * 2])
 
 
 def test_a_server_goes_on_while_a_worker_does_not_read_its_answer(of_three):
     """What the worker reads later are the weights as they were, not as they are by then."""
-    assert of_three["slow_reader", "another node"] == [([0.0, 0.0], [0]), ([2.0, 2.0], [2]), 2]
+    first, second, server = of_three["slow_reader", "another node"]
+    assert (first, second, server["weights"]) == (([0.0] * 2, [0]), ([2.0] * 2, [2]), [2.0] * 2)
 
 
 def test_a_server_answers_while_the_next_one_is_sent_to(of_three):
@@ -173,3 +179,74 @@ def test_ranks_are_dealt_to_workers_one_after_the_other(shards, monkeypatch):
         places.append((worker_index(), shard_index()))
     size = shards or 1
     assert places == [(worker, shard) for worker in range(8 // size) for shard in range(size)]
+
+
+PUSH, ANSWER = 4 * (LARGE + 1), 4 * LARGE
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("killed with a child", "its connection ended"),
+        ("killed in a push", "its connection ended in the middle of a push"),
+        ("noise", "it broke the protocol: "),
+    ],
+)
+def test_a_push_that_was_cut_off_is_not_taken(wire, how, reason, tmp_path):
+    target, arguments = "tests.exchange.talking:one_is_lost", (WIRES[wire], how)
+    first, second, server = launch(target, arguments, workers=2, servers=1, log_folder=tmp_path)
+    assert first == [3.0, 3.0]
+    if how == "noise":
+        assert second.worker == 1
+        assert second.reason.startswith("LostPeerError: server 0 is gone: ")
+    else:
+        assert second == LostWorker(1, "killed by SIGKILL")
+    push, (lost, why), *rest = server["order"]
+    assert (push, lost, rest) == ((1, 0, True), 1, [(0, 0, True), (0, 3, False)])
+    assert why.startswith(reason) if reason[-1] == " " else why == reason
+    assert server["weights"] == [3.0, 3.0]
+    assert server["statistics"] == [[1.0], [2.0]]
+    assert server["bytes"] == (4 * ANSWER, 2 * PUSH)
+
+
+BROKEN = {
+    "noise": b"\xff" * HEADER_BYTES,
+    "a version to come": pack(Header(3, True)),
+    "no version": pack(Header(-1, True)),
+    "a stop without a push": pack(Header(0, False, stop=True)),
+    "flags that none sets together": pack(Header(0, True, keep=True)) + bytes(8),
+}
+
+
+@pytest.fixture
+def end():
+    """A server's end over TCP, of a worker that has weights of version 0; and the worker's."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        gradient = torch.zeros(2)
+        end = ServerEnd(ours, gradient, torch.zeros(0), None)
+        end.answer(Header(0, True), gradient)
+        yield end, theirs
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+def test_what_breaks_the_protocol_is_no_message(content, end):
+    end, worker = end
+    worker.sendall(content)
+    with pytest.raises(ConnectionError, match="it broke the protocol: "):
+        end.receive()
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_a_push_is_taken_whole_and_nobody_speaks_out_of_turn(stop, end):
+    """So a push that says stop counts. A second one would write over the first, which the server
+    may still read.
+    """
+    end, worker = end
+    push = Header(0, True, stop=stop)
+    worker.sendall(2 * (pack(push) + torch.tensor([3.0, 4.0]).numpy().tobytes()))
+    assert end.receive() == push
+    assert end.gradient.tolist() == [3.0, 4.0]
+    with pytest.raises(ConnectionError, match="it broke the protocol: an untimely"):
+        end.receive()

@@ -55,6 +55,7 @@ from paceline.study.compose import composed
 from tests.tiny import CONF
 
 ROOT = CONF.parent
+NOT_KEPT = (UNCLEAR, LOWER, NOT_STUDIED)
 CHANGES = {KEPT: -0.001, UNCLEAR: -0.012, LOWER: -0.05, NOT_STUDIED: None}
 
 
@@ -81,24 +82,21 @@ def test_how_far_predicted_ratios_were_off():
     assert RATIO - 0.03 <= quantile <= RATIO
 
 
-@pytest.mark.parametrize("verdict", [UNCLEAR, LOWER, NOT_STUDIED])
-def test_no_scheme_is_recommended_for_its_time_alone(verdict):
-    fast, slow = Planted("gossip", 1.0, verdict), Planted("local_sgd", 100.0)
-    assert recommended([fast, slow]) is slow
-
-
-def test_of_tied_candidates_the_more_accurate_ones_count_and_all_reduce_first():
-    fast, tied = Planted("gossip", 1.0), Planted("sync_allreduce", RATIO - 0.01)
-    assert recommended([fast, tied]) is tied
-    behind = Planted("sync_allreduce", RATIO + 0.01)
-    assert recommended([fast, behind]) is fast
-    lossy = Planted("sync_allreduce", 1.1, mean=-0.008)
-    assert recommended([fast, lossy]) is fast
-
-
-def test_all_reduce_is_recommended_unless_a_comparable_study_says_otherwise():
-    fast, ours = Planted("gossip", 1.0, comparable=False), Planted(REFERENCE, 100.0)
-    assert recommended([fast, ours]) is ours
+@pytest.mark.parametrize(
+    ("candidates", "chosen"),
+    [
+        # no scheme is recommended for its time alone
+        *(([Planted("gossip", 1.0, each), Planted("local_sgd", 100.0)], 1) for each in NOT_KEPT),
+        # all-reduce unless a comparable study says otherwise
+        ([Planted("gossip", 1.0, comparable=False), Planted(REFERENCE, 100.0)], 1),
+        # of tied candidates the more accurate ones, and all-reduce first
+        ([Planted("gossip", 1.0), Planted(REFERENCE, RATIO - 0.01)], 1),
+        ([Planted("gossip", 1.0), Planted(REFERENCE, RATIO + 0.01)], 0),
+        ([Planted("gossip", 1.0), Planted(REFERENCE, 1.1, mean=-0.008)], 0),
+    ],
+)
+def test_what_is_recommended(candidates, chosen):
+    assert recommended(candidates) is candidates[chosen]
 
 
 @cache
@@ -189,13 +187,6 @@ def test_more_workers_than_keep_the_accuracy_are_not_recommended():
     assert plan_cluster(question(allowed=0.08, **few_images)).chosen.workers == 64
 
 
-def test_large_updates_of_one_worker_are_not_called_safe():
-    for batch_size, told in ((32, 0), (4096, 1)):
-        asked = question(workers=(1, 4), batch_sizes=[batch_size], images=55_000)
-        said = list(notes(plan_cluster(asked)))
-        assert sum("also if one worker computes them" in each for each in said) == told, said
-
-
 def test_an_exchange_of_the_studies_took_at_most_so_many_steps():
     study = composed(["experiments=when_asynchronous"], ROOT).values
     file = yaml.safe_load((ROOT / "experiments/when_asynchronous.yaml").read_text())
@@ -232,11 +223,6 @@ def test_where_links_are_slow_one_worker_is_not_chosen_for_its_accuracy():
     assert learning_rate(plan) == "More workers are not predicted to be faster."
 
 
-def test_the_verdict_follows_from_the_printed_change():
-    assert points(Change(-0.005, -0.0101, 0.002), 0.01) == "-0.50 (-1.01 to +0.20)"
-    assert points(Change(-0.005, -0.0099, 0.002), 0.01) == "-0.5 (-1.0 to +0.2)"
-
-
 def test_schemes_with_servers_are_timed_where_they_may_keep_the_accuracy():
     names = "sync_allreduce", "async_parameter_server", "sync_then_async", "local_sgd"
     asked = question(*names, workers=(4, 64, 256))
@@ -251,13 +237,6 @@ def test_schemes_with_servers_are_timed_where_they_may_keep_the_accuracy():
         more = known.staleness(scheme, 4 * most + 1)
         assert more == pytest.approx(4 * most / (most - 1) * studied[most], rel=1e-3)
     assert known.staleness("sync_allreduce", 64) == 0
-
-
-def test_a_plan_names_the_schemes_that_it_did_not_time():
-    names = "sync_allreduce", "async_parameter_server", "sync_then_async"
-    plan = plan_cluster(question(*names, workers=(1, 16)))
-    assert not_timed(plan) == {"sync_then_async": LOWER}
-    assert "not timed: synchronous then asynchronous (loses more than 1 point)" in notes(plan)
 
 
 def test_servers_are_as_many_as_their_messages_need():
@@ -284,50 +263,57 @@ def test_settings_that_no_study_had_have_no_support():
     assert (found.change, found.verdict) == (None, NOT_STUDIED)
 
 
+def test_notes_name_large_updates_schemes_that_were_not_timed_and_changes_as_they_are_judged():
+    for batch_size, told in ((32, 0), (4096, 1)):
+        asked = question(workers=(1, 4), batch_sizes=[batch_size], images=55_000)
+        said = list(notes(plan_cluster(asked)))
+        assert sum("also if one worker computes them" in each for each in said) == told, said
+    names = "sync_allreduce", "async_parameter_server", "sync_then_async"
+    plan = plan_cluster(question(*names, workers=(1, 16)))
+    assert not_timed(plan) == {"sync_then_async": LOWER}
+    assert "not timed: synchronous then asynchronous (loses more than 1 point)" in notes(plan)
+    assert points(Change(-0.005, -0.0101, 0.002), 0.01) == "-0.50 (-1.01 to +0.20)"
+    assert points(Change(-0.005, -0.0099, 0.002), 0.01) == "-0.5 (-1.0 to +0.2)"
+    # each scheme without servers is tried with every number of workers, whichever comes first
+    for compared in (("sync_allreduce", "local_sgd"), ("local_sgd", "sync_allreduce")):
+        asked = question(*compared)
+        found = {(each.scheme, each.workers) for each in plan_cluster(asked).candidates}
+        assert {(each, workers) for each in compared for workers in asked.workers} <= found
+
+
 BAD = {
-    ("cluster=titan", "workload=googlenet"): r"workers: how many accelerators are there\?",
-    ("cluster=titan", "workers=8"): "model: the step of this cluster follows from a network; ",
-    ("cluster=titan", "model=vgg16", "workers=8"): "workload: the step of vgg16 is not known for",
-    ("cluster=titan", "workload=googlenet", "workers=8,many"): "workers: ",
-    ("cluster=dgx_a100", "model=resnet50", "workers=8", "batch_size=90000"): (
+    "plan cluster=titan workload=googlenet": r"workers: how many accelerators are there\?",
+    "plan cluster=titan workers=8": "model: the step of this cluster follows from a network; ",
+    "plan cluster=titan model=vgg16 workers=8": "workload: the step of vgg16 is not known for",
+    "plan cluster=titan workload=googlenet workers=8,many": "workers: ",
+    "plan cluster=dgx_a100 model=resnet50 workers=8 batch_size=90000": (
         "batch_size: 90,000 images of resnet50 per worker do not fit into the 80 GB"
     ),
-    ("cluster=dgx_a100", "model=resnet50", "workers=8", "cluster.topology=null"): (
+    "plan cluster=dgx_a100 model=resnet50 workers=8 cluster.topology=null": (
         "cluster.topology: how the 8 accelerators of a machine are connected is not known"
     ),
-    ("cluster=dgx_a100", "model=resnet50", "workers=16", "cluster.link.bandwidth=100"): (
+    "plan cluster=dgx_a100 model=resnet50 workers=16 cluster.link.bandwidth=100": (
         "cluster.link.bandwidth: 100 is 100 bytes/s, less than 1 Mb/s; give a unit, as in 100Gb/s"
     ),
-    ("cluster=titan", "workload=googlenet", "workers=8", "cluster.node_link.bandwidth=9"): (
+    "plan cluster=titan workload=googlenet workers=8 cluster.node_link.bandwidth=9": (
         "cluster.node_link.bandwidth: 9 is 9 bytes/s"
     ),
-    ("cluster=titan", "workload=googlenet", "workers=8", "cluster.overlap=true,false"): (
+    "plan cluster=titan workload=googlenet workers=8 cluster.overlap=true,false": (
         "cluster.overlap: a plan does not choose it"
     ),
-    ("cluster=local", "workload=googlenet", "workers=8"): "cluster: a plan needs a modelled one",
-    ("cluster=titan", "workload=resnet50_1200", "cluster.step_seconds=1", "workers=8"): (
+    "plan cluster=local workload=googlenet workers=8": "cluster: a plan needs a modelled one",
+    "plan cluster=titan workload=resnet50_1200 cluster.step_seconds=1 workers=8": (
         "data: how many training images"
+    ),
+    "predict cluster=titan workload=googlenet workers=2 cluster.link.bandwidth=10,10Gb/s": (
+        r"cluster\.link\.bandwidth: 10 is 10 bytes/s, less"
     ),
 }
 
 
 def test_bad_input_is_refused_in_one_line():
     for words, message in BAD.items():
+        command = plan_command if words.startswith("plan") else predict_command
         with pytest.raises(SettingError, match=f"^{message}") as raised:
-            plan_command.run(cli._parse(["plan", *words]), ROOT)
+            command.run(cli._parse(words.split()), ROOT)
         assert "\n" not in str(raised.value), words
-
-
-def test_predict_refuses_a_link_without_its_unit():
-    words = "cluster=titan", "workload=googlenet", "workers=2", "cluster.link.bandwidth=10,10Gb/s"
-    with pytest.raises(SettingError, match=r"^cluster\.link\.bandwidth: 10 is 10 bytes/s, less"):
-        predict_command.run(cli._parse(["predict", *words]), ROOT)
-
-
-def test_a_scheme_without_servers_is_tried_with_every_number_of_workers():
-    """Its best number may be another than that of all-reduce, also if it comes first by name."""
-    schemes = ("sync_allreduce", "local_sgd"), ("local_sgd", "sync_allreduce")
-    for compared in schemes:
-        asked = question(*compared)
-        found = {(each.scheme, each.workers) for each in plan_cluster(asked).candidates}
-        assert {(each, workers) for each in compared for workers in asked.workers} <= found

@@ -7,27 +7,11 @@ import pytest
 
 from paceline.prediction.evidence import BY_RULE, Observed, evidence_for, read_evidence
 
-ONE = Observed(
-    study="planted",
-    runs_digest="0" * 64,
-    data="images",
-    model="network",
-    num_weights=1000,
-    images=6400,
-    epochs=5,
-    batch_size=32,
-    scheme="sync_allreduce",
-    settings="",
-    rate="tuned",
-    workers=4,
-    staleness=0,
-    seeds=8,
-    diverged=0,
-    mean=-0.01,
-    low=-0.02,
-    high=0.0,
-    one_worker=0.9,
-)
+NETWORK = {"data": "images", "model": "network", "num_weights": 1000}
+BUDGET = {"images": 6400, "epochs": 5, "batch_size": 32, "scheme": "sync_allreduce", "settings": ""}
+RUNS = {"rate": "tuned", "workers": 4, "staleness": 0, "seeds": 8, "diverged": 0}
+CHANGE = {"mean": -0.01, "low": -0.02, "high": 0.0, "one_worker": 0.9}
+ONE = Observed("planted", "0" * 64, **NETWORK, **BUDGET, **RUNS, **CHANGE)
 
 
 def observed(**changes):

@@ -39,7 +39,6 @@ from paceline.record.point import Point
 from paceline.record.target import Target
 from paceline.study.compose import composed
 from paceline.timing.profile import Link, SharedCores
-from tests.command_line import run
 from tests.launching import launch
 
 TINY = (
@@ -84,24 +83,6 @@ def cluster_of(name, root):
     return Target("cluster", composed([f"cluster={name}"], root).values["cluster"]).build()
 
 
-def test_the_profile_by_hand():
-    profile = profile_of_measured(MADE)
-    assert profile.node_link.latency == pytest.approx(0.5)
-    assert profile.node_link.bandwidth == pytest.approx(100)
-    assert profile.server_seconds == pytest.approx(0.5)
-    assert profile.server_bandwidth == pytest.approx(100)
-    assert profile.server_copy_bandwidth == pytest.approx(400)  # there and back in 0.005 s a byte
-
-
-def test_what_an_exchange_adds_in_training_besides_its_own_time():
-    """9 s for 400 bytes by itself, 4.5 s of the server, 4 s of an all-reduce."""
-    for push, allreduce, besides in ((0.1, 0.1, (0, 0)), (9 + 4.5 + 5, 4 + 6, (5, 6))):
-        times = {"push in training": {100: push}, "all-reduce in training": {100: allreduce}}
-        cores = settings_of(STEPS, made(**times))["shared_cores"]
-        found = cores["push_seconds"], cores["allreduce_seconds"]
-        assert found == pytest.approx(besides)
-
-
 def test_messages_of_a_crowd_by_hand():
     """8 workers send 224 messages and 14 vectors, which 2 cores pass at 100 bytes/s each."""
     assert profile_of_measured(MADE).message_seconds == {}
@@ -121,11 +102,6 @@ def test_a_crowd_fits_into_memory(monkeypatch):
     assert crowds == [[4, 8, 16], [16, 32], []]
 
 
-def test_bytes_that_take_no_time_have_a_rate_all_the_same():
-    profile = profile_of_measured(replace(MADE, crowds={8: {10: 3.0, 100: 2.0}}))
-    assert profile.message_bandwidth == {8: 1e15}
-
-
 @pytest.fixture
 def asked(monkeypatch):
     """The arguments of each measurement by its name, none of which is made."""
@@ -141,22 +117,6 @@ def asked(monkeypatch):
     monkeypatch.setattr(calibrate, "together_counts", lambda cores: [1])
     monkeypatch.setattr(calibrate, "_crowds", lambda *_: {})
     return calls
-
-
-def test_a_message_comes_after_a_pause_of_an_emulated_step(root, asked):
-    """At least 10 ms; how long a modelled machine takes itself is not emulated."""
-    modelled = ["cluster=two_cores_small_cnn"]
-    for overrides in ([], ["cluster.step_seconds=0.2"], ["cluster.step_seconds=0.001"], modelled):
-        measure(composed([*TINY, *overrides], root))
-    assert [each[2] for each in asked["measure_messages"]] == [0.01, 0.2, 0.01, 0.01]
-
-
-def test_one_worker_is_measured_and_blocks_of_steps_fill_the_time(root, asked):
-    """A step of 12 images takes 2 ms: 24 blocks share a second or have 2 steps each."""
-    for seconds in (1, 0.001):
-        measure(composed([*TINY, "workers=4", "scheme=local_sgd"], root), seconds=seconds)
-    blocks = [(point.workers, block) for point, _, block in asked["measure_exchange"]]
-    assert blocks == [(1, 20), (1, 2)]
 
 
 def test_on_a_gpu_all_that_fills_a_given_time_takes_less_than_a_minute(root, asked, monkeypatch):
@@ -227,37 +187,6 @@ def test_the_file_holds_what_was_measured(root):
     assert "all-reduce of 25 weights, 2 workers: 2.5e+03 ms; by this profile 2.5e+03 ms" in comments
 
 
-def test_a_gpu_is_no_core_that_others_share(root):
-    on_gpu = replace(MADE, accelerator="cuda")
-    write_cluster(on_gpu, Point.of(composed(TINY, root)), root / "conf/cluster/on_gpu.yaml")
-    cluster = cluster_of("on_gpu", root)
-    assert cluster.step_seconds == {3: 0.001, 12: 0.002, 40: 0.004}
-    assert cluster.shared_cores is None
-
-
-@pytest.mark.parametrize("name", ["Mine", "myMachine", "mä", "a/b", ""])
-def test_a_name_that_cannot_be_chosen_is_refused(name, tmp_path):
-    with pytest.raises(SettingError, match="no name of a cluster"):
-        cluster_path(tmp_path, name)
-
-
-def test_only_a_calibrated_file_is_replaced(root, tmp_path):
-    write_cluster(MADE, Point.of(composed(TINY, root)), tmp_path / "made.yaml")
-    assert cluster_path(tmp_path, "made") == tmp_path / "made.yaml"
-    for name in ("titan", "local", "virtual"):
-        with pytest.raises(SettingError, match="another cluster's name"):
-            cluster_path(root / "conf/cluster", name)
-
-
-def test_the_table_shows_every_number_with_its_unit():
-    found = dict(rows(MADE))
-    assert len(found) >= len(STEPS) + len(MESSAGES)
-    assert found["step of 12 images"] == "2 ms"
-    assert found["4 workers at once"] == "1.6 times the speed of one"
-    assert found["DistributedDataParallel"] == "0.5 ms"
-    assert found["server's update of weights"] == "1e-07 GB/s"
-
-
 @pytest.mark.slow
 def test_a_real_run_measures_every_part(monkeypatch, root):
     """Messages are few, as a pause comes before each; crowds of 4 and 8 workers a core are more of
@@ -284,29 +213,6 @@ def test_a_real_run_measures_every_part(monkeypatch, root):
     assert steps.step_seconds == pytest.approx(times["step"][12], rel=0.01)
 
 
-def test_every_other_block_of_steps_has_an_exchange(root, monkeypatch):
-    """A step takes a second, an exchange ten; the first block is not counted."""
-    now = itertools.count()
-    monkeypatch.setattr(calibrate, "time", SimpleNamespace(perf_counter=lambda: float(next(now))))
-    steps = TimedSteps(Point.of(composed(TINY, root)))
-    seconds = steps.exchanging(lambda: [next(now) for _ in range(10)], block=2)
-    assert seconds.tolist() == [*[1] * 2, *[11] * 2] * 12
-    assert added_by(seconds, 2) == 10
-
-
-def test_the_command_prints_the_table_and_the_file(root, monkeypatch, capsys):
-    monkeypatch.setattr(calibrate, "measure", lambda config: MADE)
-    monkeypatch.chdir(root)
-    monkeypatch.setattr("sys.argv", ["paceline", "calibrate", *TINY])
-    with pytest.raises(SystemExit) as left:
-        cli.main()
-    lines = capsys.readouterr().out.splitlines()
-    assert left.value.code == 0
-    assert any(line.split()[:4] == ["step", "of", "3", "images"] for line in lines)
-    assert lines[-1] == "conf/cluster/this_machine.yaml"
-    assert "2030-01-02" in (root / lines[-1]).read_text()
-
-
 @pytest.mark.parametrize(
     ("setting", "named"),
     [("batch_size=0", "batch_size"), ("data=nowhere", "data"), ("batch_size=41", "batch_size")],
@@ -315,34 +221,6 @@ def test_what_cannot_be_measured_is_refused_by_its_name(root, setting, named):
     with pytest.raises(SettingError) as refused:
         measure(composed([*TINY, setting], root), seconds=0.01, most_weights=10)
     assert refused.value.setting == named
-
-
-def test_bad_settings_end_on_one_line(root):
-    code, lines, errors = run(root, "calibrate", "cluster.nonsense=1")
-    assert (code, lines) == (2, [])
-    assert errors == ["paceline: cluster.nonsense: there is no such setting"]
-
-
-def test_the_least_time_and_the_most_weights_make_a_line():
-    """0.5 s and a second for each 100 bytes; what is between has no say."""
-    times = {25: 1.5, 50: 9.0, 100: 4.5}
-    assert line_through(times) == pytest.approx((0.5, 0.01))
-
-
-def test_a_message_slower_than_a_larger_one_has_no_say():
-    assert line_through({1: 9.0, 25: 1.5, 100: 4.5}) == pytest.approx((0.5, 0.01))
-
-
-def test_noise_makes_no_negative_costs():
-    assert line_through({1: 2.0, 100: 1.0}) == (2.0, 0.0)
-    assert line_through({1: 0.001, 2: 1.0})[0] == 0
-
-
-def test_what_is_added_is_a_median_over_blocks():
-    """The third pair of blocks was held up."""
-    steps = [1.0, 1.0, 1.5, 1.5, 2.0, 2.0, 2.4, 2.6, 1.0, 1.0, 9.0, 9.0]
-    assert added_by(steps, 2) == pytest.approx(0.5)
-    assert added_by([2.0, 1.0], 1) == 0
 
 
 def test_two_processes_measure_each_other(tmp_path):
@@ -356,8 +234,105 @@ def test_two_processes_measure_each_other(tmp_path):
         assert all(0 < seconds < 1 for seconds in times.values())
 
 
-@pytest.mark.parametrize("cores", [2, 64])
-def test_gloos_messages_by_hand(cores):
-    """Two rounds of a second; all the weights, by every core, at 50 bytes/s."""
-    found = replace(made(allreduce={1: 9.0, 25: 4.0, 100: 10.0}), cores=cores)
-    assert profile_of_measured(found).allreduce_link == Link(1, 50)
+@pytest.mark.parametrize(
+    ("times", "line"),
+    [
+        # the least time and the most weights have a say, none between or slower than a larger one
+        ({25: 1.5, 50: 9.0, 100: 4.5}, (0.5, 0.01)),
+        ({1: 9.0, 25: 1.5, 100: 4.5}, (0.5, 0.01)),
+        # noise makes no negative costs
+        ({1: 2.0, 100: 1.0}, (2.0, 0.0)),
+        ({1: 0.001, 2: 1.0}, (0.0, 0.125)),
+    ],
+)
+def test_a_line_through_times_of_messages(times, line):
+    assert line_through(times) == pytest.approx(line)
+
+
+def test_the_profile_by_hand():
+    """Also where bytes take no time, and for gloo: two rounds of a second, all the weights by every
+    core at 50 bytes/s.
+    """
+    profile = profile_of_measured(MADE)
+    assert (profile.node_link.latency, profile.node_link.bandwidth) == pytest.approx((0.5, 100))
+    assert (profile.server_seconds, profile.server_bandwidth) == pytest.approx((0.5, 100))
+    assert profile.server_copy_bandwidth == pytest.approx(400)  # there and back in 0.005 s a byte
+    flat = profile_of_measured(replace(MADE, crowds={8: {10: 3.0, 100: 2.0}}))
+    assert flat.message_bandwidth == {8: 1e15}
+    for cores in (2, 64):
+        found = replace(made(allreduce={1: 9.0, 25: 4.0, 100: 10.0}), cores=cores)
+        assert profile_of_measured(found).allreduce_link == Link(1, 50)
+
+
+def test_what_an_exchange_adds_in_training_besides_its_own_time():
+    """9 s for 400 bytes by itself, 4.5 s of the server, 4 s of an all-reduce. What is added is a
+    median over blocks, of which one may be held up.
+    """
+    for push, allreduce, besides in ((0.1, 0.1, (0, 0)), (9 + 4.5 + 5, 4 + 6, (5, 6))):
+        times = {"push in training": {100: push}, "all-reduce in training": {100: allreduce}}
+        cores = settings_of(STEPS, made(**times))["shared_cores"]
+        assert (cores["push_seconds"], cores["allreduce_seconds"]) == pytest.approx(besides)
+    steps = [1.0, 1.0, 1.5, 1.5, 2.0, 2.0, 2.4, 2.6, 1.0, 1.0, 9.0, 9.0]
+    assert added_by(steps, 2) == pytest.approx(0.5)
+    assert added_by([2.0, 1.0], 1) == 0
+
+
+def test_every_other_block_of_steps_has_an_exchange(root, monkeypatch):
+    """A step takes a second, an exchange ten; the first block is not counted."""
+    now = itertools.count()
+    monkeypatch.setattr(calibrate, "time", SimpleNamespace(perf_counter=lambda: float(next(now))))
+    steps = TimedSteps(Point.of(composed(TINY, root)))
+    seconds = steps.exchanging(lambda: [next(now) for _ in range(10)], block=2)
+    assert seconds.tolist() == [*[1] * 2, *[11] * 2] * 12
+    assert added_by(seconds, 2) == 10
+
+
+def test_pauses_are_those_of_emulated_steps_and_blocks_fill_the_time(root, asked):
+    """At least 10 ms; how long a modelled machine takes itself is not emulated. One worker is
+    measured: a step of 12 images takes 2 ms, and 24 blocks share a second or have 2 steps each.
+    """
+    paced = ["cluster.step_seconds=0.2"], ["cluster.step_seconds=0.001"]
+    for overrides in ([], *paced, ["cluster=two_cores_small_cnn"]):
+        measure(composed([*TINY, *overrides], root))
+    assert [each[2] for each in asked["measure_messages"]] == [0.01, 0.2, 0.01, 0.01]
+    asked["measure_exchange"].clear()
+    for seconds in (1, 0.001):
+        measure(composed([*TINY, "workers=4", "scheme=local_sgd"], root), seconds=seconds)
+    blocks = [(point.workers, block) for point, _, block in asked["measure_exchange"]]
+    assert blocks == [(1, 20), (1, 2)]
+
+
+def test_a_gpu_is_no_core_that_others_share(root):
+    path = root / "conf/cluster/on_gpu.yaml"
+    write_cluster(replace(MADE, accelerator="cuda"), Point.of(composed(TINY, root)), path)
+    cluster = cluster_of("on_gpu", root)
+    assert cluster.step_seconds == {3: 0.001, 12: 0.002, 40: 0.004}
+    assert cluster.shared_cores is None
+
+
+def test_only_a_calibrated_file_is_replaced_by_a_name_that_can_be_chosen(root, tmp_path):
+    write_cluster(MADE, Point.of(composed(TINY, root)), tmp_path / "made.yaml")
+    assert cluster_path(tmp_path, "made") == tmp_path / "made.yaml"
+    others = dict.fromkeys(("titan", "local", "virtual"), "another cluster's name")
+    wrong = dict.fromkeys(("Mine", "myMachine", "mä", "a/b", ""), "no name of a cluster")
+    for name, said in (others | wrong).items():
+        with pytest.raises(SettingError, match=said):
+            cluster_path(root / "conf/cluster", name)
+
+
+def test_the_command_prints_every_number_with_its_unit_and_the_file(root, monkeypatch, capsys):
+    found = dict(rows(MADE))
+    assert len(found) >= len(STEPS) + len(MESSAGES)
+    assert found["4 workers at once"] == "1.6 times the speed of one"
+    assert found["DistributedDataParallel"] == "0.5 ms"
+    assert found["server's update of weights"] == "1e-07 GB/s"
+    monkeypatch.setattr(calibrate, "measure", lambda config: MADE)
+    monkeypatch.chdir(root)
+    monkeypatch.setattr("sys.argv", ["paceline", "calibrate", *TINY])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    *table, path = capsys.readouterr().out.splitlines()
+    assert left.value.code == 0
+    assert any(line.split()[:4] == ["step", "of", "3", "images"] for line in table)
+    assert path == "conf/cluster/this_machine.yaml"
+    assert "2030-01-02" in (root / path).read_text()

@@ -7,7 +7,7 @@ import pytest
 from paceline import cli
 from paceline.command.predict_command import as_json, cells, notes
 from paceline.errors import SettingError
-from paceline.prediction.predict import predict, sized_workload
+from paceline.prediction.predict import at_slowest, predict, sized_workload
 from paceline.record.point import Point
 from paceline.study.compose import composed, composed_each
 from tests.command_line import results, run
@@ -38,22 +38,6 @@ def test_a_line_for_every_combination_and_a_column_for_what_differs():
     assert note.startswith("predicted: modelled time, nothing trained")
 
 
-def test_a_batch_outside_of_what_was_fitted_is_said():
-    (prediction,) = each("cluster=titan", "workload=googlenet", "batch_size=8")
-    assert prediction.extrapolated
-    assert cells(prediction)["batch_size"] == "8*"
-    assert notes([prediction])[-1].startswith("*: outside of the batch sizes")
-    assert not each("cluster=titan", "workload=googlenet", "batch_size=32")[0].extrapolated
-
-
-@pytest.mark.parametrize(("size", "outside"), [(4, True), (8, False), (128, False), (129, True)])
-def test_a_batch_outside_of_what_was_measured_is_said(size, outside):
-    (prediction,) = each("cluster=two_cores_small_cnn", f"batch_size={size}")
-    assert prediction.extrapolated is outside
-    assert ("*" in cells(prediction)["batch_size"]) is outside
-    assert any(note.startswith("*:") for note in notes([prediction])) is outside
-
-
 def test_the_file_names_rows_and_kind():
     predictions = each("cluster=titan", "workload=nin", "scheme=async_parameter_server")
     (found,) = json.loads(as_json(predictions))
@@ -64,19 +48,6 @@ def test_the_file_names_rows_and_kind():
     ]
     assert found["rows"][2:] == composed(["cluster=titan"], ROOT).values["cluster"]["fitted_to"]
     assert sum(found["staleness"].values()) == 10
-
-
-def test_the_trained_network_itself_has_its_own_bytes():
-    """7,674 weights of the small CNN, over a link that carries as many a second."""
-    slow = ("cluster=virtual", "workers=2", "scheme.collective=ring", "cluster.overlap=false")
-    (prediction,) = each(*slow, "cluster.node_link.bandwidth=30696")
-    assert prediction.run.images_per_second == pytest.approx(64 / 2)
-    assert prediction.rows == []
-
-
-def test_a_network_of_which_only_the_bytes_are_known_has_the_tensors_of_the_model():
-    point = Point.of(composed(["cluster=virtual", "workload=sized", "workload.num_bytes=9"], ROOT))
-    assert sum(sized_workload(point).sizes_of_tensors) == 7674
 
 
 @pytest.mark.parametrize("precision", ["32-true", "64-true"])
@@ -103,26 +74,6 @@ def test_messages_have_the_bytes_of_the_run_that_trains(root, precision):
     )
 
 
-@pytest.mark.parametrize(
-    ("overrides", "steps", "setting"),
-    [
-        (["workers=2"], 10, "cluster"),
-        (["cluster=titan"], 10, "workload"),
-        (["cluster=titan", "workload=resnet50"], 10, "workload"),
-        (["cluster=virtual"], 1, "steps"),
-        (
-            ["scheme=async_parameter_server", "scheme.servers=21", "workers=2", "cluster=virtual"],
-            10,
-            "scheme.servers",
-        ),
-    ],
-)
-def test_what_cannot_be_predicted_is_named(overrides, steps, setting):
-    with pytest.raises(SettingError) as error:
-        predict(composed(overrides, ROOT), steps)
-    assert error.value.setting == setting
-
-
 def test_the_command(tmp_path):
     file = tmp_path / "found.json"
     asked = ("predict", "cluster=virtual", "workers=1,2", "--steps", "10", "--json", str(file))
@@ -136,21 +87,6 @@ def test_the_command(tmp_path):
     assert lines[-1].startswith("no interval: messages take no time")
 
 
-@pytest.mark.parametrize(
-    ("words", "setting"),
-    [
-        (("--published", "workers=2"), "published"),
-        (("--study", "own_pace", "workers=2"), "study"),
-        (("--record", "0123456789ab", "--json", "found.json"), "json"),
-    ],
-)
-def test_what_would_have_no_effect_is_refused(words, setting):
-    with pytest.raises(SettingError, match=r"leave .* out") as error:
-        cli.command("predict").run(cli._parse(["predict", *words]), ROOT)
-    assert error.value.setting == setting
-
-
-_STEP = "cluster.step_seconds=1"
 YADAN = ("cluster=four_titans", "workload=alexnet", "cluster.step_jitter=0")
 
 
@@ -176,25 +112,119 @@ def test_the_trained_network_is_divided_by_its_plan():
     assert own.run.images_per_second == pytest.approx(counted.run.images_per_second, rel=1e-6)
 
 
+def slowest(assumed, *settings):
+    config = composed(["cluster=virtual", f"+cluster.assumed={{{assumed}}}", *settings], ROOT)
+    return at_slowest(Point.of(config)).values["cluster"]
+
+
 @pytest.mark.parametrize(
-    ("setting", "overrides"),
+    ("assumed", "message"),
     [
-        ("model.shards", ("cluster=minsky", "model.shards=3", "workers=8")),
-        (
-            "model.shards",
-            ("cluster=titan", "model.shards=9", "model.split=fully_connected", "batch_size=36"),
-        ),
-        ("batch_size", ("cluster=titan", "model.shards=2", "batch_size=33")),
-        ("scheme.collective", ("cluster=titan", "model.shards=2", "scheme.collective=ring")),
-        (
-            "workload",
-            ("cluster=virtual", "workload=sized", "workload.num_bytes=400", "model.shards=2"),
-        ),
+        ("link.color: [1, 2]", r"there is no cluster\.link\.color"),
+        ("step_seconds.x: [1, 2]", r"there is no cluster\.step_seconds\.x"),
+        ("step_jitter: [0.2, 0.1]", r"step_jitter: 0\.2 is above 0\.1"),
     ],
 )
-def test_what_cannot_be_divided_is_refused_in_a_line(setting, overrides):
-    workload = () if "workload=sized" in overrides else ("workload=resnet50", _STEP)
+def test_an_assumption_that_cannot_be_is_named(assumed, message):
+    with pytest.raises(SettingError, match=message) as error:
+        slowest(assumed)
+    assert error.value.setting == "cluster.assumed"
+
+
+@pytest.mark.parametrize(
+    "name", ["minotauro", "titan", "four_titans", "minsky", "ec2_p2", "compute_engine_k80"]
+)
+def test_every_published_profile_has_what_it_assumes_within_its_range(name):
+    cluster = composed([f"cluster={name}"], ROOT).values["cluster"]
+    for setting, (low, high) in cluster["assumed"].items():
+        value = cluster
+        for part in setting.split("."):
+            value = value[part]
+        assert low <= value <= high, setting
+
+
+@pytest.mark.parametrize(
+    ("words", "size", "outside"),
+    [
+        *(("cluster=two_cores_small_cnn", size, size in (4, 129)) for size in (4, 8, 128, 129)),
+        ("cluster=titan workload=googlenet", 8, True),
+        ("cluster=titan workload=googlenet", 32, False),
+    ],
+)
+def test_a_batch_outside_of_what_was_measured_or_fitted_is_said(words, size, outside):
+    (prediction,) = each(*words.split(), f"batch_size={size}")
+    assert prediction.extrapolated is outside
+    assert cells(prediction)["batch_size"] == f"{size}{'*' * outside}"
+    assert any(note.startswith("*:") for note in notes([prediction])) is outside
+
+
+def test_a_network_has_its_own_bytes_and_tensors():
+    """7,674 weights of the small CNN, over a link that carries as many a second."""
+    slow = ("cluster=virtual", "workers=2", "scheme.collective=ring", "cluster.overlap=false")
+    (prediction,) = each(*slow, "cluster.node_link.bandwidth=30696")
+    assert prediction.run.images_per_second == pytest.approx(64 / 2)
+    assert prediction.rows == []
+    point = Point.of(composed(["cluster=virtual", "workload=sized", "workload.num_bytes=9"], ROOT))
+    assert sum(sized_workload(point).sizes_of_tensors) == 7674
+
+
+@pytest.mark.parametrize(
+    ("words", "setting"),
+    [
+        ("workers=2", "cluster"),
+        ("cluster=titan", "workload"),
+        ("cluster=titan workload=resnet50", "workload"),
+        ("cluster=virtual steps=1", "steps"),
+        (
+            "cluster=virtual scheme=async_parameter_server scheme.servers=21 workers=2",
+            "scheme.servers",
+        ),
+        ("cluster=minsky model.shards=3 workers=8 STEP", "model.shards"),
+        (
+            "cluster=titan model.shards=9 model.split=fully_connected batch_size=36 STEP",
+            "model.shards",
+        ),
+        ("cluster=titan model.shards=2 batch_size=33 STEP", "batch_size"),
+        ("cluster=titan model.shards=2 scheme.collective=ring STEP", "scheme.collective"),
+        ("cluster=virtual workload=sized workload.num_bytes=400 model.shards=2", "workload"),
+    ],
+)
+def test_what_cannot_be_predicted_or_divided_is_named(words, setting):
+    steps = 1 if "steps=1" in words else 10
+    words = words.replace(" steps=1", "").replace(
+        "STEP", "workload=resnet50 cluster.step_seconds=1"
+    )
     with pytest.raises(SettingError) as error:
-        each(*overrides, *workload)
+        each(*words.split(), steps=steps)
     assert error.value.setting == setting
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "setting"),
+    [
+        (("--published", "workers=2"), "published"),
+        (("--study", "own_pace", "workers=2"), "study"),
+        (("--record", "0123456789ab", "--json", "found.json"), "json"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(words, setting):
+    with pytest.raises(SettingError, match=r"leave .* out") as error:
+        cli.command("predict").run(cli._parse(["predict", *words]), ROOT)
+    assert error.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("assumed", "chosen", "found"),
+    [
+        # the least bandwidth is half of the greatest: it, or as much less
+        *(("link.bandwidth: [2e+8, 4e+8]", *pair) for pair in (("3e+8", 2e8), ("8e+9", 4e9))),
+        *(("link.bandwidth: [2e+8, 4e+8]", *pair) for pair in (("8GB/s", 4e9), ("null", None))),
+        # the greatest time, unless another was chosen
+        *(("link.latency: [0.1, 2]", *pair) for pair in ((0.5, 2.0), (3.0, 3.0), (0.05, 0.05))),
+    ],
+)
+def test_what_is_assumed_is_taken_at_its_slowest(assumed, chosen, found):
+    setting = assumed.partition(":")[0]
+    cluster = slowest(assumed, f"cluster.{setting}={chosen}")
+    assert (cluster["link"][setting.partition(".")[2]], cluster["step_seconds"]) == (found, 1)

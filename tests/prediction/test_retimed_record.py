@@ -1,4 +1,4 @@
-"""A retimed record is that of a training on its own cluster, but for real seconds."""
+"""A record on another network: its times, and a record of them, are those of a training there."""
 
 import json
 import shutil
@@ -7,11 +7,13 @@ import pytest
 import torch
 import yaml
 
-from paceline.prediction.retime import has_weights_of_any_network, key_of_weights
+from paceline.errors import SettingError
+from paceline.prediction.retime import has_weights_of_any_network, key_of_weights, retime
 from paceline.record.record import attempts, records_in
 from tests.command_line import run
 from tests.made_records import rows_of
 from tests.small_study import STUDY, write_small_study
+from tests.test_command_line import UNLOGGED
 from tests.tiny import TINY, point_of, tiny_point
 
 WALL = {
@@ -144,3 +146,57 @@ def test_weights_depend_on_the_network_where_times_decide_who_shares():
     shuffled = {**TINY["data"], "placement": "partitioned", "shuffle_every": 1}
     assert not has_weights_of_any_network(virtual(data=shuffled))
     assert not has_weights_of_any_network(point_of(tiny_point("sync_allreduce", 2, 4)))
+
+
+ON_ONE = ("cluster=virtual", "cluster.step_jitter=0.2", "cluster.node_link.bandwidth=1e5")
+ON_NODES = (
+    "cluster=virtual",
+    "cluster.step_jitter=0.2",
+    "cluster.step_seconds=0.25",
+    "cluster.workers_per_node=1",
+    "cluster.link.latency=0.01",
+    "cluster.link.bandwidth=2e6",
+    "workload=nin",
+)
+
+
+def trained(root, *settings):
+    """Folder of a record."""
+    words = (*UNLOGGED, "workers=2", "study=retimed", *ON_ONE, *settings)
+    code, lines, errors = run(root, "train", *words)
+    assert (code, errors) == (0, [])
+    return root / lines[-1].split()[-1]
+
+
+def test_what_has_no_times_to_change_is_refused(root):
+    """But a run without evaluations has an empty curve."""
+    unseen = trained(root, "measurement.evaluations=0").parent.name
+    assert retime(unseen, ON_NODES, root) == []
+    gossip = trained(root, "scheme=gossip").parent.name
+    for key, setting, overrides in (
+        ("0123456789ab", "record", ON_NODES),
+        (gossip, "scheme", ON_NODES),
+        (unseen, "cluster.step_jitter", (*ON_NODES, "cluster.step_jitter=0")),
+        (unseen, "workers", (*ON_NODES, "workers=4")),
+        (unseen, "cluster", ("cluster=local",)),
+    ):
+        with pytest.raises(SettingError) as error:
+            retime(key, overrides, root)
+        assert error.value.setting == setting
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_the_command_tells_the_times_of_a_training_there(root, here, networked, scheme):
+    """Without a record of them."""
+    source, there = here[scheme], networked[0][scheme]
+    network = yaml.safe_load((there / "config.yaml").read_text())["cluster"]["link"]
+    words = [f"cluster.link.{name}={value}" for name, value in network.items() if value]
+    words += ["cluster=virtual", *EVERYWHERE, "cluster.step_seconds=0.25"]
+    words += NETWORKS["nin"][len(LINKED) :] if "nin" in there.parts[-3] else []
+    found = retime(source.parent.name, words, root)
+    before, after = ([row["seconds"] for row in table(each, "curve")] for each in (source, there))
+    assert [row.before for row in found] == before
+    assert [row.seconds for row in found] == pytest.approx(after, abs=1e-4)
+    code, lines, _ = run(root, "predict", "--record", source.parent.name, *words)
+    assert (code, lines[-1].startswith("retimed virtual")) == (0, True)

@@ -18,18 +18,16 @@ from tests.tiny import CONF, point_of, run_tiny, tiny_point
 
 NUM_WEIGHTS = 103  # of the tiny network
 NUM_BYTES = 8 * NUM_WEIGHTS
+
+
+MACHINE = (Link(0, 1), Link(0.05, 50_000), None, 0.02, 100_000)
+CORES = SharedCores(step_seconds={1: 1.0}, speeds={1: 1, 2: 1.75}, ddp_seconds=0.1)
 PROFILES = {
     "free": FREE,
-    "one machine": ClusterProfile(Link(0, 1), Link(0.05, 50_000), None, 0.02, 100_000),
-    "shared cores": ClusterProfile(
-        *(Link(0, 1), Link(0.05, 50_000), None, 0.02, 100_000),
-        node_cores=2,
-        shared_cores=SharedCores(step_seconds={1: 1.0}, speeds={1: 1, 2: 1.75}, ddp_seconds=0.1),
-    ),
+    "one machine": ClusterProfile(*MACHINE),
+    "shared cores": ClusterProfile(*MACHINE, node_cores=2, shared_cores=CORES),
     "nodes": ClusterProfile(Link(0.05, 20_000), Link(0.02, 50_000), 2, 0.02, 100_000),
 }
-
-
 CASES = [  # by turns one of the four of a scheme is not slow
     pytest.param(name, profile, marks=pytest.mark.slow if (number + place) % 4 else [])
     for number, name in enumerate(SCHEMES)
@@ -95,25 +93,6 @@ def predicted(*overrides, steps=50):
     return timed_run(point, steps, point.workload.of_size(NUM_BYTES, 0))
 
 
-def test_a_free_network_takes_only_the_steps():
-    run = predicted("workers=4", "cluster.step_seconds=0.5", "batch_size=8")
-    assert run.images_per_second == pytest.approx(4 * 8 / 0.5)
-    assert (run.computing, run.exchanging, run.waiting) == (1, 0, 0)
-    assert run.busiest == ("nothing", 0)
-    assert not run.staleness
-
-
-def test_shares_of_a_slow_worker_by_hand():
-    """Of 2 s a step the fast one waits half; the all-reduce of two takes a fifth of 2.5 s."""
-    link = f"cluster.node_link.bandwidth={2 * NUM_BYTES}"
-    run = predicted("workers=2", "cluster.slow_workers=1", "cluster.slow_factor=2", link)
-    assert run.images_per_second == pytest.approx(2 * 32 / 2.5)
-    assert run.computing == pytest.approx((2 + 1) / 5)
-    assert run.waiting == pytest.approx(1 / 5)
-    assert run.exchanging == pytest.approx(1 / 5)
-    assert run.busiest == ("all-reduce", pytest.approx(0.2))
-
-
 def test_one_server_is_the_bottleneck_and_staleness_is_counted():
     """Four workers of 1 s each, and a server that works for half a second for each push."""
     run = predicted(
@@ -128,20 +107,28 @@ def test_one_server_is_the_bottleneck_and_staleness_is_counted():
     assert run.mean_staleness == pytest.approx(3, abs=0.05)
 
 
-@pytest.mark.parametrize("collective", ["ring", "tree"])
-def test_messages_are_those_of_the_workload(collective):
-    """An all-reduce of ResNet-50 takes its 102.2 MB over the link."""
-    settings = ("workers=2", "workload=resnet50", f"scheme.collective={collective}")
-    run = predicted(*settings, "cluster.node_link.bandwidth=1e8", "cluster.overlap=false")
-    factor = {"ring": 1, "tree": 2}[collective]
-    assert run.images_per_second == pytest.approx(64 / (1 + factor * 1.02228128))
+def test_shares_of_time_by_hand():
+    """Of 2 s a step the fast one waits half; the all-reduce of two takes a fifth of 2.5 s."""
+    free = predicted("workers=4", "cluster.step_seconds=0.5", "batch_size=8")
+    assert free.images_per_second == pytest.approx(4 * 8 / 0.5)
+    assert (free.computing, free.exchanging, free.waiting) == (1, 0, 0)
+    assert (free.busiest, not free.staleness) == (("nothing", 0), True)
+    link = f"cluster.node_link.bandwidth={2 * NUM_BYTES}"
+    run = predicted("workers=2", "cluster.slow_workers=1", "cluster.slow_factor=2", link)
+    assert run.images_per_second == pytest.approx(2 * 32 / 2.5)
+    assert (run.computing, run.waiting, run.exchanging) == pytest.approx((3 / 5, 1 / 5, 1 / 5))
+    assert run.busiest == ("all-reduce", pytest.approx(0.2))
 
 
-def test_overlap_hides_all_but_the_last_bucket():
-    """102.2 MB at 1 GB/s fit into backward, two thirds of a second; the last bucket does not."""
-    settings = ("workers=2", "workload=resnet50", "scheme.collective=ring")
-    run = predicted(*settings, "cluster.node_link.bandwidth=1e9")
-    seconds = 64 / run.images_per_second - 1
-    assert 0 < seconds < 0.027
-    alone = predicted(*settings, "cluster.node_link.bandwidth=1e9", "cluster.overlap=false")
-    assert 64 / alone.images_per_second - 1 == pytest.approx(0.102228128)
+@pytest.mark.parametrize(("collective", "factor"), [("ring", 1), ("tree", 2)])
+def test_messages_are_those_of_the_workload_and_hide_but_for_the_last_bucket(collective, factor):
+    """Of the 102.2 MB of ResNet-50; at 1 GB/s they fit into backward, two thirds of a second."""
+
+    def exchanging(rate, overlap):
+        settings = ("workers=2", "workload=resnet50", f"scheme.collective={collective}")
+        link = (f"cluster.node_link.bandwidth={rate}", f"cluster.overlap={overlap}")
+        return 64 / predicted(*settings, *link).images_per_second - 1
+
+    assert exchanging("1e8", "false") == pytest.approx(factor * 1.02228128)
+    assert exchanging("1e9", "false") == pytest.approx(factor * 0.102228128)
+    assert 0 < exchanging("1e9", "true") < factor * 0.027

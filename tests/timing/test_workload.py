@@ -19,29 +19,12 @@ def counted(*layers):
     return CountedNetwork(name="counted", image_shape=[3, 4, 4], num_classes=2, layers=rows)
 
 
-def test_the_trained_network_itself():
-    own = OwnNetwork()
-    assert own.name == "own"
-    assert own.message_bytes(30, 40) == own.statistics_bytes(30) == 30
-    assert own.buckets(BUCKET_BYTES) == [(BUCKET_BYTES, 1.0)]
-    third = BUCKET_BYTES * 3 // 4
-    assert own.buckets(4 * third) == [(4 * third // 3, n / 3) for n in (1, 2, 3)]
-
-
 @pytest.mark.parametrize(("beyond", "count"), [(-1, 1), (0, 1), (1, 2), (BUCKET_BYTES + 1, 3)])
 def test_a_byte_beyond_a_bucket_needs_another(beyond, count):
     buckets = OwnNetwork().buckets(BUCKET_BYTES + beyond)
     assert len(buckets) == count
     assert max(bucket.num_bytes for bucket in buckets) <= BUCKET_BYTES
     assert buckets[-1].ready == 1
-
-
-def test_the_trained_network_where_nothing_is_trained():
-    sized = OwnNetwork().of_size(1000, 30)
-    assert sized.message_bytes(4, 4) == 1000
-    assert sized.message_bytes(4, 8) == 500
-    assert sized.buckets(4) == [(1000, 1.0)]
-    assert sized.statistics_bytes(0) == 30
 
 
 def test_messages_of_a_counted_network():
@@ -61,23 +44,30 @@ def test_buckets_are_filled_from_the_last_layer_on():
         Bucket(26 * 2**20, 0.6),
         Bucket(2 * 2**20, 1.0),
     ]
-
-
-def test_a_layer_without_weights_makes_no_bucket():
+    # a layer without weights makes none
     assert counted((0, 40), (30 * MIB, 10)).buckets(100) == [Bucket(30 * 2**20, 0.2)]
 
 
-def test_a_layer_with_a_number_too_few_is_refused():
-    with pytest.raises(SettingError, match=r"workload\.layers"):
-        CountedNetwork(name="bad", image_shape=[3, 4, 4], num_classes=2, layers=[["a", 1, 2]])
+def test_the_trained_network_itself_and_where_nothing_is_trained():
+    own = OwnNetwork()
+    assert own.name == "own"
+    assert own.message_bytes(30, 40) == own.statistics_bytes(30) == 30
+    assert own.buckets(BUCKET_BYTES) == [(BUCKET_BYTES, 1.0)]
+    third = BUCKET_BYTES * 3 // 4
+    assert own.buckets(4 * third) == [(4 * third // 3, n / 3) for n in (1, 2, 3)]
+    sized = own.of_size(1000, 30)
+    assert (sized.message_bytes(4, 4), sized.message_bytes(4, 8)) == (1000, 500)
+    assert (sized.buckets(4), sized.statistics_bytes(0)) == ([(1000, 1.0)], 30)
+    assert [share_of_step(share) for share in (0, 0.25, 1)] == pytest.approx([1 / 3, 0.5, 1])
 
 
-@pytest.mark.parametrize("layer", [(0, 5), (5, 0)])
-def test_a_network_of_nothing_is_refused(layer):
-    with pytest.raises(SettingError, match="no weights, or multiplies nothing"):
-        counted(layer)
-
-
-def test_backward_is_two_thirds_of_a_step():
-    found = [share_of_step(share) for share in (0, 0.25, 1)]
-    assert found == pytest.approx([1 / 3, 0.5, 1])
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ([["a", 1, 2]], r"workload\.layers"),
+        *(([["a", *each, 1]], "no weights, or multiplies nothing") for each in ((0, 5), (5, 0))),
+    ],
+)
+def test_a_network_of_nothing_is_refused(layers, message):
+    with pytest.raises(SettingError, match=message):
+        CountedNetwork(name="bad", image_shape=[3, 4, 4], num_classes=2, layers=layers)

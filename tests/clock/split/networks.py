@@ -1,5 +1,7 @@
 """Small networks for the laws of divided networks: images [N, 3, 16, 16], 10 classes, float64."""
 
+from functools import partial
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -49,10 +51,6 @@ def nin_like():
     )
 
 
-def resnet18():
-    return torchvision_network("resnet18", IMAGE, CLASSES, "batch")
-
-
 class NarrowResNet(ResNet):
     """torchvision's ResNet-18 with an eighth of its channels behind the first convolution."""
 
@@ -99,7 +97,7 @@ NETWORKS = {
     "alexnet_like": alexnet_like,
     "nin_like": nin_like,
     "narrow_resnet": NarrowResNet,
-    "resnet18": resnet18,
+    "resnet18": partial(torchvision_network, "resnet18", IMAGE, CLASSES, "batch"),
     "mixed": Mixed,
 }
 

@@ -1,4 +1,4 @@
-"""Plans of divided networks: ways of layers, bytes, and what is refused."""
+"""Plans of divided networks, by the network or by its counted layers: ways, bytes, refusals."""
 
 import itertools
 import math
@@ -11,10 +11,19 @@ from torchvision import models
 from paceline.clock.split.network_plan import facts_of, plan_network, trace
 from paceline.errors import SettingError
 from paceline.model.alexnet import AlexNet
+from paceline.model.count_layers import count_layers
+from paceline.model.network_size import Layer, Sharding
 from paceline.model.small_alexnet import SmallAlexNet
 from paceline.model.small_nin import SmallNiN
-from paceline.timing.split_plan import divided_plan
-from tests.clock.split.networks import IMAGE, NETWORKS, build
+from paceline.timing.split_plan import (
+    all_gathered,
+    all_reduced,
+    counted_network,
+    divided_plan,
+    plan_split,
+    swapped,
+)
+from tests.clock.split.networks import CLASSES, IMAGE, NETWORKS, build
 
 IMAGENET, FASHION = (3, 224, 224), (1, 28, 28)
 
@@ -99,25 +108,6 @@ def test_auto_sends_no_more_than_the_others(name, batch_size):
     assert auto <= min(others)
 
 
-def test_a_step_of_one_process_moves_nothing(alexnet):
-    assert plan_network(alexnet, "all", 1, 8, IMAGENET).step.process_bytes == 0
-
-
-def test_one_conversion_serves_all_layers_that_want_it():
-    """The input of a residual block goes into a convolution and into a shortcut of stride 2."""
-    plan = plan_network(build("narrow_resnet"), "all", 4, 16, IMAGE)
-    layers = layers_of(plan)
-    assert layers["layer2.0.conv1"][1] > 0
-    assert layers["layer2.0.downsample.0"][1] == 0
-
-
-def test_layers_that_follow_move_nothing():
-    plan = plan_network(build("mixed"), "all", 4, 16, IMAGE)
-    layers = layers_of(plan)
-    assert layers["depthwise"] == layers["groups"] == layers["norm"] == ("by_channels", 0, 0)
-    assert "scale" not in plan.summed | plan.slices.keys()
-
-
 @pytest.mark.parametrize("name", sorted(NETWORKS))
 @pytest.mark.parametrize("split", ["all", "fully_connected", "auto"])
 def test_slices_are_the_whole(name, split):
@@ -167,39 +157,100 @@ class Tied(nn.Module):
         return self.other(self.one(images.flatten(1)))
 
 
-def sequence(*layers):
-    return nn.Sequential(nn.Flatten(), *layers)
+IMAGENET = (3, 224, 224)
+
+
+def by_layers(layers, num_classes, sharding, batch_size):
+    network = counted_network(layers, num_classes, batch_size)
+    return plan_split(network, sharding.split, sharding.shards).step
+
+
+def test_layers_that_follow_or_share_their_input_move_nothing(alexnet):
+    """The input of a residual block goes into a convolution and into a shortcut of stride 2."""
+    layers = layers_of(plan_network(build("narrow_resnet"), "all", 4, 16, IMAGE))
+    assert layers["layer2.0.conv1"][1] > 0
+    assert layers["layer2.0.downsample.0"][1] == 0
+    plan = plan_network(build("mixed"), "all", 4, 16, IMAGE)
+    layers = layers_of(plan)
+    assert layers["depthwise"] == layers["groups"] == layers["norm"] == ("by_channels", 0, 0)
+    assert "scale" not in plan.summed | plan.slices.keys()
+    assert plan_network(alexnet, "all", 1, 8, IMAGENET).step.process_bytes == 0
 
 
 @pytest.mark.parametrize(
-    ("network", "split", "shards", "line"),
+    ("name", "split", "shards", "batch_size"),
     [
-        (nn.Sequential(Choosing(4, 2)), "all", 2, "model.split: torch.fx cannot trace the network"),
-        (Tied(), "all", 2, "model.split: other.weight is shared with another layer"),
-        (sequence(nn.Linear(4, 4)), "fc", 2, "model.split: 'fc' is none of all, fully_connected"),
-        (sequence(nn.Linear(4, 4)), "all", 0, "model.shards: 0 is not a number of processes"),
+        *(
+            ("alexnet", split, shards, batch_size)
+            for split in ("auto", "fully_connected")
+            for shards in (2, 4)
+            for batch_size in (128, 256)
+        ),
+        # response normalization works on no part of the channels: of that, layers do not tell
+        ("alexnet_like", "fully_connected", 2, 8),
+        *(("nin_like", split, 2, 8) for split in ("auto", "fully_connected", "all")),
+    ],
+)
+def test_a_step_by_a_networks_layers_is_that_by_its_plan(name, split, shards, batch_size, alexnet):
+    if name == "alexnet":
+        network, image, classes = alexnet, IMAGENET, 1000
+        layers = count_layers(AlexNet(IMAGENET, 1000), IMAGENET).layers
+    else:
+        network, image, classes = build(name).float(), IMAGE, CLASSES
+        layers = count_layers(build(name).float(), IMAGE).layers
+    found = by_layers(layers, classes, Sharding(shards=shards, split=split), batch_size)
+    assert found == plan_network(network, split, shards, batch_size, image).step
+    assert found.num_weights == sum(layer.weights for layer in layers)
+
+
+LAYERS = [Layer("a", 10, 1000, 30), Layer("b", 210, 200, 20), Layer("c", 55, 50, 10)]
+
+
+def test_a_step_by_layers_by_hand():
+    """A convolution by images; a linear layer by channels, one by inputs; 2 processes, 4 images."""
+    found = by_layers(LAYERS, 5, Sharding(shards=2, split="fully_connected"), 4)
+    given = 4 * 4 * 20  # bytes
+    exchanges = [all_gathered(given, 2), swapped(given, 2), all_reduced(4 * 4 * 5, 2)]
+    assert found.activations == exchanges
+    assert (found.summed, found.sliced, found.repeated) == (10, (210 + 50) // 2, 5)
+    for setting, split, shards, batch_size in (
+        ("batch_size", "auto", 2, 5),
+        ("model.shards", "fully_connected", 7, 14),
+    ):
+        with pytest.raises(SettingError) as error:
+            by_layers(LAYERS, 5, Sharding(shards=shards, split=split), batch_size)
+        assert error.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    ("layers", "split", "shards", "line"),
+    [
+        ([Choosing(4, 2)], "all", 2, "model.split: torch.fx cannot trace the network"),
+        ([Tied()], "all", 2, "model.split: 0.other.weight is shared with another layer"),
+        ([nn.Flatten(), nn.Linear(4, 4)], "fc", 2, "model.split: 'fc' is none of all, fully_"),
+        ([nn.Flatten(), nn.Linear(4, 4)], "all", 0, "model.shards: 0 is not a number of"),
+        ([nn.Flatten(), nn.Linear(5, 4)], "all", 2, "model: it cannot take 1x2x2 images"),
         (
-            sequence(nn.Linear(4, 5)),
+            [nn.Flatten(), nn.Linear(4, 5)],
             "fully_connected",
             3,
             "model.shards: 1 cannot be divided over 3 processes: it has 4 inputs and 5 outputs",
         ),
         (
-            nn.Sequential(nn.Conv2d(1, 6, 1), nn.Conv2d(6, 6, 1, groups=3)),
+            [nn.Conv2d(1, 6, 1), nn.Conv2d(6, 6, 1, groups=3)],
             "all",
             2,
             "model.shards: 1 cannot be divided over 2 processes: it has 3 groups",
         ),
         (
-            nn.Sequential(nn.Conv2d(1, 4, 1)),
+            [nn.Conv2d(1, 4, 1)],
             "fully_connected",
             4,
             "batch_size: 6 images cannot be divided over 4 processes, as 0 asks",
         ),
-        (sequence(nn.Linear(5, 4)), "all", 2, "model: it cannot take 1x2x2 images"),
     ],
 )
-def test_what_cannot_be_divided_is_refused_by_name(network, split, shards, line):
+def test_what_cannot_be_divided_is_refused_by_name(layers, split, shards, line):
     with pytest.raises(SettingError) as caught:
-        plan_network(network, split, shards, 6, (1, 2, 2))
+        plan_network(nn.Sequential(*layers), split, shards, 6, (1, 2, 2))
     assert str(caught.value).startswith(line)

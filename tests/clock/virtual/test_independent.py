@@ -21,15 +21,7 @@ from paceline.scheme.sync_then_async import SyncThenAsync
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
 from tests.clock.virtual import independent
-from tests.clock.virtual.independent import (
-    AtOnce,
-    Bounded,
-    Compensated,
-    Served,
-    Slower,
-    Together,
-    World,
-)
+from tests.clock.virtual.independent import AtOnce, Bounded, Served, Together, World
 from tests.clock.virtual.trained import module_of, train
 from tests.tiny import batches_of, tiny_point
 
@@ -51,8 +43,8 @@ CLUSTERS = {
 ON_ONE_MACHINE = [name for name in CLUSTERS if name != "links that contend"]
 SERVED = {
     "asynchronous": (AsyncParameterServer(1), AtOnce, 1),
-    "divided by staleness": (AsyncParameterServer(1, "inverse_staleness"), Slower, 1),
-    "compensated": (AsyncParameterServer(1, "delay_compensation"), Compensated, 1),
+    "divided by staleness": (AsyncParameterServer(1, "inverse_staleness"), independent.Slower, 1),
+    "compensated": (AsyncParameterServer(1, "delay_compensation"), independent.Compensated, 1),
     "bound 0": (StaleSynchronous(1, 0), lambda: Bounded(0), 1),
     "bound 2": (StaleSynchronous(1, 2), lambda: Bounded(2), 1),
     "synchronous": (SyncParameterServer(1), Together, 1),
@@ -113,31 +105,19 @@ def given(cluster):
     }
 
 
-@pytest.mark.parametrize("cluster", CLUSTERS)
-@pytest.mark.parametrize("name", SERVED)
-def test_servers_agree_on_times_staleness_and_weights(name, cluster):
-    scheme, policy, group = SERVED[name]
-    ours = trained(scheme, CLUSTERS[cluster])
-    theirs = Served(world_of(**given(CLUSTERS[cluster])), policy, group).run()
-    assert [server.pushes for server in ours.servers] == theirs.pushes
-    assert_agree(ours, theirs)
-
-
-@pytest.mark.parametrize("cluster", ON_ONE_MACHINE)
-@pytest.mark.parametrize("name", [name for name in SERVED if name != "backup worker"])
-def test_several_servers_agree(name, cluster):
-    """Each has a line and versions of its own; a worker goes on when all have answered."""
-    scheme, policy, group = SERVED[name]
-    ours = trained(replace(scheme, servers=3), CLUSTERS[cluster])
-    theirs = Served(world_of(**given(CLUSTERS[cluster])), policy, group, servers=3).run()
-    assert [server.pushes for server in ours.servers] == theirs.pushes
-    assert_agree(ours, theirs)
-
-
-@pytest.mark.parametrize("name", GROUPED)
-def test_groups_agree_where_messages_take_no_time(name):
-    scheme, policy, group = GROUPED[name]
-    ours, theirs = trained(scheme, {}), Served(world_of(), policy, group).run()
+@pytest.mark.parametrize(
+    ("name", "cluster", "servers"),
+    [
+        *((name, cluster, 1) for name in SERVED for cluster in CLUSTERS),
+        # each of several has a line and versions; a worker goes on when all have answered
+        *((n, c, 3) for n in SERVED for c in ON_ONE_MACHINE if n != "backup worker"),
+        *((name, "free", 1) for name in GROUPED),
+    ],
+)
+def test_servers_agree_on_times_staleness_and_weights(name, cluster, servers):
+    scheme, policy, group = {**SERVED, **GROUPED}[name]
+    ours = trained(replace(scheme, servers=servers), CLUSTERS[cluster])
+    theirs = Served(world_of(**given(CLUSTERS[cluster])), policy, group, servers).run()
     assert [server.pushes for server in ours.servers] == theirs.pushes
     assert_agree(ours, theirs)
 

@@ -1,4 +1,4 @@
-"""Rates that callbacks and schedulers set while a virtual cluster trains."""
+"""Anybody's Trainer on a virtual cluster: its own loops, callbacks and schedulers."""
 
 import warnings
 from functools import partial
@@ -10,9 +10,11 @@ from pytorch_lightning.callbacks import BackboneFinetuning, LearningRateMonitor
 from pytorch_lightning.loggers import CSVLogger
 from torch import nn
 from torch.testing import assert_close
+from torch.utils.data import DataLoader, TensorDataset
 
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy, draw_from
+from paceline.data.order import SampleStream
 from paceline.errors import SettingError
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.local_sgd import LocalSGD
@@ -20,7 +22,7 @@ from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.scheme.sync_parameter_server import SyncParameterServer
 from paceline.timing.step_times import StepTimes
 from tests.clock.virtual.trained import trainer_of
-from tests.clock.wall.alone import Anybodys, loader
+from tests.clock.wall.test_standalone import Anybodys, loader
 
 SCHEMES = [SyncAllReduce(), SyncParameterServer(2), AsyncParameterServer(2), LocalSGD(3)]
 SEED = 1
@@ -58,13 +60,14 @@ class Scheduled(Anybodys):
         return {"optimizer": optimizer, "lr_scheduler": chosen}
 
 
-def fit(module, scheme, workers, callbacks=(), epochs=2, **options):
+def fit(module, scheme, workers, callbacks=(), epochs=2, validation=(), **options):
+    """The strategy, and all weights after so many passes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run = RunSpec(num_workers=workers, seed=SEED, **options)
+        run = RunSpec(num_workers=workers, seed=SEED)
         strategy = VirtualStrategy(scheme, run, step_times=JITTERED)
-        trainer = trainer_of(strategy, max_epochs=epochs, callbacks=[*callbacks])
-        trainer.fit(module, loader())
+        trainer = trainer_of(strategy, max_epochs=epochs, callbacks=[*callbacks], **options)
+        trainer.fit(module, loader(), *validation)
     return strategy, torch.cat([each.detach().flatten() for each in module.parameters()])
 
 
@@ -111,46 +114,14 @@ def halved(optimizer):
     return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: 0.5 ** (n // 4))
 
 
-def test_a_schedule_goes_by_the_batches_of_all_workers():
-    """Four workers together take the rates of every fourth batch; so their weights stay equal."""
-    strategy, weights = fit(made(Scheduled, halved), SyncAllReduce(), 4)
-    module, (draw, _) = made(Anybodys), draw_from(loader(), RunSpec(4, seed=SEED))
-    for update in range(4):
-        gradients = []
-        for worker in range(4):
-            module.zero_grad()
-            module.training_step(draw(worker, update), 0).backward()
-            gradients.append([each.grad.clone() for each in module.parameters()])
-        with torch.no_grad():
-            for each, *parts in zip(module.parameters(), *gradients, strict=True):
-                each -= 0.1 * 0.5**update * torch.stack(parts).mean(0)
-    expected = torch.cat([each.detach().flatten() for each in module.parameters()])
-    assert_close(weights, expected, rtol=1e-12, atol=1e-14)
-    assert len({each.weights_digest for each in strategy.clock.report().workers}) == 1
-
-
 def test_the_monitor_shows_the_rates_that_are_applied(tmp_path):
-    logger = CSVLogger(tmp_path, name="")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        strategy = VirtualStrategy(SyncAllReduce(), RunSpec(4))
-        options = {"logger": logger, "log_every_n_steps": 1}
-        trainer = trainer_of(strategy, callbacks=[LearningRateMonitor()], **options)
-        trainer.fit(made(Scheduled, halved), loader())
+    options = {"logger": CSVLogger(tmp_path, name=""), "log_every_n_steps": 1}
+    module = made(Scheduled, halved)
+    fit(module, SyncAllReduce(), 4, [LearningRateMonitor()], epochs=1, **options)
     lines = (tmp_path / "version_0/metrics.csv").read_text().split()
     column = lines[0].split(",").index("lr-SGD")
     logged = [line.split(",")[column] for line in lines[1:]]
     assert [float(each) for each in logged if each] == [0.1] * 4 + [0.05] * 4
-
-
-def test_a_pass_over_the_data_steps_schedulers_by_epoch():
-    def zero_after_one(optimizer):
-        return torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.0)
-
-    module = made(Scheduled, zero_after_one, interval="epoch")
-    _, weights = fit(module, SyncAllReduce(), 4, epochs=3)
-    _, after_one = fit(made(Anybodys), SyncAllReduce(), 4, epochs=1)
-    assert torch.equal(weights, after_one)
 
 
 class Frozen(Anybodys):
@@ -166,3 +137,48 @@ class Frozen(Anybodys):
 def test_weights_that_come_later_are_refused_by_name():
     with pytest.raises(SettingError, match=r"^model: the optimizer received weights during"):
         fit(Frozen(), SyncAllReduce(), 2, [BackboneFinetuning(1, lambda _: 1.0, verbose=False)])
+
+
+def test_workers_draw_each_sample_once_in_a_pass():
+    """Batch n of worker k is batch 3 n + k of the stream: two passes of 24 samples."""
+    rows = torch.arange(24)
+    draw, length = draw_from(DataLoader(TensorDataset(rows), batch_size=4), RunSpec(3, seed=7))
+    batches = [draw(worker, n)[0].tolist() for n in range(4) for worker in range(3)]
+    assert length == 6
+    for number in range(2):
+        drawn = [each for batch in batches[6 * number : 6 * number + 6] for each in batch]
+        assert drawn == SampleStream(24, 7).indices(24 * number, 24).tolist()
+        assert sorted(drawn) == rows.tolist()
+
+
+class Validated(Anybodys):
+    def __init__(self):
+        super().__init__()
+        self.normalised = nn.BatchNorm1d(2, dtype=torch.float64)
+        self.held = []
+
+    def training_step(self, batch, batch_idx):
+        inputs, targets = batch
+        return nn.functional.mse_loss(self.line(inputs + 0 * self.normalised(inputs)), targets)
+
+    def validation_step(self, batch, batch_idx):
+        if batch_idx == 0:
+            self.held.append(self.line.weight.detach().clone())
+
+
+@pytest.mark.parametrize("scheme", [SyncAllReduce(), AsyncParameterServer(2)])
+def test_it_trains_and_validates_the_shared_weights(scheme):
+    module = made(Validated)
+    strategy, _ = fit(module, scheme, 4, epochs=20, validation=[loader()], num_sanity_val_steps=0)
+    assert len(module.held) == 20
+    clock = strategy.clock
+    # of 160 steps some may be under way when the last epoch ends
+    assert 160 - 4 < sum(worker.num_steps for worker in clock.workers) <= 160
+    line = [*module.line.weight.detach().flatten().tolist(), float(module.line.bias.detach())]
+    assert line == pytest.approx([2.0, -1.0, 0.5], abs=0.05)
+    held = torch.cat([each.detach().flatten() for each in strategy.held_weights])
+    assert_close(held, clock.shared().weights[0])
+    if clock.servers is None:
+        means = torch.stack([worker.statistics.vector for worker in clock.workers]).mean(0)
+        normalised = module.normalised
+        assert_close(torch.cat([normalised.running_mean, normalised.running_var]), means)

@@ -1,5 +1,6 @@
 """Law: a run that was interrupted and resumed is the one that was not, bit for bit."""
 
+import contextlib
 from dataclasses import asdict
 from functools import partial
 
@@ -37,38 +38,14 @@ class WritesAt(Callback):
 
     def __init__(self, step, path, killed=False):
         self._step, self._path, self._killed = step, path, killed
+        self.shared = None  # weights of all, as they were then
 
     def on_train_batch_end(self, trainer, *_):
         if trainer.global_step == self._step:
             trainer.save_checkpoint(self._path)
+            self.shared = trainer.strategy.clock.shared().weights[0]
             if self._killed:
                 raise Killed
-
-
-def check(scheme, tmp_path, name, **options):
-    """Hold a run against one that was killed after one drawn step, and again after another."""
-    workers = workers_for(scheme(), 5)
-
-    def run(**more):
-        return train(
-            scheme(),
-            workers,
-            NUM_STEPS,
-            batch_norm=True,
-            dropout=0.2,
-            snapshot_samples=[40, 100],
-            profile=NODES,
-            **options,
-            **more,
-        )
-
-    drawn = np.random.default_rng(list(name.encode())).choice(NUM_STEPS - 12, 2, replace=False)
-    first, second = sorted(drawn + 1)
-    paths = [tmp_path / "first.ckpt", tmp_path / "second.ckpt"]
-    whole = run(callbacks=[WritesAt(first, paths[0])])
-    with pytest.raises(Killed):
-        run(ckpt_path=paths[0], callbacks=[WritesAt(second, paths[1], killed=True)])
-    assert_same(whole, run(ckpt_path=paths[1]))
 
 
 def assert_same(whole, resumed):
@@ -87,27 +64,36 @@ def assert_same(whole, resumed):
     np.testing.assert_equal(*(asdict(clock.report()) for clock in clocks))
 
 
-@pytest.mark.parametrize("scheme", STRUCTURES.values(), ids=STRUCTURES)
-def test_a_resumed_run_is_the_uninterrupted_one(scheme, tmp_path, request):
-    check(scheme, tmp_path, request.node.name)
+RUNS = {
+    **{name: (scheme, {}) for name, scheme in STRUCTURES.items()},
+    **{f"{name}, copied": (each, {"sample_decay": 0.99}) for name, each in FIRST_OF_EACH.items()},
+    **{
+        f"{name} by {kind.__name__}": (SCHEMES[name], {"optimizer": partial(kind, lr=0.1)})
+        for name, kind in (
+            ("async_parameter_server", torch.optim.AdamW),
+            ("local_sgd", torch.optim.Adam),
+            ("diloco", LARS),
+        )
+    },
+}
 
 
-@pytest.mark.parametrize("scheme", FIRST_OF_EACH.values(), ids=FIRST_OF_EACH)
-def test_a_resumed_run_of_copied_buffers_is_the_uninterrupted_one(scheme, tmp_path, request):
-    with copied_vectors():
-        check(scheme, tmp_path, request.node.name, sample_decay=0.99)
-
-
-@pytest.mark.parametrize(
-    ("scheme", "kind"),
-    [
-        ("async_parameter_server", torch.optim.AdamW),
-        ("local_sgd", torch.optim.Adam),
-        ("diloco", LARS),
-    ],
-)
-def test_a_resumed_run_has_the_state_of_any_optimizer(scheme, kind, tmp_path, request):
-    check(SCHEMES[scheme], tmp_path, request.node.name, optimizer=partial(kind, lr=0.1))
+@pytest.mark.parametrize("name", RUNS)
+def test_a_resumed_run_is_the_uninterrupted_one(name, tmp_path):
+    """Against one that was killed after one drawn step, and again after another."""
+    scheme, options = RUNS[name]
+    workers = workers_for(scheme(), 5)
+    settings = {"batch_norm": True, "dropout": 0.2, "snapshot_samples": [40, 100]}
+    run = partial(train, workers=workers, num_steps=NUM_STEPS, profile=NODES, **settings, **options)
+    drawn = np.random.default_rng(list(name.encode())).choice(NUM_STEPS - 12, 2, replace=False)
+    first, second = sorted(drawn + 1)
+    paths = [tmp_path / "first.ckpt", tmp_path / "second.ckpt"]
+    with copied_vectors() if "copied" in name else contextlib.nullcontext():
+        whole = run(scheme(), callbacks=[WritesAt(first, paths[0])])
+        killed = [WritesAt(second, paths[1], killed=True)]
+        with pytest.raises(Killed):
+            run(scheme(), ckpt_path=paths[0], callbacks=killed)
+        assert_same(whole, run(scheme(), ckpt_path=paths[1]))
 
 
 def test_another_runs_state_is_refused(tmp_path):
@@ -129,19 +115,9 @@ def test_a_state_holds_no_more_than_its_run_needs(tmp_path):
     assert sizes == options + [103] * (strategy.clock.pool.made + 1)  # with the momentum
 
 
-class Writes(Callback):
-    def __init__(self, path):
-        self._path = path
-
-    def on_train_batch_end(self, trainer, *_):
-        if trainer.global_step == 7:
-            trainer.save_checkpoint(self._path)
-            self.shared = trainer.strategy.clock.shared().weights[0]
-
-
 @pytest.mark.parametrize("scheme", ["async_parameter_server", "local_sgd"])
 def test_a_checkpoint_has_the_shared_weights(scheme, tmp_path):
-    writes = Writes(tmp_path / "written.ckpt")
+    writes = WritesAt(7, tmp_path / "written.ckpt")
     train(SCHEMES[scheme](), 3, 12, callbacks=[writes])
     state = torch.load(tmp_path / "written.ckpt")["state_dict"]
     assert torch.equal(torch.cat([each.flatten() for each in state.values()]), writes.shared)

@@ -1,5 +1,7 @@
 """Real workers on a GPU: the laws hold there too, wherever the servers have their weights."""
 
+import itertools
+
 import pytest
 import torch
 from torch import nn
@@ -13,8 +15,8 @@ from tests.run.test_resumed_laws import law_of, resume
 from tests.tiny import run_tiny, tiny_point
 
 NUM_GPUS = torch.cuda.device_count()
-on_one = pytest.mark.skipif(NUM_GPUS < 1, reason="needs a GPU")
-on_several = pytest.mark.skipif(NUM_GPUS < 2, reason="needs several GPUs")
+on_one = [pytest.mark.gpu, pytest.mark.skipif(NUM_GPUS < 1, reason="needs a GPU")]
+on_several = [pytest.mark.gpus, pytest.mark.skipif(NUM_GPUS < 2, reason="needs several GPUs")]
 ADAM = {"model__optimizer": {"_target_": "torch.optim.AdamW", "_partial_": True, "lr": 0.01}}
 # Numbers of laws in LAWS that together use every link.
 PICKED = {
@@ -32,15 +34,6 @@ PICKED = {
 }
 
 
-def cases():
-    for device in ("cuda", "cpu"):
-        for scheme, numbers in PICKED.items():
-            if tiny_point(scheme, 2, 4)["scheme"].get("servers", 0) or device == "cuda":
-                for number in numbers:
-                    law = LAWS[scheme][number]
-                    yield pytest.param(scheme, law, device, id=f"{scheme}-{number}-{device}")
-
-
 def on_one_gpu(workers, server_device="auto", **settings):
     return {
         "cluster__accelerator": "gpu",
@@ -50,24 +43,33 @@ def on_one_gpu(workers, server_device="auto", **settings):
     }
 
 
-def plain(settings):
-    return {name.removeprefix("cluster__"): value for name, value in settings.items()}
+def cases():
+    """Each law with workers on one GPU, and servers there or not; a law with a GPU for each worker,
+    by NCCL among workers, and by CUDA IPC between the GPUs of workers and servers.
+    """
+    for scheme, numbers in PICKED.items():
+        laws = [LAWS[scheme][number] for number in numbers]
+        devices = (
+            ("cuda", "cpu") if tiny_point(scheme, 2, 4)["scheme"].get("servers") else ("auto",)
+        )
+        for law, device in itertools.product(laws, devices):
+            place = on_one_gpu(law.workers, device)
+            yield pytest.param(scheme, law, place, id=f"{scheme}-{law.name}-{device}", marks=on_one)
+        law = next((each for each in LAWS[scheme] if each.workers == 2), LAWS[scheme][0])
+        place = {"cluster__accelerator": "gpu"}
+        yield pytest.param(scheme, law, place, id=f"{scheme}-gpus", marks=on_several)
 
 
-@pytest.mark.gpu
-@on_one
-@pytest.mark.parametrize(("scheme", "law", "device"), list(cases()))
-def test_law_on_a_gpu(scheme, law, device, tmp_path):
-    served = tiny_point(scheme, 2, 4)["scheme"].get("servers", 0)
-    where = on_one_gpu(law.workers, device if served else "auto")
-    settings = {**SCHEDULED, **law.settings, **where}
+@pytest.mark.parametrize(("scheme", "law", "place"), list(cases()))
+def test_law_on_gpus(scheme, law, place, tmp_path):
+    settings = {**SCHEDULED, **law.settings, **place}
     config = tiny_point(scheme, law.workers, 8 if law.workers < 3 else 4, **settings)
     seen, weights = run_tiny(config, tmp_path)
     assert_close(weights, law.expected(config, seen), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.gpu
-@on_one
+@on_one[0]
+@on_one[1]
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 @pytest.mark.parametrize(
     ("scheme", "workers", "settings"),
@@ -91,20 +93,21 @@ def test_snapshots_have_the_scores_of_those_on_cpus(scheme, workers, settings, d
     assert_close(*losses, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.gpu
-@on_one
+@on_one[0]
+@on_one[1]
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 def test_a_worker_that_dies_is_done_without(device, tmp_path):
     """Its memory on the GPU goes with it, though the server still knows it."""
     config = dying(tmp_path, "before")
-    config["cluster"] |= plain(on_one_gpu(2, device))
+    for name, value in on_one_gpu(2, device).items():
+        config["cluster"][name.removeprefix("cluster__")] = value
     seen, weights = run_tiny(config, tmp_path)
     assert_budget_is_used_up(seen)
     assert_close(weights, replayed(config, seen), rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.gpu
-@on_one
+@on_one[0]
+@on_one[1]
 @pytest.mark.parametrize(
     ("scheme", "settings"),
     [
@@ -118,8 +121,8 @@ def test_the_law_holds_across_a_resume(scheme, settings, tmp_path):
     resume(scheme, settings, tmp_path, 1e-10, **on_one_gpu(workers, "cuda"))
 
 
-@pytest.mark.gpu
-@on_one
+@on_one[0]
+@on_one[1]
 def test_workers_that_do_not_fit_are_refused_before_they_train(tmp_path):
     config = tiny_point("independent", 2, 8, **on_one_gpu(2), training__precision="32-true")
     config["model"]["network"] = {"_target_": "tests.clock.wall.test_gpu.TooLarge"}
@@ -140,15 +143,3 @@ class TooLarge(nn.Sequential):
         if images.is_cuda:
             torch.empty(2**42, dtype=torch.uint8, device=images.device)
         return super().forward(images)
-
-
-@pytest.mark.gpus
-@on_several
-@pytest.mark.parametrize("scheme", PICKED)
-def test_law_with_a_gpu_for_each_worker(scheme, tmp_path):
-    """By NCCL among workers, and by CUDA IPC between the GPUs of workers and servers."""
-    law = next((each for each in LAWS[scheme] if each.workers == 2), LAWS[scheme][0])
-    settings = {**SCHEDULED, **law.settings, "cluster__accelerator": "gpu"}
-    config = tiny_point(scheme, law.workers, 8, **settings)
-    seen, weights = run_tiny(config, tmp_path)
-    assert_close(weights, law.expected(config, seen), rtol=1e-10, atol=1e-12)

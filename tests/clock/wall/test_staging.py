@@ -1,16 +1,62 @@
 """Copies between a worker on a GPU and its wire, by streams that do everything at once."""
 
+from contextlib import nullcontext
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
 from torch.testing import assert_close
 
+from paceline.clock.flat_weights import FlatWeights
+from paceline.clock.wall import rule_strategy, wall_links
 from paceline.clock.wall.wall_links import Staging
-from tests.clock.wall.staged import Streams
 from tests.tiny import run_tiny, tiny_point
+from tests.unyielding import run as run_plainly
 
 SIZE = 12
+
+
+class Stream:
+    """What is launched is done at once; `waits`: for whom this stream has waited."""
+
+    def __init__(self, device):
+        self.waits = []
+
+    def wait_stream(self, other):
+        self.waits.append(other)
+
+    def synchronize(self):
+        pass
+
+
+class Streams:
+    """In the place of torch.cuda."""
+
+    Stream = Stream
+    main = Stream(None)
+
+    @classmethod
+    def current_stream(cls, device):
+        return cls.main
+
+    @staticmethod
+    def stream(stream):
+        return nullcontext()
+
+
+def apart(parameters, weights, gradient):
+    """Vectors that are not those of the wire, as on another device."""
+    flat = FlatWeights(parameters, weights.clone(), gradient.clone())
+    weights.copy_(flat.weights)
+    return flat
+
+
+def run(point, folder):
+    """A process whose worker copies as one on a GPU does."""
+    wall_links.staged = partial(Staging, streams=Streams)
+    rule_strategy.FlatWeights = apart
+    return run_plainly(point, folder)
 
 
 @pytest.fixture
@@ -62,7 +108,7 @@ def test_buffers_that_a_server_shares_on_the_gpu_are_used_as_they_are(wire, copi
 )
 def test_staged_workers_end_with_the_same_bits(scheme, workers, settings, tmp_path):
     found = []
-    for process in ("tests.clock.wall.staged:run", "tests.unyielding:run"):
+    for process in (f"{__name__}:run", "tests.unyielding:run"):
         (folder := tmp_path / process.replace(":", " ")).mkdir()
         config = tiny_point(scheme, workers, 8, **settings)
         config["model"]["network"]["batch_norm"] = True
