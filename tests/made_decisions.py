@@ -41,6 +41,9 @@ def two_arms(crossings, workers, **settings):
     ]
 
 
+TUNED = {"axes": AXES, "target": TARGET, "settings": {"training.rate": "tuned"}}
+
+
 def write_decided(folder, runs, searched=(), **about):
     """Write tables with a curve of 100 evaluations a run; return the folder.
 
@@ -48,7 +51,7 @@ def write_decided(folder, runs, searched=(), **about):
     evaluations more than the one before.
     """
     crossings = {run["key"]: run.pop("crossing", None) for run in runs}
-    write_reports(folder, runs, **({"axes": AXES, "target": TARGET} | about))
+    write_reports(folder, runs, **(TUNED | about))
     rows = [
         {"key": key, "samples": n, "updates": n, "seconds": 10.0 * n}
         | {"top1": 0.9 if crossing is not None and 10 * n > crossing else 0.5}

@@ -30,11 +30,12 @@ def decided(scheme, verdict, speedup=(math.nan,) * 3, **changes):
     return row | spread("one_worker_top1_difference", -0.003, -0.004, -0.002) | changes
 
 
-def made_findings(decision=(), axes=("scheme", "workers"), **concluded):
+def made_findings(decision=(), axes=("scheme", "workers"), rate="tuned", **concluded):
     """Findings with these tables of conclusions; a table that is not given has no row."""
     tables = dict.fromkeys(("configurations", "clock_agreement", "predicted_comparisons"), NOTHING)
-    about = {"target": None, "settings": {}, "margin": 1.0}
-    runs = pd.DataFrame([{"kind": "virtual", "status": "finished", "top1": 0.9, "test_top1": 0.9}])
+    about = {"target": None, "settings": {"training.rate": rate}, "margin": 1.0, "axes": [*axes]}
+    run = {"kind": "virtual", "status": "finished", "top1": 0.9, "test_top1": 0.9, "workers": 4}
+    runs = pd.DataFrame([run | {"scheme": each["scheme"]} for each in decision or [{"scheme": ""}]])
     study = SimpleNamespace(axes=list(axes), about=about, runs=runs, finished=runs, margin=0.01)
     study.tuning = pd.DataFrame(columns=["scheme", "chosen"])  # nothing was searched
     study.facets = list(axes)[1:]

@@ -76,10 +76,19 @@ def test_marks_are_of_large_losses_and_of_speed_ups_above_the_number_of_workers(
 
 
 def test_a_number_that_seeds_do_not_tell_is_not_printed():
-    few = spread("speedup", 6.5, 0.17, 245.0, n=2)
-    assert (
-        row_of(decided("gossip", "use", **few))["speed-up of the whole run"] == "too few seeds (2)"
-    )
+    """But images/s were measured."""
+    few = spread("speedup", 6.5, 0.17, 245.0, n=2) | spread("images_per_second", 100.0, 5, 2000, 2)
+    row = row_of(decided("gossip", "use", **few))
+    assert row["speed-up of the whole run"] == "too few seeds (2)"
+    assert row["images/s"] == "100, too few seeds (2)"
+
+
+def test_only_what_tuned_rates_and_enough_seeds_show_is_marked_as_shown():
+    both = [decided("gossip", "use", FASTER), decided("mixed", "less accurate", FASTER)]
+    few = decided("gossip", "use", FASTER, top1_n=2)
+    found = [made_findings(both), made_findings([few]), made_findings(both, rate=None)]
+    assert [answer(each).rows[0][1].startswith("✓") for each in found] == [True, False, False]
+    assert ["Without ✓" in rule(each, answer(each)) for each in found] == [False, True, True]
 
 
 def test_rates_by_rule_are_no_answer_where_tuned_ones_are_there():

@@ -70,10 +70,15 @@ def test_the_optimizer_and_the_schedule_are_those_that_ran(findings, run, settin
 def test_settings_are_told_in_words_and_those_that_are_not_known_are_not(
     findings, name, settings, words
 ):
-    told = dict(how_it_was_run(findings([make_run()], settings=settings)))
+    told = dict(how_it_was_run(findings([make_run(kind="paced")], settings=settings)))
     assert told[name].startswith(words)
     assert ("Evaluations" in told) == (name == "Evaluations")
     assert ("is not followed" in told["Data"]) == ("own.Data" in settings.values())
+
+
+def test_nobody_says_how_much_the_steps_of_measured_runs_vary(findings):
+    told = dict(how_it_was_run(findings([make_run()], settings={"cluster.step_jitter": 0})))
+    assert told["Cluster"] == "local"
 
 
 def test_settings_that_follow_from_the_number_of_workers_are_said_once(findings):

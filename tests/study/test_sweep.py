@@ -46,8 +46,8 @@ def records(root):
 
 
 def test_a_table_has_a_line_for_each_point(root, records):
-    records(0, images_per_second=1234.5, top1=0.875)
-    records(1, status="failed", top1=None)
+    records(0, images_per_second=1234.5, test_top1=0.875)
+    records(1, status="failed", test_top1=None)
     _, first, second, third, _ = points_table(study_points("made", root)).splitlines()
     assert {"finished", "87.50", "1,234"} <= {*first.split()}
     assert "failed" in second

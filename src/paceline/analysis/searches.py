@@ -7,7 +7,7 @@ rate). The best trial is chosen by its accuracy on validation images.
 from paceline.analysis.configuration import Configuration, matching
 from paceline.analysis.frames import Frame
 from paceline.analysis.tables import Tables
-from paceline.record.rows import OWN, TUNING
+from paceline.record.rows import OWN, TUNING, of_one_rate
 
 RATE = "training.rate"
 
@@ -23,6 +23,12 @@ def edge_of(tables: Tables, configuration: Configuration) -> str:
         return ""
     edges = _best(tables, configuration)["at_edge"]
     return str(edges.iloc[0]) if len(edges) else "tuning has not ended"
+
+
+def untuned_schemes(tables: Tables) -> list[str]:
+    """Return the schemes that were compared at one rate, which was tuned for none of them."""
+    rows = tables.runs[tables.runs["top1"].notna()].to_dict("records")
+    return of_one_rate(rows, tables.about["axes"], tables.about["settings"].get(RATE))
 
 
 def tuning_axes(tables: Tables) -> list[str]:

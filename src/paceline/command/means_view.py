@@ -8,7 +8,7 @@ from paceline.analysis.intervals import POINTS, POSITIVE, interval
 from paceline.command.terminal import plain_table
 from paceline.grouped import grouped
 from paceline.record.result import Result
-from paceline.report.number_format import percent, times, with_interval
+from paceline.report.number_format import count, percent, with_interval
 from paceline.study.study_point import Points
 
 
@@ -32,7 +32,7 @@ def _means(points: Points) -> list[str]:
     kinds = dict.fromkeys(each["kind"] for each in results)
     finished = " ".join([f"{len(results)} of {len(points)}", *kinds])
     top1 = with_interval(scores, "top1", lambda share: percent(share, 2))
-    return [top1, with_interval(speeds, "rate", times), finished]
+    return [top1, with_interval(speeds, "rate", count), finished]
 
 
 def _numbers(results: Sequence[Result], name: str) -> list[float]:

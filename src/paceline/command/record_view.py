@@ -58,7 +58,8 @@ def record_view(folder: Path, root: Path) -> Iterator[RenderableType]:
     changes = different(config, root)
     yield plain_table(["setting", "value"], changes.items())
     ending = f"{result['status']}: {result['reason']}" if result["reason"] else result["status"]
-    yield f"{ending}; {result['kind']}, begun {result['started']}, commit {result['commit']}"
+    commit = f"commit {result['commit']}" if result["commit"] else "no commit"
+    yield f"{ending}; {result['kind']}, begun {result['started']}, {commit}"
     numbers = ((number, result.get(number.name)) for number in NUMBERS)
     rows = [
         [number.name, f"{value:,}" if isinstance(value, int) else form_of(number.unit)(value)]

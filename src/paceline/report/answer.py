@@ -10,7 +10,8 @@ from paceline.analysis.comparison import METRICS, SPEED, compared_by
 from paceline.analysis.configuration import BUDGETS, PROCESSES, SPLIT, is_of_scheme, with_processes
 from paceline.analysis.decision import AS_FAST, NO_FASTER, USE
 from paceline.analysis.frames import Entry, Frame, Row
-from paceline.analysis.searches import searched_setting
+from paceline.analysis.intervals import FEWEST
+from paceline.analysis.searches import searched_setting, untuned_schemes
 from paceline.analysis.tables import implied_by_kind
 from paceline.report.findings import RATE, Situation, StudyFindings, situations
 from paceline.report.number_format import (
@@ -123,7 +124,7 @@ def _answer_row(findings: StudyFindings, chosen: Choice) -> Row:
     if chosen.use == ONE:
         return {"use": _SAME + ONE, "images/s": "", "speed-up of the whole run": _speedup(row)}
     return {
-        "use": RIGHT + found_words(findings, row),
+        "use": RIGHT * _is_shown(findings, row) + found_words(findings, row),
         "images/s": _mean(row, SPEED, count),
         "speed-up of the whole run": _speedup(row),
         "top-1": _mean(row, "top1", percent),
@@ -132,6 +133,12 @@ def _answer_row(findings: StudyFindings, chosen: Choice) -> Row:
             scheme_words(other) for _, other in chosen.as_fast.iterrows()
         ),
     }
+
+
+def _is_shown(findings: StudyFindings, row: Frame) -> bool:
+    """Return True if enough seeds with tuned rates have shown what the rule asks of the top-1."""
+    is_scored, untuned = pd.notna(row["top1_mean"]), untuned_schemes(findings.tables)
+    return bool(not is_scored or (row["top1_n"] >= FEWEST and not untuned))
 
 
 def _speedup(row: Frame) -> str:
@@ -231,6 +238,7 @@ def rule(findings: StudyFindings, table: Table) -> str:
     used = [chosen.row for _, chosen in choices(findings) if chosen.row is not None]
     scored = {bool(pd.notna(row["top1_mean"])) for row in used}
     names = ["rule"] * (True in scored) + ["rule_of_speed"] * (False in scored)
+    names += ["rule_of_doubt"] * (not all(_is_shown(findings, row) for row in used))
     names = ["rule_of_configurations"] if findings.compares_all else names
     for mark, sign in (("loss", _LOST), ("excess", _DOUBTED)):
         names += [f"rule_of_{mark}"] * any(cell.endswith(sign) for cell in cells)

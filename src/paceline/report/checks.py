@@ -17,12 +17,11 @@ from paceline.analysis.configuration import (
 from paceline.analysis.configuration_table import NAME
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import ratio
-from paceline.analysis.searches import best_trials, tuning_axes
+from paceline.analysis.searches import best_trials, tuning_axes, untuned_schemes
 from paceline.analysis.tables import LATE, late_share
 from paceline.record.disturbance import disturbance
-from paceline.record.rows import of_one_rate
 from paceline.report.answer import MOST_EFFICIENT
-from paceline.report.findings import RATE, StudyFindings
+from paceline.report.findings import StudyFindings
 from paceline.report.how_it_was_run import JITTER, SLOW_FACTOR
 from paceline.report.number_format import listed, percent, plural, setting
 from paceline.report.words import configuration_words, scheme_name
@@ -101,9 +100,7 @@ def _mixed_data(findings: StudyFindings) -> Iterator[str]:
 
 
 def _unsearched(findings: StudyFindings) -> Iterator[str]:
-    about, runs = findings.tables.about, findings.tables.runs
-    rows = runs[runs["top1"].notna()].to_dict("records")
-    if schemes := of_one_rate(rows, about["axes"], about["settings"].get(RATE)):
+    if schemes := untuned_schemes(findings.tables):
         yield (
             f"Do not compare the accuracies of the {len(schemes)} schemes: all had one learning "
             "rate and momentum, tuned for none of them."
@@ -220,8 +217,8 @@ def _ended_badly(findings: StudyFindings) -> Iterator[str]:
         first = points.iloc[0]
         yield (
             f"{plural(len(points), group['kind'] + ' run')} "
-            f"{group['status'].replace('untrained', 'did not learn')} and are in "
-            f"{'all means' if group['status'] == 'finished' else 'no mean'}, such as "
+            f"{group['status'].replace('untrained', 'did not learn')}, and "
+            f"{'all' if group['status'] == 'finished' else 'no'} means have them, such as "
             f"{_named(findings, first)}, seed {first['seed']}: {first['reason'].partition(';')[0]}."
         )
 

@@ -122,7 +122,8 @@ def _pairs(findings: StudyFindings, known: Mapping[str, Any]) -> Iterator[tuple[
     yield "Machine", _machines(runs)
     names = (f"{n.removeprefix('versions.')} {_listed(runs, n)}" for n in versions if n in runs)
     yield "Software", _joined(*names)
-    yield "Code", f"commit {_listed(runs, 'commit', 12)}"
+    commits = _listed(runs, "commit", 12)
+    yield "Code", f"commit {commits}" if commits else ""
     yield "Cost", cost(runs, searched=len(findings.tables.tuning) > 0)
 
 
@@ -214,6 +215,8 @@ def _cluster(runs: Frame, known: Mapping[str, Any]) -> str:
     numbers = [name for name in _CLUSTER if isinstance(known.get(name), int | float)]
     if known.get("cluster.slow_workers") == 0:
         numbers = [name for name in numbers if name != SLOW_FACTOR]
+    if set(runs["kind"]) == {"measured"}:  # whose steps vary as they do
+        numbers = [name for name in numbers if name != JITTER]
     free = value_words(BANDWIDTH, None) if known and known.get(BANDWIDTH, 0) is None else ""
     workload, num_bytes = known.get("workload.name", "own"), known.get("workload.num_bytes")
     gradients = say("gradients", workload=workload, num_bytes=num_bytes)

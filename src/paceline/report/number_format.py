@@ -108,13 +108,16 @@ def shown(value: Entry, form: Callable[..., str]) -> str:
 
 
 def few_seeds(row: Frame, name: str, form: Form) -> str:
-    """Say that seeds are too few for the mean `name`; "" if its interval is narrow enough.
+    """Say that seeds are too few for the interval of a mean; "" if it is narrow enough.
 
     It is too wide if its ends, of a number above 0, differ by more than a factor of _FAR.
     """
     low, high, n = (row.get(f"{name}_{part}") for part in ("low", "high", "n"))
     is_wide = form not in (percent_points, signed) and not pd.isna(low) and 0 < _FAR * low < high
-    return f"too few seeds ({n:.0f})" if is_wide else ""
+    if not is_wide:
+        return ""
+    mean = f"{form(row[f'{name}_mean'])}, " if form is count else ""  # of a rate: it was measured
+    return f"{mean}too few seeds ({n:.0f})"
 
 
 def with_interval(row: Frame, name: str, form: Form | str) -> str:

@@ -352,7 +352,8 @@ class TrainingProcess:
         group = trainer.optimizers[0].param_groups[0]
         assert self._run.learning_rate is not None
         rule = replace(self._run.learning_rate, schedule="constant")
-        return group.get("initial_lr", group["lr"]) * rule.factor(rule.warmup_samples)
+        begun = group.get("initial_lr", group["lr"])
+        return group.get("max_lr", begun) * rule.factor(rule.warmup_samples)
 
     def _evaluate(
         self, report: TrainingReport, trainer: Trainer, watched: WatchedWeights | None

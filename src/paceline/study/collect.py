@@ -43,8 +43,8 @@ def collect(study: Study) -> Path:
     _print(study, state, folder)
     rate = points[0].config.values["training"]["rate"]
     if schemes := of_one_rate(runs, state["axes"], rate):
-        words = "they had one learning rate and momentum, which were searched for none of them"
-        print(f"do not compare accuracies of {', '.join(schemes)}: {words}")
+        words = "their one learning rate was tuned for none of them (training.rate=tuned)"
+        print(f"do not compare the accuracies of {', '.join(schemes)}: {words}")
     return folder
 
 

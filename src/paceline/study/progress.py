@@ -246,12 +246,12 @@ def _bar(file: TextIO) -> Generator[Show]:
 
 
 def points_table(points: Points) -> str:
-    """Return a line for each point: key, axes, status, top-1 and images/s."""
+    """Return a line for each point: key, axes, status, top-1 on test images, and images/s."""
     axes = list(dict.fromkeys(name for point in points for name in point.axes))
-    rows = [["key", *axes, "status", "top-1", "images/s"]]
+    rows = [["key", *axes, "status", "top-1, test", "images/s"]]
     for point in points:
         found = point.result or {}
-        top1, speed = found.get("top1"), found.get("images_per_second")
+        top1, speed = found.get("test_top1"), found.get("images_per_second")
         score = "-" if top1 is None else f"{100 * top1:.2f} %"
         throughput = "-" if speed is None else f"{speed:,.0f} {found['kind']}"
         values = (str(point.axes.get(name, "")) for name in axes)
@@ -273,8 +273,8 @@ def result_line(number: int | None, config: PointConfig, result: Result, note: s
         outcome += f" ({printable(result['reason'])})"
     if result["images_per_second"]:
         outcome += f", {result['images_per_second']:,.0f} images/s {result['kind']}"
-    if result["top1"] is not None:
-        outcome += f", top-1 {100 * result['top1']:.2f} %"
+    if (top1 := result.get("test_top1")) is not None:
+        outcome += f", top-1 {100 * top1:.2f} % on test images"
     if words := disturbance(result):
         outcome += f" (disturbed: {words})"
     start = f"point {number}: " if number else ""
