@@ -280,18 +280,15 @@ class VirtualData:
         begun, period = self._kernel.now, self.traffic.order.period(worker.num_steps)
         if period != self._periods[worker.index]:
             self._periods[worker.index] = period
-            yield from self._join()
+            if self._come == 0:
+                self._first = self._kernel.now
+            self._come, ended = self._come + 1, self._ended
+            if self._come == len(self._periods):
+                self._come, self._ended = 0, Event()
+                self._kernel.start(self._shuffle(ended))
+            yield ended
         worker.seconds_fetching += self._kernel.now - begun
         worker.spend("communicate", begun, self._kernel.now)
-
-    def _join(self) -> Process[None]:
-        if self._come == 0:
-            self._first = self._kernel.now
-        self._come, ended = self._come + 1, self._ended
-        if self._come == len(self._periods):
-            self._come, self._ended = 0, Event()
-            self._kernel.start(self._shuffle(ended))
-        yield ended
 
     def _shuffle(self, ended: Event) -> Process[None]:
         before, self._period = self._period, self._periods[0]
