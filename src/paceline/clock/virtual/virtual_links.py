@@ -81,17 +81,6 @@ class VirtualMeanLink:
         sent, received = volume.in_bytes(2 if self._half else item)
         worker.bytes_sent += sent
         worker.bytes_received += received
-        met = self._bring(worker, value)
-        if len(self._brought) == len(self._workers):
-            self._kernel.start(self._reduce(num_bytes))
-        mean = yield met
-        return worker.take_answer(self._pool.share(mean), self._pool)
-
-    def _compress(self, value: Tensor) -> None:
-        if self._half:
-            value.copy_(value.to(self._half))
-
-    def _bring(self, worker: VirtualWorker, value: Tensor) -> Event:
         now, gradient, met = self._kernel.now, worker.gradient, Event()
         own = gradient is not None and value is gradient.vector
         brought = Brought(now, worker.compute_seconds, own and now == worker.computed_at)
@@ -100,7 +89,14 @@ class VirtualMeanLink:
         self._compress(buffer.vector)
         self._sum = self._pool.add(self._sum, buffer)
         worker.release_gradient(self._pool)
-        return met
+        if len(self._brought) == len(self._workers):
+            self._kernel.start(self._reduce(num_bytes))
+        mean = yield met
+        return worker.take_answer(self._pool.share(mean), self._pool)
+
+    def _compress(self, value: Tensor) -> None:
+        if self._half:
+            value.copy_(value.to(self._half))
 
     def _reduce(self, num_bytes: int) -> Process[None]:
         total, by_worker, complete_at = self._sum, self._brought, self._kernel.now
