@@ -70,7 +70,10 @@ def shaped_network(
     if num_nodes > _MOST:
         raise SettingError("cluster", f"{num_nodes} nodes; {_MOST} are the most")
     process = os.getpid()
-    _remove([*_left_behind(), process])  # one that was killed may have had this number
+    folder = _FOLDER.iterdir() if _FOLDER.is_dir() else ()
+    owners = {int(each[1]) for path in folder if (each := _OURS.fullmatch(path.name))}
+    killed = [owner for owner in owners if not Path(f"/proc/{owner}").exists()]
+    _remove([*killed, process])  # one that was killed may have had this number
     switch = _SWITCH.format(process=process)
     names = [_NAME.format(process=process, node=node) for node in range(num_nodes)]
     try:
@@ -100,13 +103,6 @@ def _shape_link(
     for namespace, interface in ((name, "eth0"), (None, port)):
         _ip(f"link set {interface} gso_max_size {packet}", namespace=namespace)
         _call("tc", f"qdisc replace dev {interface} root tbf {bucket}", namespace)
-
-
-def _left_behind() -> Iterable[int]:
-    """Return the processes that were killed before they removed their nodes."""
-    folder = _FOLDER.iterdir() if _FOLDER.is_dir() else ()
-    owners = {int(each[1]) for path in folder if (each := _OURS.fullmatch(path.name))}
-    return [process for process in owners if not Path(f"/proc/{process}").exists()]
 
 
 def _remove(processes: Iterable[int]) -> None:

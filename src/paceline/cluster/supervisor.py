@@ -130,8 +130,13 @@ class Supervisor:
             if deadline is not None and self._clock() >= deadline:
                 break
             self._round(None if deadline is None else deadline - self._clock())
-        if self._failures or self._deserted:
-            raise self._explain()
+        if self._failures or self._deserted:  # the first that no other process's end caused
+            causes = [failure for failure in self._failures if not failure.derived]
+            first = min(causes or [*self._lost, *self._failures])
+            if first.setting is not None:
+                raise SettingError(first.setting, first.reason)
+            message = f"{self._task.name_of(first.rank)}: {first.reason}"
+            raise ProcessFailure(message, environment=first.environment)
         lost = {each.rank: LostWorker(each.rank, each.reason) for each in self._lost}
         return [(self._returned | lost)[rank] for rank in range(self._task.num_processes)]
 
@@ -193,15 +198,6 @@ class Supervisor:
             and all(failure.rank in self._tolerated.get(server, ()) for server in servers)
         )
         (self._lost if tolerated else self._failures).append(failure)
-
-    def _explain(self) -> Exception:
-        """Return the first failure that no other process's end caused, or else the first."""
-        causes = [failure for failure in self._failures if not failure.derived]
-        first = min(causes or [*self._lost, *self._failures])
-        if first.setting is not None:
-            return SettingError(first.setting, first.reason)
-        message = f"{self._task.name_of(first.rank)}: {first.reason}"
-        return ProcessFailure(message, environment=first.environment)
 
 
 def death(exit_code: int | None) -> str:

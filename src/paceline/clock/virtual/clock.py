@@ -20,7 +20,7 @@ from paceline.clock.virtual.virtual_links import (
     VirtualNeighbourLink,
 )
 from paceline.clock.virtual.virtual_own_weights import VirtualOwnWeights
-from paceline.clock.virtual.virtual_servers import VirtualPushLink, VirtualServers
+from paceline.clock.virtual.virtual_servers import VirtualServers
 from paceline.clock.virtual.virtual_worker import Ahead, Buffer, VirtualWorker
 from paceline.data.shuffle import DataTraffic
 from paceline.scheme.counts import Counts
@@ -44,7 +44,6 @@ class VirtualClock:
         self._counts = Counts(scheme, run.num_workers)
         self._data = VirtualData(parts, run.traffic) if run.traffic else None
         self.servers = VirtualServers(parts, vectors, weights.clone()) if scheme.servers else None
-        self._push = VirtualPushLink(parts, self.servers) if self.servers else None
         own_weights = self._counts.scheme.own_weights
         self._own = VirtualOwnWeights(parts, vectors, weights) if own_weights else None
         self._means, self._neighbours = VirtualMeanLink(parts), VirtualNeighbourLink(parts)
@@ -65,7 +64,7 @@ class VirtualClock:
             if self._split is not None:
                 self._split.begin(worker)
             links = VirtualLinks(
-                worker, self.pool, self._means, self._neighbours, self._push, self._own
+                worker, self.pool, self._means, self._neighbours, self.servers, self._own
             )
             self.kernel.start(self._train(worker, links))
         self.pool.release(first)
@@ -182,7 +181,7 @@ class VirtualClock:
     def busy_seconds(self) -> dict[str, float]:
         """Return the virtual seconds in which each link or server that is modelled was busy."""
         links = {"all-reduce": self._means.busy_seconds, **self._parts.network.busy_seconds()}
-        working = self._push.busy_seconds() if self._push else {}
+        working = self.servers.busy_seconds() if self.servers else {}
         return {**links, **working, **(self._split.busy_seconds() if self._split else {})}
 
     def report(self) -> StrategyReport:
@@ -239,8 +238,8 @@ class VirtualClock:
             assert worker.weights is not None
             yield from links.carry_out(scheme.end(worker.weights.vector, worker.num_steps))
             links.release()
-        if self._push is not None:
-            self._push.leave(worker)
+        if self.servers is not None:
+            self.servers.leave(worker)
 
     def _compute(self, worker: VirtualWorker, links: VirtualLinks) -> Process[None]:
         worker.computing, worker.computed = True, Event()
@@ -280,18 +279,15 @@ class VirtualData:
         begun, period = self._kernel.now, self.traffic.order.period(worker.num_steps)
         if period != self._periods[worker.index]:
             self._periods[worker.index] = period
-            yield from self._join()
+            if self._come == 0:
+                self._first = self._kernel.now
+            self._come, ended = self._come + 1, self._ended
+            if self._come == len(self._periods):
+                self._come, self._ended = 0, Event()
+                self._kernel.start(self._shuffle(ended))
+            yield ended
         worker.seconds_fetching += self._kernel.now - begun
         worker.spend("communicate", begun, self._kernel.now)
-
-    def _join(self) -> Process[None]:
-        if self._come == 0:
-            self._first = self._kernel.now
-        self._come, ended = self._come + 1, self._ended
-        if self._come == len(self._periods):
-            self._come, self._ended = 0, Event()
-            self._kernel.start(self._shuffle(ended))
-        yield ended
 
     def _shuffle(self, ended: Event) -> Process[None]:
         before, self._period = self._period, self._periods[0]

@@ -10,7 +10,7 @@ from torch import Tensor
 from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.kernel import Event, Moment, Process
 from paceline.clock.virtual.virtual_own_weights import VirtualOwnWeights
-from paceline.clock.virtual.virtual_servers import VirtualPushLink
+from paceline.clock.virtual.virtual_servers import VirtualServers
 from paceline.clock.virtual.virtual_worker import Buffer, BufferPool, VirtualWorker
 from paceline.exchange.collectives import Volume, collective
 from paceline.scheme.rule import Step, next_message
@@ -81,17 +81,6 @@ class VirtualMeanLink:
         sent, received = volume.in_bytes(2 if self._half else item)
         worker.bytes_sent += sent
         worker.bytes_received += received
-        met = self._bring(worker, value)
-        if len(self._brought) == len(self._workers):
-            self._kernel.start(self._reduce(num_bytes))
-        mean = yield met
-        return worker.take_answer(self._pool.share(mean), self._pool)
-
-    def _compress(self, value: Tensor) -> None:
-        if self._half:
-            value.copy_(value.to(self._half))
-
-    def _bring(self, worker: VirtualWorker, value: Tensor) -> Event:
         now, gradient, met = self._kernel.now, worker.gradient, Event()
         own = gradient is not None and value is gradient.vector
         brought = Brought(now, worker.compute_seconds, own and now == worker.computed_at)
@@ -100,7 +89,14 @@ class VirtualMeanLink:
         self._compress(buffer.vector)
         self._sum = self._pool.add(self._sum, buffer)
         worker.release_gradient(self._pool)
-        return met
+        if len(self._brought) == len(self._workers):
+            self._kernel.start(self._reduce(num_bytes))
+        mean = yield met
+        return worker.take_answer(self._pool.share(mean), self._pool)
+
+    def _compress(self, value: Tensor) -> None:
+        if self._half:
+            value.copy_(value.to(self._half))
 
     def _reduce(self, num_bytes: int) -> Process[None]:
         total, by_worker, complete_at = self._sum, self._brought, self._kernel.now
@@ -172,7 +168,7 @@ class VirtualLinks:
     `verb`, which returns the answer, or a process that does and waits for events of the virtual
     clock. The answer is valid until the rule of this step ends.
 
-    `means`, `neighbours`, `pushes`, `own`: links for means, to other workers and to servers, and
+    `means`, `neighbours`, `servers`, `own`: links for means, to other workers and to servers, and
     own weights of all workers; None for what the scheme does not use.
     """
 
@@ -182,10 +178,10 @@ class VirtualLinks:
         pool: BufferPool,
         means: VirtualMeanLink,
         neighbours: VirtualNeighbourLink,
-        pushes: VirtualPushLink | None,
+        servers: VirtualServers | None,
         own: VirtualOwnWeights | None,
     ) -> None:
-        self.worker, self.pool, self.pushes, self.own = worker, pool, pushes, own
+        self.worker, self.pool, self.servers, self.own = worker, pool, servers, own
         self.mean = partial(means.mean, worker)
         self.neighbour_mean = partial(neighbours.mean, worker)
         if own is not None:
@@ -201,13 +197,13 @@ class VirtualLinks:
 
     def push(self, value: Tensor) -> Process[Tensor]:
         worker = self.worker
-        assert self.pushes is not None
+        assert self.servers is not None
         worker.message = value
         if self.own is None:
             assert worker.weights is not None
             self.pool.release(worker.weights)
             worker.weights = None  # the answer replaces them
-        weights, worker.granted = yield from self.pushes.push(worker)
+        weights, worker.granted = yield from self.servers.push(worker)
         return worker.take_answer(weights, self.pool)
 
     def keep(self, vectors: Sequence[Tensor]) -> None:

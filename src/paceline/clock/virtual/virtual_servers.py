@@ -25,12 +25,17 @@ from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
 from paceline.exchange.shard import turns
 from paceline.scheme.counts import Counts
 
+# Weights in the servers' answer to a push, and True if the worker may take another step.
+Answer = tuple[Buffer, bool]
+
 
 class VirtualServers:
-    """All servers of a run. `served`: the part of each, [first, last) of the weights: `bounds`."""
+    """All servers of a run, which take the pushes of all workers and answer them. `served`: the
+    part of each, which has [first, last) of the weights by `bounds`.
+    """
 
     def __init__(self, parts: ClockParts, vectors: VectorSpec, weights: Tensor) -> None:
-        scheme, run, kernel = parts.scheme, parts.run, parts.kernel
+        scheme, run, kernel, profile = parts.scheme, parts.run, parts.kernel, parts.profile
         self.weights = weights
         self.bounds = vectors.bounds(scheme.servers)
         self._workers, self._pool = parts.workers, parts.pool
@@ -56,6 +61,18 @@ class VirtualServers:
                 server_specs(scheme, run, vectors), self.bounds, strict=True
             )
         ]
+        self._profile, self._kernel, self._cores = profile, kernel, parts.cores
+        self._sizes, self._buses = parts.sizes, parts.buses
+        self._network = None if profile.one_machine else parts.network
+        shard_bytes = [served.weights.nbytes for served in self.served]
+        self._shard_bytes = parts.sizes.shards(shard_bytes, scheme.sharding)
+        self._tensors = [0] * scheme.servers
+        if profile.server_tensor_seconds:
+            self._tensors = parts.sizes.tensors(scheme.servers, scheme.sharding)
+        self._lines = [SingleServer(kernel) for _ in self.served]
+        self._answered: dict[int, list[Event]] = {}  # by worker and server
+        self._group_size = scheme.group_size
+        self._group = VirtualGroupLink(parts, self._push) if scheme.group_size > 1 else None
 
     @property
     def updates(self) -> int:
@@ -99,7 +116,7 @@ class VirtualServers:
             self._granted[first] = grants[0]
         return self._granted[first]
 
-    def keep_statistics(self, worker: VirtualWorker, mean: Tensor | None) -> None:
+    def _keep_statistics(self, worker: VirtualWorker, mean: Tensor | None) -> None:
         """Keep the statistics in the worker's push to server 0. `mean`: that of its group."""
         if (before := self._pushed.get(worker.index)) is not None:
             self._statistics_pool.release(before)
@@ -110,7 +127,7 @@ class VirtualServers:
             kept = pool.share(own) if self.shares_statistics else pool.copy(own.vector)
             self._pushed[worker.index] = kept
 
-    def arrive(self, server: int, worker: VirtualWorker) -> tuple[int, ...]:
+    def _arrive(self, server: int, worker: VirtualWorker) -> tuple[int, ...]:
         """Take the worker's push; return the workers that this server answers now."""
         if self._shared.holders > 1:  # copy the weights for them, before the server changes its own
             self._shared.move(self._pool.copy(self.weights).vector)
@@ -118,7 +135,7 @@ class VirtualServers:
             self._shared = Buffer(self.weights)
         return self.served[server].arrive(worker.index, worker.versions[server])
 
-    def answer(self, server: int, worker: VirtualWorker) -> None:
+    def _fill_answer(self, server: int, worker: VirtualWorker) -> None:
         """Put the server's present weights into the answer to the worker's push."""
         served = self.served[server]
         granted = served.grant(worker.index)
@@ -133,11 +150,6 @@ class VirtualServers:
             self._answers[worker.index] = self._pool.take()
         first, last = self.bounds[server]
         self._answers[worker.index].vector[first:last].copy_(served.weights)
-
-    def collect(self, worker: VirtualWorker) -> tuple[Buffer, bool]:
-        """Return the weights in all answers, and whether the worker may take another step."""
-        self._release_message(worker)
-        return self._answers.pop(worker.index), self._granted[worker.index]
 
     def _release_message(self, worker: VirtualWorker) -> None:
         """Release the buffer of the worker's message, which servers have answered."""
@@ -156,30 +168,6 @@ class VirtualServers:
         assert message is not None
         return message[first:last]
 
-
-# Weights in the servers' answer to a push, and True if the worker may take another step.
-Answer = tuple[Buffer, bool]
-
-
-class VirtualPushLink:
-    """Carries pushes to `servers` and their answers back, for all workers."""
-
-    def __init__(self, parts: ClockParts, servers: VirtualServers) -> None:
-        self._servers, self._workers, self._profile = servers, parts.workers, parts.profile
-        self._sizes, self._kernel, self._cores = parts.sizes, parts.kernel, parts.cores
-        self._buses = parts.buses
-        scheme = parts.scheme
-        self._group_size = scheme.group_size
-        shard_bytes = [served.weights.nbytes for served in servers.served]
-        self._shard_bytes = parts.sizes.shards(shard_bytes, scheme.sharding)
-        self._tensors = [0] * scheme.servers
-        if parts.profile.server_tensor_seconds:
-            self._tensors = parts.sizes.tensors(scheme.servers, scheme.sharding)
-        self._lines = [SingleServer(parts.kernel) for _ in servers.served]
-        self._answered: dict[int, list[Event]] = {}  # by worker and server
-        self._network = None if parts.profile.one_machine else parts.network
-        self._group = VirtualGroupLink(parts, self._push) if scheme.group_size > 1 else None
-
     def busy_seconds(self) -> dict[str, float]:
         """Return the seconds in which each server worked; on one machine messages are also work."""
         return {f"server {n}": line.busy_seconds for n, line in enumerate(self._lines)}
@@ -190,7 +178,7 @@ class VirtualPushLink:
 
     def leave(self, worker: VirtualWorker) -> None:
         """Remove the worker, whose last push has been answered, from the servers."""
-        for server, served in enumerate(self._servers.served if worker.versions else []):
+        for server, served in enumerate(self.served if worker.versions else []):
             self._answer_all(server, served.leave(worker.index))
 
     def _push(self, worker: VirtualWorker) -> Process[Answer]:
@@ -201,7 +189,8 @@ class VirtualPushLink:
             if self._network is not None:
                 yield left
         yield from answered
-        return self._servers.collect(worker)
+        self._release_message(worker)
+        return self._answers.pop(worker.index), self._granted[worker.index]
 
     def _push_to(self, server: int, worker: VirtualWorker, left: Event) -> Process[None]:
         """Send a push to one server, wait in its queue, and be served there. `left` happens when it
@@ -209,7 +198,7 @@ class VirtualPushLink:
         """
         size = self._shard_bytes[server]
         body = size + (self._sizes.statistics(worker) if server == 0 else 0)
-        served, line = self._servers.served[server], self._lines[server]
+        served, line = self.served[server], self._lines[server]
         worker.bytes_sent += body
         served.report.bytes_received += body
         seconds, on_bus = self._profile.server_seconds, 0.0  # of the server's process, of a bus
@@ -231,9 +220,9 @@ class VirtualPushLink:
         yield self._cores.busy(seconds)
         if server == 0:
             mean = self._group.statistics(worker) if self._group else None
-            self._servers.keep_statistics(worker, mean)
+            self._keep_statistics(worker, mean)
         updates = served.report.updates
-        answered = self._servers.arrive(server, worker)
+        answered = self._arrive(server, worker)
         updates = served.report.updates - updates
         yield self._cores.busy(updates * size / self._profile.server_bandwidth)
         _spend(server, worker, since, Passage(begun, self._kernel.now))
@@ -247,8 +236,8 @@ class VirtualPushLink:
     def _answer(self, server: int, worker: VirtualWorker) -> Process[None]:
         """Answer a worker with the present weights, once the server has time for the message."""
         since, line, size = self._kernel.now, self._lines[server], self._shard_bytes[server]
-        self._servers.answer(server, worker)
-        self._servers.served[server].report.bytes_sent += size
+        self._fill_answer(server, worker)
+        self.served[server].report.bytes_sent += size
         worker.bytes_received += size
         seconds = 0.0
         if self._network is not None:

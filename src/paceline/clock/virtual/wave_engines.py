@@ -240,7 +240,14 @@ class VmapEngine(AbstractEngine):
     def _replay(self, weights: list[Tensor], statistics: list[Tensor], batches: Any) -> Any:
         size = len(weights)
         room = 1 << (size - 1).bit_length()
-        inputs = self._static_inputs(weights[0], statistics[0], batches)
+        if self._inputs is None:
+            rows = 1 << (self._most - 1).bit_length()
+            self._inputs = [
+                weights[0].repeat(rows, 1),
+                statistics[0].repeat(rows, 1),
+                mapped(lambda each: each[:1].repeat(rows, *[1] * (each.dim() - 1)), batches),
+            ]
+        inputs = self._inputs
         _copy_all([*inputs[0][:size].unbind()], weights)
         if self._statistics:
             _copy_all([*inputs[1][:size].unbind()], statistics)
@@ -250,16 +257,6 @@ class VmapEngine(AbstractEngine):
             self._pool = self._pool or torch.cuda.graph_pool_handle()
             self._chunks[room] = _Captured(lambda: self._call(*cut), self._pool)
         return self._chunks[room].replay()
-
-    def _static_inputs(self, weights: Tensor, statistics: Tensor, batches: Any) -> list[Any]:
-        if self._inputs is None:
-            rows = 1 << (self._most - 1).bit_length()
-            self._inputs = [
-                weights.repeat(rows, 1),
-                statistics.repeat(rows, 1),
-                mapped(lambda each: each[:1].repeat(rows, *[1] * (each.dim() - 1)), batches),
-            ]
-        return self._inputs
 
 
 class GraphEngine(AbstractEngine):

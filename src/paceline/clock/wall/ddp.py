@@ -158,7 +158,12 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
             for weight, own in zip(self._trained_weights, held, strict=True):
                 weight.data = own
         if self._speaks:
-            statistics = _mean_over_workers(statistics_of(self.whole_module))
+            tensors = statistics_of(self.whole_module)
+            dtype = tensors[0].dtype if tensors else torch.float32
+            statistics = torch.empty(sum(each.numel() for each in tensors), dtype=dtype)
+            if tensors:  # the mean over workers
+                dist.all_reduce(flatten(tensors, statistics), group=members())
+                statistics = statistics / dist.get_world_size(members())
             if is_kept_here:
                 kept = torch.stack(weights)
                 snapshot = Snapshot(self.samples, self.updates, seconds, kept, statistics)
@@ -171,15 +176,6 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
         weights = self.held_weights if is_kept_here else []
         size = sum(weight.numel() for weight in weights)
         return flatten(weights, torch.empty(size, dtype=self.held_weights[0].dtype))
-
-
-def _mean_over_workers(tensors: list[Tensor]) -> Tensor:
-    """Return the mean as one vector on the CPU; all workers must call this."""
-    dtype = tensors[0].dtype if tensors else torch.float32
-    values = torch.empty(sum(tensor.numel() for tensor in tensors), dtype=dtype)
-    if tensors:
-        dist.all_reduce(flatten(tensors, values), group=members())
-    return values / dist.get_world_size(members())
 
 
 class OneWorkerStrategy(AbstractSynchronousStrategy, SingleDeviceStrategy):

@@ -8,6 +8,7 @@ it returns the answer, which is valid until the rule of this step ends.
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -236,17 +237,17 @@ class OwnWeightsLinks:
             self.flat.adopt(self.weights)
 
     def leave(self) -> list[Snapshot]:
-        """Return the snapshots that this worker evaluates: those n with n % workers == rank."""
+        """Return the snapshots that this worker evaluates: those n with n % workers == rank. Each
+        is the mean of all workers' copies, at the latest of their times; all must call this.
+        """
         if self._push is not None:
             return self._push.finish()
-        means = [self._mean_of(kept) for kept in self._snapshots]
+        means = list[Snapshot]()
+        for kept in self._snapshots:
+            for vector in (kept.weights, kept.statistics):
+                dist.all_reduce(vector, group=members())
+                vector.div_(self._run.num_workers)
+            seconds = torch.tensor(kept.seconds, dtype=torch.float64)
+            dist.all_reduce(seconds, dist.ReduceOp.MAX, members())
+            means.append(replace(kept, seconds=float(seconds)))
         return means[worker_index() :: self._run.num_workers]
-
-    def _mean_of(self, kept: Snapshot) -> Snapshot:
-        """Return the mean of all workers' copies, at the latest time; all must call this."""
-        for vector in (kept.weights, kept.statistics):
-            dist.all_reduce(vector, group=members())
-            vector.div_(self._run.num_workers)
-        seconds = torch.tensor(kept.seconds, dtype=torch.float64)
-        dist.all_reduce(seconds, dist.ReduceOp.MAX, members())
-        return Snapshot(kept.samples, kept.updates, float(seconds), kept.weights, kept.statistics)

@@ -239,7 +239,11 @@ def serve(
     spec = ServerSpec.from_json(receive_json(0))
     server = Server(scheme, spec, tolerate, checkpoints, device)
     report = server.run()
-    living, samples = _agreed(server, spec, scheme.servers)
+    living, samples = server.living, server.snapshot_samples
+    if spec.server > 0:  # all agree with what server 0 observed
+        living, samples = receive_json(spec.run.num_workers)
+    for other in range(1, scheme.servers if spec.server == 0 else 0):
+        send_json([living, samples], spec.run.num_workers + other)
     # A living worker that dies from now on would take its snapshots with it.
     tolerate(set(Counts(scheme, spec.run.num_workers).pushing) - set(living))
     for index, snapshot in enumerate(server.snapshots_at(samples)):
@@ -247,13 +251,3 @@ def serve(
     for worker in living:
         send_json(None, worker)
     return report
-
-
-def _agreed(server: Server, spec: ServerSpec, servers: int) -> tuple[list[int], list[int]]:
-    """Return the living workers, and the samples of all snapshots, as server 0 observed them."""
-    if spec.server > 0:
-        living, samples = receive_json(spec.run.num_workers)
-        return living, samples
-    for other in range(1, servers):
-        send_json([server.living, server.snapshot_samples], spec.run.num_workers + other)
-    return server.living, server.snapshot_samples
