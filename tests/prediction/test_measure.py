@@ -242,7 +242,7 @@ def test_two_processes_measure_each_other(tmp_path):
         ({1: 9.0, 25: 1.5, 100: 4.5}, (0.5, 0.01)),
         # noise makes no negative costs
         ({1: 2.0, 100: 1.0}, (2.0, 0.0)),
-        ({1: 0.001, 2: 1.0}, (0.0, 0.125)),
+        ({1: 0.001, 2: 1.0}, (0.0, 0.24975)),
     ],
 )
 def test_a_line_through_times_of_messages(times, line):
