@@ -245,19 +245,28 @@ def follow(follower: int, target: str = _PROCESS) -> None:
         pass
 
 
+def _without_value(report: Report, path: Path) -> Report:
+    """Return a report as it goes into the store: what a process returned is in the file `path`."""
+    if not isinstance(report, Returned):
+        return report
+    try:
+        torch.save(report.value, path)
+    except (OSError, RuntimeError) as error:  # a full disk is a RuntimeError of torch
+        return _failed(f"its result cannot be written: {first_line(error)}")
+    return Returned(None)
+
+
+def _failed(reason: str, setting: str | None = None) -> Raised:
+    """Report a failure of this follower; the head notes the time when it hears of it."""
+    return Raised(reason, setting, lost_peer=False, when=0.0, environment=setting is None)
+
+
 def _carry_out(store: Store, number: int, order: _Order, rank: int, target: str) -> None:
     """Run the process of this rank, and pass its reports on until it is to be killed."""
-
     numbers = itertools.count()
 
     def say(report: Report) -> None:
-        if isinstance(report, Returned):
-            try:
-                torch.save(report.value, Path(order.folder, _RETURNED, f"{rank}.pt"))
-                report = Returned(None)
-            except (OSError, RuntimeError) as error:  # a full disk is a RuntimeError of torch
-                reason = f"its result cannot be written: {first_line(error)}"
-                report = Raised(reason, None, False, 0.0, environment=True)
+        report = _without_value(report, Path(order.folder, _RETURNED, f"{rank}.pt"))
         name = f"{number}/report/{rank}/{next(numbers)}"
         store.set(name, json.dumps([type(report).__name__, report]))
 
@@ -266,16 +275,15 @@ def _carry_out(store: Store, number: int, order: _Order, rank: int, target: str)
         try:
             processes.start(*_work(number, order, rank, target))
         except ProcessFailure as failure:
-            reason = str(failure).partition(": ")[2]
-            say(Raised(reason, None, False, 0.0, environment=True))
+            say(_failed(str(failure).partition(": ")[2]))  # without the name, which the head adds
         except OSError as error:
             message = f"{socket.gethostname()} does not see {order.folder}: nodes must share the "
-            say(Raised(f"{message}project ({error.strerror})", "cluster", False, 0.0))
+            say(_failed(f"{message}project ({error.strerror})", "cluster"))
         while not store.check([f"{number}/kill/{rank}"]):
             for _, report in processes.listen(_LOOK_SECONDS):
                 has_returned |= isinstance(report, Returned)
                 say(report)
-        if has_returned:
+        if has_returned:  # it ends by itself, which the head did not wait for
             processes.wait(EXIT_SECONDS)
     finally:  # also if the store has ended with the head
         processes.end()

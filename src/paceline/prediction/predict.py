@@ -190,11 +190,13 @@ def at_slowest(point: Point) -> PointConfig:
             group = group.get(parent) if isinstance(group, dict) else None
         if not isinstance(group, dict) or leaf not in group:
             raise SettingError("cluster.assumed", f"there is no cluster.{setting}")
-        chosen = in_bytes_per_second(group[leaf])
-        inside = chosen is not None and low <= chosen <= high
-        if leaf.endswith("bandwidth"):
-            group[leaf] = low if inside else chosen and chosen * low / high
-        elif inside:
+        chosen = in_bytes_per_second(group[leaf])  # None: a link without a limit
+        if chosen is None:
+            continue
+        inside = low <= chosen <= high
+        if leaf.endswith("bandwidth"):  # a lower one is slower
+            group[leaf] = low if inside else chosen * low / high
+        elif inside:  # a longer time is slower
             group[leaf] = high
     scheme: Any = point.config.values["scheme"]
     if point.scheme.servers > 1 and _is_asynchronous(point):

@@ -154,7 +154,7 @@ def _write_retimed(point: Point, folder: Path, source: Path) -> None:
     partial.write_table("curve", tables["curve"].columns, curve)
     for name in ("phases", "timeline"):
         partial.write_table(name, tables[name].columns, tables[name].rows(observed))
-    own = {"study": point.study, "key": point.config.key, **point.config.names}
+    own = {"study": point.study, "key": point.config.key, **point.config.names}  # in place of its
     numbers = {each.name: each.of_run(observed) for each in NUMBERS if each.name in _NUMBERS}
     partial.complete({**result, **own, **numbers, "retimed_from": source.name})
 

@@ -196,14 +196,18 @@ class VirtualClock:
     # the life of a worker
 
     def _train(self, worker: VirtualWorker, links: VirtualLinks) -> Process[None]:
-        """Take a worker's steps, each from a batch to new weights, then its rule's end."""
+        """Take a worker's steps, each from a batch to new weights, then its rule's end.
+
+        `_own` is None if servers have the weights, and `_split` if each worker has a whole network.
+        """
         scheme, run = self._parts.scheme, self._run
         while True:
             if self._own is not None:
                 self._own.begin(worker)
-            if not (worker.granted if self._own is None else self._own.has_step(worker)):
+            has_step = worker.granted if self._own is None else self._own.has_step(worker)
+            if not has_step:
                 break
-            if self._ending:
+            if self._ending:  # messages under way are delivered, and no step is taken
                 return
             if self._data is not None:
                 yield from self._data.fetch(worker)
@@ -325,7 +329,8 @@ def content_of(root: object, *, apart_from: Iterable[object] = ()) -> list[Tenso
                 whole = thing.new_empty(0).set_(storage, 0, shape, (1,))
                 found.setdefault(storage.data_ptr(), whole)
         else:
-            # of a suspended generator, all that its frame holds; of a function, what it encloses
+            # A suspended generator gives all that its frame holds. A running frame, a module or a
+            # class leads out of `root`, and so would the globals of a function.
             is_function = isinstance(thing, FunctionType)
             held = thing.__closure__ or () if is_function else gc.get_referents(thing)
             left.extend(reversed(held))

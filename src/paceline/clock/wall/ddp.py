@@ -90,6 +90,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
     def optimizer_step(
         self, optimizer: Optimizer, closure: Callable[[], Any], model: Any = None, **kwargs: Any
     ) -> Any:
+        """Take a step at the rates of the run, then keep a snapshot where one is due."""
         self._schedules.set(self.samples // self.run.batch_size)
         factor, rates = self.run.rate_factor(self.samples), list[Any]()
 
@@ -107,10 +108,11 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
             return output
 
         output = super().optimizer_step(optimizer, scaled, model, **kwargs)
+        # no rates, if Lightning has skipped the closure
         for group, rate in zip(optimizer.param_groups, rates, strict=bool(rates)):
             group["lr"] = rate
         before = self.samples
-        self.num_steps += 1
+        self.num_steps += 1  # of which `samples` is a multiple
         if self._average is not None:
             self._average.update(self._trained_weights, self.samples - before)
         if self.samples in self.run.snapshot_samples:

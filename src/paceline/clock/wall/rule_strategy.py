@@ -138,7 +138,7 @@ class RuleStrategy(AbstractWallStrategy, SingleDeviceStrategy):
             flat.gather_gradient()  # those that hooks have replaced, before the emulated step ends
         self.wait_for_pace()
         before = time.perf_counter()
-        if self.split is not None:
+        if self.split is not None:  # then the processes of the worker communicate for it
             self.split.gather_gradient()
             flat.gather_gradient()
         rest()  # from here on this process may wait for others
