@@ -20,14 +20,7 @@ from tests.clock.references import (
     replayed,
     unmoved,
 )
-from tests.tiny import (
-    CLOCKS,
-    NUM_TRAIN,
-    point_of,
-    run_tiny,
-    run_together,
-    tiny_point,
-)
+from tests.tiny import CLOCKS, NUM_TRAIN, point_of, run_tiny, run_together, tiny_point
 
 SYNC, ASYNC = "sync_allreduce", "async_parameter_server"
 on_both_clocks = pytest.mark.parametrize("clock", CLOCKS)
@@ -41,7 +34,6 @@ PLAIN_OUTER = {"scheme__outer_lr": 1.0, "scheme__outer_momentum": 0.0}
 NO_MOMENTUM = {"model__optimizer__momentum": 0.0}
 
 
-LIMIT = "this is async_parameter_server"
 LAGGING = {"cluster__slow_workers": 1, "cluster__slow_factor": 20}  # on the virtual clock
 
 
@@ -68,29 +60,18 @@ class Law(NamedTuple):
     settings: dict
 
 
-def alone(**settings):
-    return Law("one worker is plain SGD", plain, 1, settings)
+def law(name, expected, fewest=2):
+    """Function that makes a Law of so many workers, with these settings."""
+    return lambda workers=fewest, **settings: Law(name, expected, workers, settings)
 
 
-def together(workers=2, **settings):
-    return Law("K workers are one with K times the batch", plain, workers, settings)
-
-
-def replay(workers=2, **settings):
-    return Law("replaying the pushes gives the weights", replayed, workers, settings)
-
-
-def replay_pairs(workers, graph):
-    settings = {"scheme__graph": graph}
-    return Law("replaying the means in pairs gives the weights", gossiped, workers, settings)
-
-
-def meeting(workers=2, **settings):
-    return Law("loops that meet", averaged, workers, settings)
-
-
-def limit(workers=2, **settings):
-    return Law(LIMIT, replayed_at_once, workers, settings)
+alone = law("one worker is plain SGD", plain, 1)
+together = law("K workers are one with K times the batch", plain)
+replay = law("replaying the pushes gives the weights", replayed)
+replay_pairs = law("replaying the means in pairs gives the weights", gossiped)
+meeting = law("loops that meet", averaged)
+towards = law("both go towards each other", elastic)
+limit = law("this is async_parameter_server", replayed_at_once)
 
 
 LAWS = {
@@ -166,12 +147,12 @@ LAWS = {
     "diloco": [
         alone(scheme__period=3, **PLAIN_OUTER),
         together(2, scheme__period=1, **PLAIN_OUTER),
-        Law("loops with an outer optimizer", averaged, 2, {"scheme__period": 2}),
-        Law("loops with one", averaged, 3, {"scheme__period": 3, "scheme__nesterov": False}),
+        meeting(2, scheme__period=2),
+        meeting(3, scheme__period=3, scheme__nesterov=False),
     ],
     "elastic_averaging": [
-        Law("both go towards each other", elastic, 2, {"scheme__period": 3}),
-        Law("both go towards each other", elastic, 3, {"scheme__period": 1}),
+        towards(2, scheme__period=3),
+        towards(3, scheme__period=1),
         Law(
             "without elasticity the center stays",
             unmoved,
@@ -181,17 +162,17 @@ LAWS = {
     ],
     "gossip": [
         alone(scheme__graph="complete"),
-        replay_pairs(2, "ring"),
-        replay_pairs(3, "complete"),
-        replay_pairs(4, "ring"),
-        replay_pairs(6, "exponential"),
+        replay_pairs(2, scheme__graph="ring"),
+        replay_pairs(3, scheme__graph="complete"),
+        replay_pairs(4, scheme__graph="ring"),
+        replay_pairs(6, scheme__graph="exponential"),
     ],
     "sync_gossip": [
         alone(),
         together(3, scheme__graph="ring"),
-        Law("loops that mix by a matrix", averaged, 4, {"scheme__graph": "ring"}),
-        Law("loops that mix by a matrix", averaged, 4, {"scheme__graph": "exponential"}),
-        Law("loops that mix by a matrix", averaged, 6, {"scheme__graph": "exponential"}),
+        meeting(4, scheme__graph="ring"),
+        meeting(4, scheme__graph="exponential"),
+        meeting(6, scheme__graph="exponential"),
     ],
 }
 
@@ -328,17 +309,11 @@ def test_a_slow_worker_is_left_behind_by_the_bound(bound, lead, tmp_path):
 
 def waiting(blocked, broadcasting, folder, scheme=ASYNC, **settings):
     patience = 4 if broadcasting else 30
-    return tiny_point(
-        scheme,
-        2,
-        4,
-        **(settings or {"training__samples": 4 * 260}),
-        model___target_="tests.classifiers.WaitingClassifier",
-        model__blocked=blocked,
-        model__folder=str(folder),
-        model__broadcasting=broadcasting,
-        model__patience=patience,
-    )
+    config = tiny_point(scheme, 2, 4, **(settings or {"training__samples": 4 * 260}))
+    module = {"_target_": "tests.classifiers.WaitingClassifier", "folder": str(folder)}
+    about = {"blocked": blocked, "broadcasting": broadcasting, "patience": patience}
+    config["model"] |= module | about
+    return config
 
 
 @pytest.mark.parametrize("blocked", [0, 1])

@@ -10,13 +10,7 @@ from paceline.clock.snapshot import MovingAverage, decay_per_sample
 from paceline.errors import SettingError
 from paceline.study.compose import composed
 from tests.clock.references import Flat, apart, averaged, elastic, replayed
-from tests.tiny import (
-    CLOCKS,
-    point_of,
-    run_tiny,
-    run_together,
-    tiny_point,
-)
+from tests.tiny import CLOCKS, point_of, run_tiny, run_together, tiny_point
 
 DECAY, REFERENCE = 0.8, 8  # of TINY's lr_reference_batch_size
 

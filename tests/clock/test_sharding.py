@@ -1,7 +1,5 @@
 """Whole tensors in turn or equal parts: servers hold the same weights, with other shares."""
 
-from functools import partial
-
 import pytest
 import torch
 from torch import nn
@@ -71,55 +69,49 @@ def test_groups_of_the_optimizer_follow_their_tensors():
         held_weights(sgd, in_turn[1], *others)
 
 
-RESNET = ("cluster=minotauro", "workload=resnet50", "data=synthetic", "workers=4")
-SERVED = ("scheme=sync_parameter_server", "scheme.servers=3")
-point_with = partial(composed, root=REPOSITORY)
+RESNET = "cluster=minotauro workload=resnet50 data=synthetic workers=4"
+SERVED = "scheme=sync_parameter_server scheme.servers=3"
+IN_TURN = f"{SERVED} scheme.sharding=round_robin"
 
 
-def predicted(*settings):
-    point = Point.of(point_with((*RESNET, *SERVED, *settings)))
-    return point_clock(point, 3)
+def point_with(*words):
+    return Point.of(composed(" ".join(words).split(), REPOSITORY))
 
 
-def test_without_training_messages_have_the_shares_of_the_workloads_tensors():
-    clock, equal = predicted("scheme.sharding=round_robin"), predicted()
-    tensors = Point.of(point_with(RESNET)).workload.sizes_of_tensors
-    received = [server.bytes_received for server in clock.report().servers]
-    pushes = len(clock.report().servers[0].pushes)
-    assert received == [4 * pushes * sum(tensors[server::3]) for server in range(3)]
-    assert len({server.bytes_received // 100 for server in equal.report().servers}) == 1
+def received_by(clock):
+    """Bytes of each push, by server."""
+    servers = clock.report().servers
+    return [server.bytes_received / len(servers[0].pushes) for server in servers]
+
+
+def test_without_training_messages_have_the_shares_of_the_tensors():
+    """Of the workload, or of the network that would be trained, with its statistics."""
+    clock, equal = (point_clock(point_with(RESNET, each), 3) for each in (IN_TURN, SERVED))
+    tensors = point_with(RESNET).workload.sizes_of_tensors
+    assert received_by(clock) == [4 * sum(tensors[server::3]) for server in range(3)]
+    assert len({each // 100 for each in received_by(equal)}) == 1
     assert clock.kernel.now > equal.kernel.now
-
-
-def test_a_network_that_is_trained_without_training_has_its_own_shares():
-    settings = ("cluster=virtual", "data=synthetic", "model.network.width=4")
-    point = Point.of(point_with((*settings, *SERVED, "scheme.sharding=round_robin")))
-    clock, sizes = point_clock(point, 3), []
-    for weight in point.model.build().parameters():
-        sizes.append(weight.numel())
-    received = [server.bytes_received for server in clock.report().servers]
-    pushes = len(clock.report().servers[0].pushes)
+    point = point_with("cluster=virtual data=synthetic model.network.width=4", IN_TURN)
+    sizes = [weight.numel() for weight in point.model.build().parameters()]
     statistics = 4 * 2 * 3 * 4  # of three BatchNorm layers, in pushes to the first server
-    assert received[0] == pushes * (4 * sum(sizes[::3]) + statistics)
-    assert received[1:] == [4 * pushes * sum(sizes[server::3]) for server in (1, 2)]
+    shares = [4 * sum(sizes[server::3]) + statistics * (server == 0) for server in range(3)]
+    assert received_by(point_clock(point, 3)) == shares
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
+    ("without", "words", "message"),
     [
-        (("scheme.servers=200",), r"^scheme\.servers: 200 servers for the 161 tensors"),
-        (("workload.tensors=[]",), r"^workload\.tensors: .*paceline calibrate --count --write"),
+        ("", "scheme.servers=200", r"scheme\.servers: 200 servers for the 161 tensors"),
+        ("", "workload.tensors=[]", r"workload\.tensors: .*paceline calibrate --count --write"),
         (
-            ("cluster=local", "cluster.accelerator=cpu", "cluster.step_seconds=1"),
-            r"^scheme\.sharding: workload=",
+            "cluster=minotauro",
+            "cluster=local cluster.accelerator=cpu cluster.step_seconds=1",
+            r"scheme\.sharding: workload=",
         ),
-        (("scheme.sharding=by_name",), r"^scheme\.sharding: "),
+        ("", "scheme.sharding=by_name", r"scheme\.sharding: "),
     ],
 )
-def test_what_cannot_be_shared_in_turn_is_refused_in_a_line(settings, message):
-    others = [
-        each for each in RESNET if each.split("=")[0] not in {s.split("=")[0] for s in settings}
-    ]
-    with pytest.raises(SettingError, match=message) as error:
-        Point.of(point_with((*others, *SERVED, "scheme.sharding=round_robin", *settings)))
+def test_what_cannot_be_shared_in_turn_is_refused_in_a_line(without, words, message):
+    with pytest.raises(SettingError, match=f"^{message}") as error:
+        point_with(RESNET.replace(without, ""), IN_TURN, words)
     assert "\n" not in str(error.value)

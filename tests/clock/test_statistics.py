@@ -8,15 +8,7 @@ from torch.testing import assert_close
 from paceline.scheme.independent import Independent
 from paceline.timing.step_times import StepTimes
 from tests.clock.virtual.trained import train
-from tests.tiny import (
-    CLOCKS,
-    NUM_TRAIN,
-    PlainSGD,
-    batches_of,
-    run_tiny,
-    run_together,
-    tiny_point,
-)
+from tests.tiny import CLOCKS, NUM_TRAIN, PlainSGD, batches_of, run_tiny, run_together, tiny_point
 
 SYNC, ASYNC = "sync_allreduce", "async_parameter_server"
 STATISTICS = ("2.running_mean", "2.running_var")

@@ -15,40 +15,19 @@ CLASSES = 10
 
 def alexnet_like():
     """Convolutions with response normalization, two large linear layers, dropout."""
-    return nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1),
-        nn.ReLU(inplace=True),
-        nn.LocalResponseNorm(5),
-        nn.MaxPool2d(2),
-        nn.Conv2d(8, 16, 3, padding=1),
-        nn.ReLU(inplace=True),
-        nn.Flatten(),
-        nn.Linear(1024, 32),
-        nn.ReLU(inplace=True),
-        nn.Dropout(0.5),
-        nn.Linear(32, 64),
-        nn.ReLU(inplace=True),
-        nn.Dropout(0.5),
-        nn.Linear(64, CLASSES),
-    )
+    first = [nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(True), nn.LocalResponseNorm(5)]
+    second = [nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, padding=1), nn.ReLU(True), nn.Flatten()]
+    linear = [nn.Linear(1024, 32), nn.ReLU(True), nn.Dropout(0.5), nn.Linear(32, 64)]
+    last = [nn.ReLU(True), nn.Dropout(0.5), nn.Linear(64, CLASSES)]
+    return nn.Sequential(*first, *second, *linear, *last)
 
 
 def nin_like():
     """Convolutions alone, the last with as many outputs as there are classes."""
-    return nn.Sequential(
-        nn.Conv2d(3, 12, 3, padding=1),
-        nn.ReLU(),
-        nn.Conv2d(12, 8, 1),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Dropout(0.5),
-        nn.Conv2d(8, 128, 3, padding=1, bias=False),
-        nn.ReLU(),
-        nn.Conv2d(128, CLASSES, 1),
-        nn.ReLU(),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-    )
+    first = [nn.Conv2d(3, 12, 3, padding=1), nn.ReLU(), nn.Conv2d(12, 8, 1), nn.ReLU()]
+    second = [nn.MaxPool2d(2), nn.Dropout(0.5), nn.Conv2d(8, 128, 3, padding=1, bias=False)]
+    last = [nn.ReLU(), nn.Conv2d(128, CLASSES, 1), nn.ReLU(), nn.AdaptiveAvgPool2d(1)]
+    return nn.Sequential(*first, *second, *last, nn.Flatten())
 
 
 class NarrowResNet(ResNet):

@@ -12,23 +12,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-HIDDEN = 5
-
-
-def logits(weights, images):
-    inner = np.tanh(images @ weights[:80].reshape(HIDDEN, 16).T + weights[80:85])
-    return inner, inner @ weights[85:100].reshape(3, HIDDEN).T + weights[100:]
-
 
 def gradient(weights, batch):
     """Of the mean cross-entropy of a batch, in the order of the weights."""
-    images, labels = batch
-    inner, scores = logits(weights, images)
+    (images, labels), above = batch, weights[85:100].reshape(3, 5)
+    inner = np.tanh(images @ weights[:80].reshape(5, 16).T + weights[80:85])
+    scores = inner @ above.T + weights[100:]
     shares = np.exp(scores - scores.max(1, keepdims=True))
     shares /= shares.sum(1, keepdims=True)
     shares[np.arange(len(labels)), labels] -= 1
     shares /= len(labels)
-    back = (shares @ weights[85:100].reshape(3, HIDDEN)) * (1 - inner**2)
+    back = (shares @ above) * (1 - inner**2)
     return np.concatenate(
         [(back.T @ images).ravel(), back.sum(0), (shares.T @ inner).ravel(), shares.sum(0)]
     )
@@ -240,23 +234,17 @@ class Served:
         n, members = self.taken[worker], range(worker, worker + self.group)
         weights = np.concatenate([server.held[worker] for server in self.servers])
         own = [gradient(weights, self.world.batches[each][n]) for each in members]
-        self.push(worker, np.mean(own, 0))
-
-    def push(self, worker, pushed):
         self.missing[worker] = len(self.servers)
         for server in self.servers:
-            server.send(worker, pushed)
+            server.send(worker, np.mean(own, 0))
 
     def answered(self, worker):
         self.missing[worker] -= 1
         if not self.missing[worker]:
-            self.go_on(worker)
-
-    def go_on(self, worker):
-        self.taken[worker] += 1
-        for each in range(worker, worker + self.group):
-            self.ends[each].append(self.kernel.now)
-        self.begin(worker)
+            self.taken[worker] += 1
+            for each in range(worker, worker + self.group):
+                self.ends[each].append(self.kernel.now)
+            self.begin(worker)
 
 
 class Policy:
@@ -264,13 +252,13 @@ class Policy:
         """The gradient that a push stands for, and the factor on the rate."""
         return served.pushed[worker], 1.0
 
+    def leave(self, served, worker):
+        return [], []
+
 
 class AtOnce(Policy):
     def arrive(self, served, worker):
         return [worker], [worker]
-
-    def leave(self, served, worker):
-        return [], []
 
 
 class Slower(AtOnce):
@@ -467,14 +455,18 @@ def meetings(world, period, switch=0.0):
 
     Before `switch` of the samples they share every gradient; at the end, their weights.
     """
-    optimizers = [SGD(world.first) for _ in world.seconds]
-    clocks = np.zeros(world.workers)
+    optimizers, clocks = [SGD(world.first) for _ in world.seconds], np.zeros(world.workers)
     found = Found(None, [[] for _ in world.seconds])
-    length = world.steps // world.workers
-    for n in range(length):
+
+    def meet():
+        mean = np.mean([each.weights for each in optimizers], 0)
+        for each in optimizers:
+            each.weights = mean.copy()
+
+    for n in range(world.steps // world.workers):
         own = [
-            gradient(each.weights, world.batches[worker][n])
-            for worker, each in enumerate(optimizers)
+            gradient(each.weights, of[n])
+            for each, of in zip(optimizers, world.batches, strict=True)
         ]
         clocks += [seconds[n] for seconds in world.seconds]
         together = n * world.workers < switch * world.steps
@@ -485,16 +477,10 @@ def meetings(world, period, switch=0.0):
             each.step(change)
         if not together and period and (n + 1) % period == 0:
             clocks[:] = clocks.max()
-            meet(optimizers)
+            meet()
         for worker, ends in enumerate(found.ends):
             ends.append(clocks[worker])
     if period:
-        meet(optimizers)
+        meet()
     found.weights = np.mean([each.weights for each in optimizers], 0)
     return found
-
-
-def meet(optimizers):
-    mean = np.mean([each.weights for each in optimizers], 0)
-    for each in optimizers:
-        each.weights = mean.copy()

@@ -28,16 +28,6 @@ def machine(speeds, *, ddp_seconds=0.0, server_seconds=0.0, link=FREE):
     return ClusterProfile(FREE, link, None, server_seconds, math.inf, shared_cores=cores)
 
 
-def clock_of(scheme, profile, workers, steps=4, times=None):
-    return timed_clock(
-        scheme,
-        RunSpec(workers),
-        profile=profile,
-        step_times=times or StepTimes(),
-        steps=steps,
-    )
-
-
 def ends(shared, jobs):
     """Ends of jobs of (begin, seconds that it takes alone)."""
     kernel, found = Kernel(), {}
@@ -53,49 +43,6 @@ def ends(shared, jobs):
     while len(kernel):
         kernel.advance()
     return [found[number] for number in range(len(jobs))]
-
-
-def test_two_jobs_share_and_the_one_that_stays_gets_all():
-    """From 1 s on each has 3/4; the second has its 1.5 at 3 s, the first then lacks a half."""
-    shared = machine({1: 1, 2: 1.5}).shared_cores
-    assert ends(shared, [(0, 3), (1, 1.5)]) == pytest.approx([3.5, 3])
-    assert ends(None, [(0, 3), (1, 1.5)]) == [3, 2.5]
-
-
-def test_jobs_of_one_size_end_together_in_order():
-    shared = machine({1: 1, 2: 2, 4: 2}).shared_cores
-    assert ends(shared, [(0, 1)] * 4) == pytest.approx([2] * 4)
-    assert ends(shared, [(5, 0), (7, 1)]) == pytest.approx([5, 8])
-
-
-@pytest.mark.parametrize(("workers", "step"), [(1, 1), (2, 1), (3, 1.5), (4, 2)])
-def test_more_workers_than_cores_take_turns(workers, step):
-    clock = clock_of(Independent(), machine({1: 1, 2: 2}), workers)
-    assert clock.kernel.now == pytest.approx(4 * step)
-    assert [worker.compute_seconds for worker in clock.workers] == pytest.approx([step] * workers)
-
-
-def test_a_core_that_serves_and_computes_is_never_idle():
-    """A step of 1 s, its push of 1/8 s each way and 1/4 s at the server: 1.5 s of one core."""
-    profile = machine({1: 1}, server_seconds=0.25, link=Link(0.125, math.inf))
-    for scheme in (AsyncParameterServer(servers=1), ElasticAveraging(1, period=1, elasticity=0.1)):
-        clock = clock_of(scheme, profile, 3)
-        assert clock.kernel.now == pytest.approx(12 * 1.5)
-
-
-@pytest.mark.parametrize("servers", [1, 2, 3])
-def test_a_push_adds_its_own_once_however_many_servers_share_it(servers):
-    profile = machine({1: 1})
-    cores = replace(profile.shared_cores, push_seconds=0.5)
-    clock = clock_of(AsyncParameterServer(servers), replace(profile, shared_cores=cores), 1)
-    assert clock.kernel.now == pytest.approx(4 * 1.5)
-
-
-def test_data_parallel_adds_its_own_where_it_is_used():
-    profile = machine({1: 1, 2: 2}, ddp_seconds=0.5)
-    assert clock_of(SyncAllReduce(), profile, 2).kernel.now == pytest.approx(4 * 1.5)
-    assert clock_of(SyncAllReduce(), profile, 1).kernel.now == pytest.approx(4)
-    assert clock_of(LocalSGD(period=2), profile, 2).kernel.now == pytest.approx(4)
 
 
 def test_exchange_hides_behind_backward_only_on_cores_that_are_free():
@@ -143,3 +90,50 @@ def test_steps_are_those_measured_unless_accelerators_are_emulated():
         for n in (1, 2, 4)
     ]
     assert rates == pytest.approx([16, 32, 32])  # on two cores
+
+
+@pytest.mark.parametrize(
+    ("speeds", "jobs", "found"),
+    [
+        # from 1 s on each has 3/4; the second has its 1.5 at 3 s, the first then lacks a half
+        ({1: 1, 2: 1.5}, [(0, 3), (1, 1.5)], [3.5, 3]),
+        (None, [(0, 3), (1, 1.5)], [3, 2.5]),
+        ({1: 1, 2: 2, 4: 2}, [(0, 1)] * 4, [2] * 4),
+        ({1: 1, 2: 2, 4: 2}, [(5, 0), (7, 1)], [5, 8]),
+    ],
+)
+def test_jobs_share_and_one_that_stays_gets_all(speeds, jobs, found):
+    shared = machine(speeds).shared_cores if speeds else None
+    assert ends(shared, jobs) == pytest.approx(found)
+
+
+TWO, SERVING = {1: 1, 2: 2}, {"server_seconds": 0.25, "link": Link(0.125, math.inf)}
+
+
+@pytest.mark.parametrize(
+    ("scheme", "workers", "cores", "more", "step"),
+    [
+        # more workers than cores take turns
+        *((Independent(), k, {"speeds": TWO}, {}, max(1, k / 2)) for k in (1, 2, 3, 4)),
+        # a core that serves is never idle: 1 s, 1/8 s there and back, 1/4 s at the server
+        (AsyncParameterServer(1), 3, {"speeds": {1: 1}, **SERVING}, {}, 3 * 1.5),
+        (ElasticAveraging(1, 1, 0.1), 3, {"speeds": {1: 1}, **SERVING}, {}, 3 * 1.5),
+        # a push adds its own once, however many servers share it
+        *(
+            (AsyncParameterServer(n), 1, {"speeds": {1: 1}}, {"push_seconds": 0.5}, 1.5)
+            for n in (1, 3)
+        ),
+        # data parallel adds its own where it is used
+        (SyncAllReduce(), 2, {"speeds": TWO, "ddp_seconds": 0.5}, {}, 1.5),
+        (SyncAllReduce(), 1, {"speeds": TWO, "ddp_seconds": 0.5}, {}, 1),
+        (LocalSGD(period=2), 2, {"speeds": TWO, "ddp_seconds": 0.5}, {}, 1),
+    ],
+)
+def test_four_steps_on_shared_cores(scheme, workers, cores, more, step):
+    profile = machine(**cores)
+    profile = replace(profile, shared_cores=replace(profile.shared_cores, **more))
+    run = RunSpec(workers)
+    clock = timed_clock(scheme, run, profile=profile, step_times=StepTimes(), steps=4)
+    assert clock.kernel.now == pytest.approx(4 * step)
+    if isinstance(scheme, Independent):
+        assert [each.compute_seconds for each in clock.workers] == pytest.approx([step] * workers)

@@ -32,19 +32,6 @@ def filled(out, into, num_ports, bandwidth, weights):
     return rates
 
 
-def test_what_is_left_by_a_full_port_goes_to_the_others():
-    """Port 0 has three flows; the one that leaves port 1 gets the rest of port 4."""
-    out, into = np.array([0, 0, 0, 1]), np.array([3, 4, 5, 4])
-    rates = max_min_rates(out, into, 6, 12.0, np.ones(4))
-    assert rates == pytest.approx([4, 4, 4, 8])
-
-
-def test_a_port_is_shared_by_weight():
-    """Port 0 by 1 to 3; the last flow, of little weight, gets the rest of port 4."""
-    out, into, weights = np.array([0, 0, 1]), np.array([3, 4, 4]), np.array([1, 3, 0.1])
-    assert max_min_rates(out, into, 6, 12.0, weights) == pytest.approx([3, 9, 3])
-
-
 @pytest.mark.parametrize("seed", range(30))
 def test_rates_are_those_of_plain_filling(seed):
     draw = np.random.default_rng(seed)
@@ -77,25 +64,6 @@ def arrivals(messages, num_ports=8, bandwidth=10.0):
     return ends
 
 
-def test_a_message_by_itself_takes_its_bytes():
-    assert arrivals([(2, 0, 4, 30)]) == [5]
-
-
-def test_two_messages_to_one_port_take_twice_as_long():
-    assert arrivals([(0, 0, 4, 30), (0, 1, 4, 30)]) == [6, 6]
-    assert arrivals([(0, 0, 4, 30), (0, 1, 5, 30)]) == [3, 3]
-
-
-def test_a_later_message_slows_the_first_and_is_alone_afterwards():
-    """Ten bytes alone, twenty of each by halves until 5, and the last ten alone."""
-    assert arrivals([(0, 0, 4, 30), (1, 1, 4, 30)]) == [5, 6]
-
-
-def test_a_short_message_that_ends_before_what_was_planned():
-    """The long one was planned to end at 10; it ends at 11, after the short one at 3."""
-    assert arrivals([(0, 0, 4, 100), (1, 0, 5, 10)]) == pytest.approx([11, 3])
-
-
 def test_many_messages_use_the_whole_of_the_busiest_port():
     draw = np.random.default_rng(5)
     messages = [
@@ -111,5 +79,16 @@ def test_many_messages_use_the_whole_of_the_busiest_port():
     assert busiest / 10 <= max(ends) <= 1.05 * busiest / 10
 
 
-def test_an_empty_message_takes_no_time():
-    assert arrivals([(1, 0, 4, 0), (1, 1, 4, 20)]) == [1, 3]
+@pytest.mark.parametrize(
+    ("messages", "ends"),
+    [
+        ([(2, 0, 4, 30)], [5]),
+        ([(1, 0, 4, 0), (1, 1, 4, 20)], [1, 3]),  # an empty one takes no time
+        ([(0, 0, 4, 30), (0, 1, 4, 30)], [6, 6]),
+        ([(0, 0, 4, 30), (0, 1, 5, 30)], [3, 3]),
+        ([(0, 0, 4, 30), (1, 1, 4, 30)], [5, 6]),  # ten bytes alone, twenty of each, ten alone
+        ([(0, 0, 4, 100), (1, 0, 5, 10)], [11, 3]),  # planned to end at 10, before the short one
+    ],
+)
+def test_messages_that_share_a_port_by_hand(messages, ends):
+    assert arrivals(messages) == pytest.approx(ends)

@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from paceline.clock.virtual.kernel import Event, Joint, Kernel, Moment, SingleServer
+from paceline.clock.virtual.kernel import Event, Kernel, Moment
 
 
 def run(kernel):
@@ -62,48 +62,3 @@ def test_nobody_goes_on_inside_the_call_that_lets_an_event_happen():
     kernel.start(causing())
     run(kernel)
     assert seen == ["cause", "first", "second"]
-
-
-def test_what_processes_bring_at_one_instant_is_carried_out_at_once():
-    kernel, carried_out, seen = Kernel(), [], []
-    joint = Joint(kernel, lambda items: carried_out.append((kernel.now, list(items))))
-
-    def bringing(name, seconds):
-        yield kernel.after(seconds)
-        yield from joint.join(name)
-        seen.append(name)
-
-    together = Event()
-
-    def brought(name):
-        yield together
-        yield from joint.join(name)
-        seen.append(name)
-
-    kernel.start(bringing("alone", 1))
-    for name in ("one", "other"):
-        kernel.start(brought(name))
-    kernel.at(2, lambda: kernel.happen(together))
-    run(kernel)
-    assert carried_out == [(1, ["alone"]), (2, ["one", "other"])]
-    assert seen == ["alone", "one", "other"]
-
-
-def test_a_single_server_serves_urgent_ones_first_and_in_order():
-    kernel, served = Kernel(), []
-    server = SingleServer(kernel)
-
-    def job(name, urgent=False):
-        yield from server.enter(urgent=urgent)
-        yield kernel.after(1)
-        served.append((name, kernel.now))
-        if name == "first":
-            for each in ("answer 1", "answer 2"):
-                kernel.start(job(each, urgent=True))
-        server.leave()
-
-    for name in ("first", "second"):
-        kernel.start(job(name))
-    run(kernel)
-    assert served == [("first", 1), ("answer 1", 2), ("answer 2", 3), ("second", 4)]
-    assert kernel.num_processes == 0

@@ -47,54 +47,40 @@ def test_weights_are_those_of_whole_workers_bit_for_bit(name):
         assert (one.activation_bytes, other.activation_bytes) == (0, 64 * one.num_steps)
 
 
+LINK, ACTIVATIONS = Link(0.5, 100), 0.5 + 1  # a message of 100 bytes from each process to the other
+GATHERED, PUSHED, HANDED_OUT = 0.5 + 200 / 100, 2 * (0.5 + 400 / 100), 0.5 + 284 / 100
+CORES = SharedCores(step_seconds={1: 1.0}, speeds={1: 1, 2: 2, 4: 2}, ddp_seconds=0.7)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "workers", "end", "num_bytes"),
+    [
+        # each process averages its own part: 80 bytes over all four, 200 over two with one slice
+        (SyncAllReduce(), 2, 6 * (0.5 + 20 / 100) + 2 * (0.5 + 100 / 100), 2 * (120 + 200)),
+        # one worker sums the gradients by images
+        (SyncAllReduce(), 1, 2 * (0.5 + 40 / 100), 2 * 80),
+        # the first process speaks with the server: it has 80 + 120 bytes of the other's gradient,
+        # and hands out 164 + 120, also first weights
+        (AsyncParameterServer(1), 1, GATHERED + PUSHED + HANDED_OUT, 200 + 400 + 2 * 284),
+    ],
+)
+def test_a_step_of_split_workers_by_hand(scheme, workers, end, num_bytes):
+    """4 s of computing, activations, and what the scheme sends."""
+    for worker in timed(scheme, LINK, workers).workers:
+        assert worker.step_ends == pytest.approx([4 + ACTIVATIONS + end])
+        assert worker.bytes_sent == worker.bytes_received == num_bytes
+
+
 def test_compute_is_shared_and_activations_come_on_top():
-    """4 s, and a message of 100 bytes from each process to the other."""
-    (worker,) = timed(Independent(), Link(0.5, 100), workers=1, steps=3).workers
-    inside = (0.5 + 1) + 0.5 + (80 + 120) / 100 + 0.5 + (4 * 41 + 120) / 100
+    """Of weights too, which are gathered, and handed out after each step."""
+    (worker,) = timed(Independent(), LINK, workers=1, steps=3).workers
+    inside = ACTIVATIONS + GATHERED + HANDED_OUT
     assert worker.step_ends == pytest.approx([n * (4 + inside) for n in (1, 2, 3)])
     assert worker.seconds_communicating == pytest.approx(3 * inside)
     assert worker.activation_bytes == 3 * 200
-
-
-def test_each_process_averages_its_own_part():
-    """80 bytes over four processes, then 200 over the two with the same slices."""
-    clock = timed(SyncAllReduce(), Link(0.5, 100))
-    of_all = 6 * (0.5 + 20 / 100)
-    of_alike = 2 * (0.5 + 100 / 100)
-    for worker in clock.workers:
-        assert worker.step_ends == pytest.approx([4 + 1.5 + of_all + of_alike])
-        assert worker.bytes_sent == worker.bytes_received == 2 * (120 + 200)
-
-
-def test_one_split_worker_sums_the_gradients_by_images():
-    (worker,) = timed(SyncAllReduce(), Link(0.5, 100), workers=1).workers
-    assert worker.step_ends == pytest.approx([4 + 1.5 + 2 * (0.5 + 40 / 100)])
-    assert worker.bytes_sent == 2 * 80
-
-
-def test_the_first_process_speaks_with_the_server():
-    """It has 80 + 120 bytes of the other's gradient, and hands out 164 + 120."""
-    (worker,) = timed(AsyncParameterServer(servers=1), Link(0.5, 100), workers=1).workers
-    gathered, handed_out = 0.5 + 200 / 100, 0.5 + 284 / 100
-    pushed = 2 * (0.5 + 400 / 100)
-    assert worker.step_ends == pytest.approx([4 + 1.5 + gathered + pushed + handed_out])
-    assert worker.bytes_sent == 200 + 400 + 2 * 284  # first weights are handed out, too
-    assert worker.bytes_received == 200 + 400 + 2 * 284
-
-
-def test_processes_share_cores():
-    """Four of them compute at the speed of two: each takes 4 s alone, and 8 s so."""
-    cores = SharedCores(step_seconds={1: 1.0}, speeds={1: 1, 2: 2, 4: 2}, ddp_seconds=0.7)
-    clock = timed(SyncAllReduce(), shared_cores=cores)
-    assert [worker.step_ends for worker in clock.workers] == [[8.0], [8.0]]
-
-
-def test_the_timeline_shows_computing_before_exchange():
-    (worker,) = timed(Independent(), Link(0.5, 100), workers=1).workers
-    assert worker.timeline is not None
     assert worker.timeline[:2] == [(0, "compute", 0, 4), (0, "communicate", 4, 5.5)]
-
-
-def test_the_busiest_may_be_inside_a_worker():
-    clock = timed(SyncAllReduce(), Link(0.5, 100), workers=1)
-    assert clock.busy_seconds()["inside a worker"] == pytest.approx(1.5)
+    busy = timed(SyncAllReduce(), LINK, workers=1).busy_seconds()
+    assert busy["inside a worker"] == pytest.approx(ACTIVATIONS)
+    # four processes compute at the speed of two: each takes 4 s alone, and 8 s so
+    clock = timed(SyncAllReduce(), shared_cores=CORES)
+    assert [worker.step_ends for worker in clock.workers] == [[8.0], [8.0]]
