@@ -107,14 +107,9 @@ def test_memory_that_a_step_frees_stays_for_the_next(tmp_path):
 
 def test_nothing_listens_beyond_loopback(tmp_path):
     """Of this process and all it launches, in the middle of training."""
-    config = tiny_point(
-        "async_parameter_server",
-        2,
-        4,
-        model___target_="tests.cluster.counting.ListeningClassifier",
-        model__launcher=os.getpid(),
-    )
-    run_tiny(config, tmp_path)
+    module = {"model___target_": "tests.cluster.counting.ListeningClassifier"}
+    module["model__launcher"] = os.getpid()
+    run_tiny(tiny_point("async_parameter_server", 2, 4, **module), tmp_path)
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ class Scripted(AbstractProcesses):
     def kill(self, rank):
         self.killed.append(rank)
 
-    def supervised(self, training, servers=0):
-        task = Task("", (), training, servers, Path(), timeout_seconds=LIMIT)
+    def supervised(self, training, servers=0, shards=1):
+        task = Task("", (), training, servers, Path(), shards, timeout_seconds=LIMIT)
         return Supervisor(self, task, clock=lambda: self.time).until_the_end()
 
 
@@ -80,3 +80,10 @@ def test_the_end_of_a_worker_counts_after_what_its_server_says_at_once():
     processes = Scripted((1.0, first), (1.0, [(0, Returned("worker")), (2, Returned("server"))]))
     lost = LostWorker(1, "killed by SIGKILL")
     assert processes.supervised(2, servers=1) == ["worker", lost, "server"]
+
+
+def test_a_part_of_a_split_worker_is_not_done_without():
+    first = [(1, Ended(-9)), (2, Tolerated((0, 1)))]
+    processes = Scripted((1.0, first), *[(1.0, alive(0, 2))] * 3)
+    with pytest.raises(ProcessFailure, match=r"^worker 0 shard 1: killed by SIGKILL$"):
+        processes.supervised(2, servers=1, shards=2)

@@ -79,38 +79,38 @@ def test_what_is_no_handle_is_refused(ends, vectors):
         take_from_gpu(ends[1], 3, torch.float64)
 
 
-def test_pushes_are_taken_in_the_order_in_which_gpus_complete_them():
+def holding(**looks):
+    """Pushes that are complete after so many looks, by worker."""
     computing = Computing(timeout_seconds=60)
-    for worker, looks in ((0, 2), (1, 0), (2, 1), (3, 0)):
-        computing.hold(worker, Header(worker, True), Events(None, looks=looks))
+    for name, number in looks.items():
+        worker = int(name.removeprefix("worker"))
+        computing.hold(worker, Header(worker, True), Events(None, looks=number))
+    return computing
+
+
+def test_pushes_are_taken_in_the_order_in_which_gpus_complete_them(monkeypatch):
+    computing, found = holding(worker0=2, worker1=0, worker2=1, worker3=0), []
     computing.forget(3)
     computing.forget(7)  # has none here
-    found = []
     while computing:
         found.append(computing.completed(idle=False))
     assert found == [[(worker, Header(worker, True))] for worker in (1, 2, 0)]
+    now = iter([5.0, 64.0, 66.0])
+    monkeypatch.setattr(server_wire.time, "monotonic", lambda: next(now))
+    computing = holding(worker2=9)
+    assert computing.completed(idle=False) == []
+    with pytest.raises(TimeoutError, match=r"^the GPU of worker 2 computes for 60 s$"):
+        computing.completed(idle=False)
 
 
 def test_an_idle_server_pauses_between_looks_at_a_gpu(monkeypatch):
     """Before, it looked at every push as fast as a core can, for as long as the GPU computed."""
-    slept = []
+    slept, pauses = [], []
     monkeypatch.setattr(server_wire.time, "sleep", slept.append)
-    computing = Computing(timeout_seconds=60)
-    assert computing.completed(idle=True) == []  # has none to look at
-    computing.hold(1, Header(0, True), Events(None, looks=3))
-    pauses = []
+    assert holding().completed(idle=True) == []  # has none to look at
+    computing = holding(worker1=3)
     for idle in (True, False, True, True):  # the last finds it complete
         computing.completed(idle=idle)
         pauses.append(len(slept))
     assert pauses == [1, 1, 2, 2]
     assert 0 < max(slept) < 1e-3
-
-
-def test_a_gpu_that_completes_no_push_is_named(monkeypatch):
-    now = iter([5.0, 64.0, 66.0])
-    monkeypatch.setattr(server_wire.time, "monotonic", lambda: next(now))
-    computing = Computing(timeout_seconds=60)
-    computing.hold(2, Header(0, True), Events(None, looks=9))
-    assert computing.completed(idle=False) == []
-    with pytest.raises(TimeoutError, match=r"^the GPU of worker 2 computes for 60 s$"):
-        computing.completed(idle=False)

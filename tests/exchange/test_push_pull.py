@@ -157,8 +157,7 @@ def test_tensors_go_to_the_servers_in_turn():
 
 
 @pytest.mark.parametrize(
-    ("environment", "found"),
-    [({"RANK": "5", "LOCAL_RANK": "1"}, 1), ({"RANK": "5"}, 5), ({}, 0)],
+    ("environment", "found"), [({"RANK": "5", "LOCAL_RANK": "1"}, 1), ({"RANK": "5"}, 5), ({}, 0)]
 )
 def test_the_accelerator_of_a_process_is_that_of_its_local_rank(environment, found, monkeypatch):
     """Of eight workers on two machines, the sixth is the second of its machine."""

@@ -31,11 +31,11 @@ def every(k):
 
 
 def others(k):
-    return float(k - 1)
+    return k - 1
 
 
 def none(k):
-    return 0.0
+    return 0
 
 
 # batches in an update, batches of which a run takes a multiple, and staleness, of k workers
@@ -111,44 +111,34 @@ def test_a_group_speaks_by_its_first_worker():
 
 
 class InTwos(AbstractServing):
-    """Every two pushes that have come, of whatever version, are one update."""
+    """Every `number` pushes that have come, of whatever version, are one update."""
 
-    def __init__(self):
-        self._waiting = ()
+    def __init__(self, number):
+        self._number, self._waiting = number, ()
 
     def arrive(self, arrival):
         self._waiting = (*self._waiting, arrival.worker)
-        if len(self._waiting) < 2:
+        if len(self._waiting) < self._number:
             return Release()
-        both, self._waiting = self._waiting, ()
-        return Release(both, both)
+        together, self._waiting = self._waiting, ()
+        return Release(together, together)
 
 
 class StaleInTwos(AbstractServedScheme):
     servers = 1
 
     def serving(self, num_workers):
-        return InTwos()
+        return InTwos(2)
+
+
+class Silence(StaleInTwos):
+    def serving(self, num_workers):
+        return InTwos(num_workers + 1)
 
 
 def test_batches_meanwhile_are_those_of_all_pushes_in_a_stale_update():
     counts = Counts(StaleInTwos(), 6)
     assert counts.expected_staleness == 2  # updates by the two other pairs
     assert counts.batches_meanwhile == 4
-
-
-class AnswersNobody(AbstractServing):
-    def arrive(self, arrival):
-        return Release()
-
-
-class Silence(AbstractServedScheme):
-    servers = 1
-
-    def serving(self, num_workers):
-        return AnswersNobody()
-
-
-def test_a_rule_that_leaves_all_workers_waiting_is_refused():
     with pytest.raises(SettingError, match=r"^scheme: Silence lets all workers wait"):
         _ = Counts(Silence(), 2).batches_per_update
