@@ -13,13 +13,7 @@ from paceline import cli
 from paceline.analysis.predicted import predicted_comparisons
 from paceline.analysis.tables import read_tables
 from paceline.command import plan_command, predict_command
-from paceline.command.cluster_plan_view import (
-    five_lines,
-    learning_rate,
-    not_timed,
-    notes,
-    points,
-)
+from paceline.command.cluster_plan_view import five_lines, learning_rate, not_timed, notes, points
 from paceline.errors import SettingError
 from paceline.prediction.cluster_plan import (
     IMAGENET,

@@ -1,18 +1,24 @@
-"""Predictions for a network by its name: what times a step, which images, what does not fit."""
+"""Networks by name: their counted layers as workloads, what times a step, what does not fit."""
 
 import math
 
 import numpy as np
 import pytest
+import yaml
 
 from benchmarks import step_times
 from benchmarks.step_times import TRAFFICS, UTILISATIONS, Timed
+from paceline import cli
+from paceline.command.calibrate_command import cells as cells_of_layer
+from paceline.command.calibrate_command import count, total, write_workload
 from paceline.command.predict_command import as_json, cells, notes, table
 from paceline.errors import SettingError
+from paceline.model.network_size import Layer, NetworkSize
 from paceline.prediction.evidence import FACTOR, STEP_FACTOR
 from paceline.prediction.network_by_size import in_precision, own_images
 from paceline.prediction.predict import StepFrom, predict
-from paceline.study.compose import composed_each
+from paceline.record.target import Target
+from paceline.study.compose import composed, composed_each
 from paceline.timing.chip import FLOP, LAUNCH, LAUNCH_LAYER, PASSES, TRAFFIC, UPDATE_PASSES
 from tests.made_records import rows_of
 from tests.tiny import CONF
@@ -91,31 +97,38 @@ def test_names_are_swept_and_images_are_those_of_each():
     assert [*table(found)[1][0]][:2] == ["workload", "workers"]
 
 
-def test_what_cannot_be_predicted_is_one_line_with_what_would_help():
-    for overrides, message in {
+@pytest.mark.parametrize(
+    ("overrides", "message", "end"),
+    [
         (
-            *A100S,
-            "model=mobilenet_v3_smal",
-        ): "model: there is no network mobilenet_v3_smal, did you mean "
-        "mobilenet_v3_small?; there are: ",
-        A100S: "model: the step of this cluster follows from a network; choose one, as model=",
-        (TITANS, *SMALL): "workload: the step of mobilenet_v3_small is not known for this cluster;",
-        (*A100S, *SMALL, "batch_size=100000"): "batch_size: 100,000 images of mobilenet_v3_small ",
+            ("model=mobilenet_v3_smal",),
+            "model: there is no network mobilenet_v3_smal, did you mean ",
+            "",
+        ),
+        ((), "model: the step of this cluster follows from a network; choose one, as model=", ""),
+        ((*SMALL, "batch_size=100000"), "batch_size: 100,000 images of mobilenet_v3_small ", ""),
         (
-            *A100S,
-            "workload=nin",
-            "batch_size=90000",
-        ): "batch_size: 90,000 images of nin per worker do not ",
-        (*A100S, *SMALL, "training.precision=64-true"): "training.precision: A100 80 GB has no 64",
-        (*A100S, *SMALL, "training.precision=fast"): "training.precision: A100 80 GB has no fast;",
-        (*A100S, "model=vit_b_16", "cluster.chip.memory=1.0e+9"): "batch_size: 32 images of vit_b",
-        (*A100S, "model=nin"): "model: it cannot take 1x28x28 images",
-    }.items():
-        assert refused(*overrides).startswith(message), overrides
-    assert "at most 9," in refused(*A100S, *SMALL, "batch_size=100000")
-    assert refused(*A100S, "model=vit_b_16", "cluster.chip.memory=1.0e+9").endswith(
-        "do not fit into the 1 GB of the A100 80 GB; none fit"
-    )
+            ("workload=nin", "batch_size=90000"),
+            "batch_size: 90,000 images of nin per worker do ",
+            "",
+        ),
+        ((*SMALL, "training.precision=64-true"), "training.precision: A100 80 GB has no 64", ""),
+        ((*SMALL, "training.precision=fast"), "training.precision: A100 80 GB has no fast;", ""),
+        (
+            ("model=vit_b_16", "cluster.chip.memory=1.0e+9"),
+            "batch_size: 32 images of vit_b",
+            "do not fit into the 1 GB of the A100 80 GB; none fit",
+        ),
+        (("model=nin",), "model: it cannot take 1x28x28 images", ""),
+    ],
+)
+def test_what_cannot_be_predicted_is_one_line_with_what_would_help(overrides, message, end):
+    said = refused(*A100S, *overrides)
+    assert said.startswith(message)
+    assert said.endswith(end)
+    assert ("at most 9," in said) == ("batch_size=100000" in overrides)
+    unknown = "workload: the step of mobilenet_v3_small is not known for this cluster;"
+    assert refused(TITANS, *SMALL).startswith(unknown)
 
 
 def planted(utilisation, traffic, factors):
@@ -145,3 +158,54 @@ def test_published_rates_have_a_chip_with_a_peak_in_their_precision():
         assert row["precision"] in step_times.chip_of(row["chip"]).peak, row
         assert float(row["images_per_second"]) > 0, row
         assert row["source"], row
+
+
+COUNTED = sorted(
+    path.stem
+    for path in (ROOT / "conf/workload").glob("*.yaml")
+    if "calibrate --count" in path.read_text()
+)
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_a_file_is_what_its_own_command_writes(name, tmp_path):
+    text = (ROOT / f"conf/workload/{name}.yaml").read_text()
+    command = text.splitlines()[1].removeprefix("# paceline ")
+    calibrate, counts, *overrides, option, written = command.split()
+    assert (calibrate, counts, option, written) == ("calibrate", "--count", "--write", name)
+    config = composed(overrides, ROOT)
+    size = count(config)
+    workload = composed([f"workload={name}"], ROOT).values["workload"]
+    made = write_workload(config, size, name, command, tmp_path).read_text()
+    assert made.splitlines()[:2] == text.splitlines()[:2]
+    assert yaml.safe_load(made) == workload
+    assert Target("workload", workload).build().size == size
+
+
+def test_the_command_prints_layers_and_totals(capsys):
+    words = ["calibrate", "--count", "model=small_cnn", "batch_size=2"]
+    assert cli.command("calibrate").run(cli._parse(words), ROOT) == 0
+    lines = capsys.readouterr().out.splitlines()
+    size = count(composed(words[2:], ROOT))
+    rows = [line.split() for line in lines]
+    assert all([*cells_of_layer(layer).values()] in rows for layer in size.layers)
+    assert lines[-1] == total(size, 2)
+
+
+@pytest.mark.parametrize("name", ["own", "Mine", "a/b", ""])
+def test_a_name_that_cannot_be_chosen_is_refused(name, tmp_path):
+    with pytest.raises(SettingError, match="no name for a workload"):
+        write_workload(composed([], ROOT), NetworkSize([]), name, "calibrate --count", tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_has_layers_and_totals_of_any_number_of_images():
+    layers = [Layer("one", 1_000_000, 2_000_000, 3), Layer("", 24, 0, 5)]
+    assert [*cells_of_layer(layers[1]).values()] == ["(itself)", "24", "0", "5"]
+    said = "weights 4.0 MB; at batch size 1,000: activations 0.0 MB, a step 0.012 TFLOP"
+    assert total(NetworkSize(layers, [3, 1]), 1000) == said
+    config = composed(["model=small_cnn"], ROOT)
+    assert count(config.replaced(batch_size=1)) == count(config.replaced(batch_size=64))
+    for size in (0, -1, 1.5, "32"):
+        with pytest.raises(SettingError, match=r"^batch_size: a number of images is needed"):
+            count(config.replaced(batch_size=size))

@@ -94,7 +94,7 @@ def test_shards_have_a_column_and_their_time_by_hand():
     """Yadan 2013: two GPUs, one network; convolutions by images, linear layers by channels."""
     whole, halves = each(*YADAN, "batch_size=256", "model.shards=1,2")
     assert [*cells(halves).items()][3:6] == [
-        *(("model.shards", "2"), ("workers", "1"), ("batch_size", "256")),
+        *(("model.shards", "2"), ("workers", "1"), ("batch_size", "256"))
     ]
     activations = 256 * 4 * (2 * 9216 + 2 * 4096 + 2 * 1000)  # bytes over the bus, of both
     convolutions = 4 * sum((34944, 614656, 885120, 1327488, 884992))

@@ -62,38 +62,7 @@ def test_workers_meet_on_nodes_and_between_them():
     assert ClusterProfile(link, node_link, None, 0, 1).levels(9) == [(node_link, 9)]
 
 
-def test_what_is_missing_is_named():
-    settings = {**SETTINGS, "link": {"latency": 0}}
-    with pytest.raises(SettingError, match=r"cluster\.link\.bandwidth: a value is needed"):
-        ClusterProfile(**settings)
-
-
 CORES = SharedCores(step_seconds={8: 1.0, 32: 3.0}, speeds={1: 1, 2: 1.8, 4: 1.4}, ddp_seconds=0)
-
-
-@pytest.mark.parametrize(("processes", "speed"), [(1, 1), (2, 1.8), (3, 1.6), (4, 1.4), (9, 1.4)])
-def test_the_speed_of_many_is_linear_between_those_measured_and_stays(processes, speed):
-    assert CORES.speed(processes) == pytest.approx(speed)
-
-
-@pytest.mark.parametrize(("batch_size", "seconds"), [(8, 1), (20, 2), (64, 6)])
-def test_a_step_alone_goes_by_its_batch(batch_size, seconds):
-    assert CORES.mean_step_seconds(batch_size) == pytest.approx(seconds)
-
-
-@pytest.mark.parametrize(
-    ("changes", "setting"),
-    [
-        ({"speeds": {2: 1.8}}, "speeds"),
-        ({"speeds": {1: 2.0}}, "speeds"),
-        ({"step_seconds": {}}, "step_seconds"),
-    ],
-)
-def test_what_shared_cores_cannot_be_is_refused_by_its_name(changes, setting):
-    right = {"step_seconds": {8: 1.0}, "speeds": {1: 1}, "ddp_seconds": 0}
-    with pytest.raises(SettingError) as refused:
-        SharedCores(**{**right, **changes})
-    assert refused.value.setting.startswith(f"cluster.shared_cores.{setting}")
 
 
 EACH = 100  # bytes from every worker to every other
@@ -205,6 +174,9 @@ def test_messages_to_servers_and_between_workers_wait_for_the_bus(scheme, placem
     assert rates[0] < 0.8 * rates[1]
 
 
+KINDS = (all_gathered, swapped)
+
+
 def of_links(room, **more):
     return ClusterProfile(Link(2, 10), Link(0.5, 100), room, 0, math.inf, **more)
 
@@ -226,33 +198,6 @@ def test_a_gradient_comes_to_the_first_process_and_weights_go_back():
     assert step.from_first == [ShardMessages(1, 8 * 20, 1)]
 
 
-@pytest.mark.parametrize("messages", [all_gathered(800, 4), swapped(800, 4)])
-def test_in_a_node_each_process_has_its_link(messages):
-    assert seconds_inside(messages, of_links(4), 2, 4) == pytest.approx(3 * 0.5 + 600 / 100)
-    assert seconds_inside(messages, of_links(None), 2, 4) == pytest.approx(3 * 0.5 + 600 / 100)
-
-
-@pytest.mark.parametrize(
-    ("room", "messages", "times"),
-    [
-        (1, all_gathered(800, 4), 1),
-        (1, swapped(800, 4), 1),
-        (2, all_gathered(800, 4), 1),  # one process of a node sends out of it
-        (2, swapped(800, 4), 2 * 2 / 3),  # two of a node do, each to two of three
-    ],
-)
-def test_a_worker_on_several_nodes_sends_by_their_links(room, messages, times):
-    seconds = seconds_inside(messages, of_links(room), 2, 4)
-    assert seconds == pytest.approx(3 * 2 + times * 600 / 10)
-
-
-def test_a_bus_carries_one_message_at_a_time():
-    """Two workers of two processes: four send 400 bytes each."""
-    bus = of_links(None, node_cores=1)
-    assert seconds_inside(all_gathered(800, 2), bus, 2, 2) == pytest.approx(4 * 400 / 100)
-    assert seconds_inside(with_first(800, 2), bus, 2, 2) == pytest.approx(2 * 800 / 100)
-
-
 @pytest.mark.parametrize("shards", [2, 4])
 def test_a_sum_takes_what_an_all_reduce_takes(shards):
     """By the links, and by a bus."""
@@ -272,8 +217,48 @@ def test_firsts_and_those_alike_see_their_part_of_a_node():
     assert alike.core_seconds(1, 0, alike.largest_node(4)) == 3 / 4  # four processes are at it
 
 
-def test_workers_that_fill_nodes_unevenly_are_refused():
+@pytest.mark.parametrize(
+    ("of_profile", "shards", "messages", "seconds"),
+    [
+        # in a node each process has its link
+        *(((room, {}), 4, kind(800, 4), 1.5 + 6) for room in (4, None) for kind in KINDS),
+        # on several nodes a worker sends by theirs: one process of a node sends out of it, or two
+        # of a node do, each to two of three
+        *(((1, {}), 4, kind(800, 4), 6 + 60) for kind in KINDS),
+        ((2, {}), 4, all_gathered(800, 4), 6 + 60),
+        ((2, {}), 4, swapped(800, 4), 6 + 60 * 2 * 2 / 3),
+        # a bus carries one message at a time: four processes send 400 bytes each, two 800
+        ((None, {"node_cores": 1}), 2, all_gathered(800, 2), 16),
+        ((None, {"node_cores": 1}), 2, with_first(800, 2), 16),
+    ],
+)
+def test_messages_of_two_split_workers_take_their_links(of_profile, shards, messages, seconds):
+    room, more = of_profile
+    found = seconds_inside(messages, of_links(room, **more), 2, shards)
+    assert found == pytest.approx(seconds)
+
+
+def test_shared_cores_are_linear_between_what_was_measured():
+    """And stay as fast with more processes; a step goes by its batch."""
+    speeds = [CORES.speed(processes) for processes in (1, 2, 3, 4, 9)]
+    assert speeds == pytest.approx([1, 1.8, 1.6, 1.4, 1.4])
+    assert [CORES.mean_step_seconds(size) for size in (8, 20, 64)] == pytest.approx([1, 2, 6])
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong"),
+    [
+        ("shared_cores.speeds", lambda: replace(CORES, speeds={2: 1.8})),
+        ("shared_cores.speeds", lambda: replace(CORES, speeds={1: 2.0})),
+        ("shared_cores.step_seconds", lambda: replace(CORES, step_seconds={})),
+        ("link.bandwidth", lambda: ClusterProfile(**{**SETTINGS, "link": {"latency": 0}})),
+        ("shards", lambda: check_places(of_links(4), 2, 3)),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_name(setting, wrong):
+    with pytest.raises(SettingError) as refused:
+        wrong()
+    of_model = setting == "shards"
+    assert refused.value.setting.startswith(f"{'model' if of_model else 'cluster'}.{setting}")
     for room, workers, shards in ((4, 1, 3), (4, 8, 2), (2, 3, 4), (None, 5, 3)):
         check_places(of_links(room), workers, shards)
-    with pytest.raises(SettingError, match="3 processes of each worker do not divide nodes of 4"):
-        check_places(of_links(4), 2, 3)
