@@ -86,6 +86,8 @@ def test_a_number_that_seeds_do_not_tell_is_not_printed():
 def test_only_what_tuned_rates_and_enough_seeds_show_is_marked_as_shown():
     both = [decided("gossip", "use", FASTER), decided("mixed", "less accurate", FASTER)]
     few = decided("gossip", "use", FASTER, top1_n=2)
+    one = made_findings([decided("gossip", "not faster than one worker", FASTER, top1_n=2)])
+    assert "Without ✓" not in rule(one, answer(one))
     found = [made_findings(both), made_findings([few]), made_findings(both, rate=None)]
     assert [answer(each).rows[0][1].startswith("✓") for each in found] == [True, False, False]
     assert ["Without ✓" in rule(each, answer(each)) for each in found] == [False, True, True]

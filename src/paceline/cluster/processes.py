@@ -2,9 +2,10 @@
 
 The forkserver has already imported torch, Lightning and torchmetrics, so that each point of a sweep
 starts in a fraction of a second. If it is killed, running processes are not affected, and the next
-ones get a new forkserver.
+ones get a new forkserver; while it is stopped, no other start.
 """
 
+import errno
 import multiprocessing
 import os
 import pickle
@@ -101,8 +102,9 @@ class LocalProcesses(AbstractProcesses):
             process = context.Process(target=enter, args=arguments, name=name)
             process.start()
         except (EOFError, OSError) as error:
-            reason = f"{name}: it cannot be started: {first_line(error)}"
-            raise ProcessFailure(reason, environment=True) from error
+            reason = getattr(error, "strerror", None) or "the forkserver has ended"
+            message = f"{name}: it cannot be started: {reason}"
+            raise ProcessFailure(message, environment=True) from error
         reporting.close()  # so that the end of the process is the end of its reports
         self._children[rank] = _Child(process, reports)
         self._running.add(rank)
@@ -158,6 +160,8 @@ def preload() -> None:
     try:
         forkserver.ensure_running()  # in which Ctrl-C, which is the launcher's, stays blocked
     except OSError as error:
+        if error.errno not in (None, errno.ENOENT):  # what the machine refuses now
+            raise
         reason = f"the forkserver's socket cannot be there: {first_line(error)}"
         raise SettingError("TMPDIR", reason) from error
     finally:

@@ -137,8 +137,10 @@ def _answer_row(findings: StudyFindings, chosen: Choice) -> Row:
 
 def _is_shown(findings: StudyFindings, row: Frame) -> bool:
     """Return True if enough seeds with tuned rates have shown what the rule asks of the top-1."""
-    is_scored, untuned = pd.notna(row["top1_mean"]), untuned_schemes(findings.tables)
-    return bool(not is_scored or (row["top1_n"] >= FEWEST and not untuned))
+    if pd.isna(row["top1_mean"]):
+        return True
+    is_tuned = row.get(RATE) == "tuned" or not untuned_schemes(findings.tables)
+    return bool(row["top1_n"] >= FEWEST and is_tuned)
 
 
 def _speedup(row: Frame) -> str:
@@ -235,10 +237,12 @@ def _to_target(row: Row) -> str:
 def rule(findings: StudyFindings, table: Table) -> str:
     """Say by which rule the answer was chosen, and what the marks in its `table` mean."""
     cells, margin = [cell for row in table.rows for cell in row], findings.tables.margin
-    used = [chosen.row for _, chosen in choices(findings) if chosen.row is not None]
-    scored = {bool(pd.notna(row["top1_mean"])) for row in used}
+    used = [(use, row) for _, (use, row, _) in choices(findings) if row is not None]
+    scored = {bool(pd.notna(row["top1_mean"])) for _, row in used}
     names = ["rule"] * (True in scored) + ["rule_of_speed"] * (False in scored)
-    names += ["rule_of_doubt"] * (not all(_is_shown(findings, row) for row in used))
+    names += ["rule_of_doubt"] * any(
+        use != ONE and not _is_shown(findings, row) for use, row in used
+    )
     names = ["rule_of_configurations"] if findings.compares_all else names
     for mark, sign in (("loss", _LOST), ("excess", _DOUBTED)):
         names += [f"rule_of_{mark}"] * any(cell.endswith(sign) for cell in cells)

@@ -311,7 +311,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         """
         for _ in numbers:
             batch = self._next_batch() if self._engine is None else self._next_wave()
-            if batch is None:
+            if self._current_worker is None and self._wave is None:
                 return
             yield batch
 
