@@ -184,7 +184,7 @@ def test_a_key_that_is_no_single_one_is_refused(own, said):
         folder.rename(folder.with_name("ab" + folder.name[2:]))
     code, _, error = said("show", "ab")
     assert code == 2
-    assert error.startswith("paceline: key: ab begins more than one: made ab")
+    assert error.startswith("paceline: key: ab begins more than one; name its study too: made ab")
 
 
 def test_open_opens_the_page_or_says_what_to_run_first(own, said, monkeypatch):

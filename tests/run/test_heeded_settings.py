@@ -33,7 +33,10 @@ SET = {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}
         ({"lr": 0.2}, "training.lr is 0.2, and its optimizer has 0.1"),
         ({"momentum": 0.0}, "training.momentum is 0, and its optimizer has 0.9"),
         ({"weight_decay": 0.1}, "training.weight_decay is 0.1, and its optimizer has 0.01"),
-        ({"lr": 0.3, "momentum": 0.8}, "lr is 0.3.*; training.momentum is 0.8.*: pass"),
+        (
+            {"lr": 0.3, "momentum": 0.8},
+            "lr is 0.3.*; training.momentum is 0.8.*, or set training.momentum=0.9$",
+        ),
     ],
 )
 def test_a_setting_that_the_optimizer_does_not_have_is_named(unheeded, message):

@@ -1,5 +1,6 @@
 """A study tunes the rate of each configuration before it runs its own points."""
 
+import csv
 import json
 import shutil
 
@@ -272,6 +273,16 @@ def ended(root):
     points = study_points("made", root)
     collect(Study("made", root))
     return points
+
+
+def test_data_need_not_say_how_many_classes_they_have(root):
+    """As a LightningDataModule of a user, whose module knows it."""
+    unknown = ["~data.num_classes", "model.network.num_classes=3"]
+    tune(root, unknown)
+    with (collect(Study("made", root, unknown)) / "tuning.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == TRIALS
+    assert {row["chance"] for row in rows} == {""}
 
 
 def tuned_rates(root, *overrides):

@@ -71,7 +71,7 @@ def assumed(plan: ClusterPlan) -> str:
     reads = count(plan.chosen.prediction.run.images_per_second / used)
     return (
         f"Assumed: {point.config.names['cluster']}, {plural(nodes, 'node')} of {of_node}{inside}, "
-        f"{rate}; a node reads and decodes {reads} images/s."
+        f"{rate}; a node has to read and decode {reads} images/s."
     )
 
 

@@ -40,7 +40,7 @@ def find_record(study: str, key: str, root: Path) -> Path:
         return found[0]
     if found:
         names = ", ".join(f"{path.parent.name} {path.name}" for path in found[:6])
-        raise SettingError("key", f"{key} begins more than one: {names}")
+        raise SettingError("key", f"{key} begins more than one; name its study too: {names}")
     if study == "*":
         raise SettingError("study", f"there is no study or record {key}{did_you_mean(key, known)}")
     keys = [path.name for path in (runs / study).glob("[!.]*")]

@@ -61,11 +61,12 @@ class HeededSettings(Callback):
             if value is None or not found:
                 continue
             if not any(math.isclose(value, each, rel_tol=1e-6) for each in found):
-                unheeded.append(f"training.{name} is {value:g}, and its optimizer has {found[0]:g}")
+                unheeded.append(
+                    f"training.{name} is {value:g}, and its optimizer has {found[0]:g}: give it "
+                    f"{name}: ${{training.{name}}}, or set training.{name}={found[0]:g}"
+                )
         if unheeded:
-            message = "; ".join(unheeded) + ": pass it to the module (as lr: ${training.lr}), or "
-            message += "set what the module, or a scheduler of its own, makes of it"
-            raise SettingError("model", message)
+            raise SettingError("model", "; ".join(unheeded))
 
 
 class WatchedWeights(Callback):

@@ -82,6 +82,7 @@ class Configuration:
     def rows(self) -> Iterator[Mapping[str, Any]]:
         """Yield a row of tuning.csv for each trial with a record."""
         tried = self.tried
+        classes = self._of.cfg.data.get("num_classes")  # which data of a user need not say
         for trial, point in self.points.items():
             if point.result:
                 chosen = trial == tried.best
@@ -92,7 +93,7 @@ class Configuration:
                     "lr": trial.lr,
                     "momentum": point.config.values["training"]["momentum"],
                     **{name: point.result.get(name) for name in ("top1", "test_top1", "status")},
-                    "chance": 1 / point.config.values["data"]["num_classes"],
+                    "chance": classes and 1 / classes,
                     "chosen": "true" if chosen else "false",
                     "at_edge": tried.edge if chosen else "",
                     **({"own": trial.own_text} if trial.own else {}),
