@@ -67,12 +67,22 @@ def test_too_few_open_files_are_known_before_a_process_starts(monkeypatch):
 
 
 def test_a_temporary_folder_that_nobody_can_write_is_named(monkeypatch):
-    def refuse():
-        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found")
+    """A disk that is full is not the setting's fault."""
+    refusals = [
+        OSError(errno.ENOSPC, "No space left on device"),
+        FileNotFoundError(errno.ENOENT, "No usable temporary directory found"),
+        OSError("AF_UNIX path too long"),
+    ]
 
-    monkeypatch.setattr(processes.tempfile, "gettempdir", refuse)
-    with pytest.raises(SettingError, match="TMPDIR: no temporary file can be written"):
+    def refuse():
+        raise refusals.pop(0)
+
+    monkeypatch.setattr(processes.forkserver, "ensure_running", refuse)
+    with pytest.raises(OSError, match="No space left"):
         processes.preload()
+    for _ in range(2):
+        with pytest.raises(SettingError, match="^TMPDIR: "):
+            processes.preload()
 
 
 def test_files_of_a_report_are_replaced_all_or_none(tmp_path):
