@@ -81,7 +81,7 @@ def test_a_temporary_folder_that_nobody_can_write_is_named(monkeypatch):
     with pytest.raises(OSError, match="No space left"):
         processes.preload()
     for _ in range(2):
-        with pytest.raises(SettingError, match="^TMPDIR: "):
+        with pytest.raises(SettingError, match=r"^TMPDIR: "):
             processes.preload()
 
 
