@@ -28,7 +28,9 @@ CHEAPER = {  # the same, on less
     r"^paceline train (?!-).*": rf"\g<0> {BARE}",
     r"^paceline train (?!--|.*samples|.*workers=\d\d).*": r"\g<0> training.samples=512",
     r"^paceline train .*workers=\d\d.*": r"\g<0> training.samples=8192",  # of one round
-    r"^torchrun --nnodes=2(.*)10.0.0.1(.*)": r"torchrun --nnodes=1\g<1>127.0.0.1\2 --dry-run",
+    r"^torchrun --nnodes=2 --nproc-per-node=2(.*)10.0.0.1(.*)": (
+        r"torchrun --nnodes=1 --nproc-per-node=4\g<1>127.0.0.1\2 --dry-run"
+    ),
     r"^paceline sweep (STUDY|first) (?!--dry-run).*": r"\g<0> --dry-run",
     r"hydra/sweeper=optuna": r"\g<0> hydra.sweeper.n_trials=2",
     r"^python -m pytest .*": r"\g<0> --collect-only --quiet",
