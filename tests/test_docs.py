@@ -1,4 +1,4 @@
-"""What docs/ and README.md say of the code is there: links, files, modules, names, numbers."""
+"""What docs/ and the pages beside it say of the code is there: links, files, modules, names, numbers."""
 
 import importlib
 import re
@@ -8,7 +8,8 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
+PAGES += sorted(DOCS.glob("*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(r"(?<![\w/])((?:src|conf|tests|experiments)/[\w/]+\.(?:py|yaml))")
 MODULE = re.compile(r"(?<![\w/])(paceline(?:\.\w+)+)")
