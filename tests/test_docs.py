@@ -1,4 +1,4 @@
-"""What docs/ and the pages beside it say of the code is there: links, files, modules, names, numbers."""
+"""What the pages say of the code is there: links, files, modules, names, numbers."""
 
 import importlib
 import re
