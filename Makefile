@@ -13,7 +13,7 @@ TESTED = PYTHONDONTWRITEBYTECODE= $(WITH_VENV)
 IN_MEMORY = $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 2>/dev/null && \
   ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo TMPDIR=/dev/shm)
 
-.PHONY: setup study test test-slow lint bench mutants
+.PHONY: setup study test test-slow lint docs bench mutants
 
 setup: $(VENV)/.ready
 
@@ -46,6 +46,10 @@ lint: setup
 	$(WITH_VENV) ruff format --check
 	$(WITH_VENV) PYRIGHT_PYTHON_IGNORE_WARNINGS=1 pyright
 	$(WITH_VENV) lint-imports
+
+docs: setup
+	$(WITH_VENV) NO_MKDOCS_2_WARNING=1 mkdocs build
+	@echo "The pages: site/index.html"
 
 bench: setup
 	$(WITH_VENV) python -m benchmarks

@@ -1,14 +1,18 @@
-"""What docs/ and README.md say of the code is there: links, files, modules, names, numbers."""
+"""What the pages say of the code is there: links, files, modules, names, numbers."""
 
 import importlib
+import json
 import re
+import warnings
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted(DOCS.glob("*.md"))]
+PAGES = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
+PAGES += sorted(DOCS.glob("*.md"))
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FILE = re.compile(r"(?<![\w/])((?:src|conf|tests|experiments)/[\w/]+\.(?:py|yaml))")
 MODULE = re.compile(r"(?<![\w/])(paceline(?:\.\w+)+)")
@@ -74,6 +78,36 @@ def test_every_module_and_class_that_a_page_names_is_there():
 def test_the_pages_link_every_file_of_docs():
     linked = {Path(link.partition("#")[0]).name for page in PAGES for link in links_of(page)}
     assert {path.name for path in DOCS.iterdir()} <= linked
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch):
+    """Runs the program of a page that begins with its imports; returns its variables."""
+    (tmp_path / "reports").symlink_to(ROOT / "reports")
+    monkeypatch.chdir(tmp_path)
+
+    def run(page):
+        (program,) = re.findall(r"```python\n((?:from|import) .*?)```", page.read_text(), re.DOTALL)
+        with warnings.catch_warnings(action="ignore"):  # Lightning's, of BoringModel
+            exec(program, variables := {})
+        return variables
+
+    return run
+
+
+def test_the_strategy_of_an_example_trains_all_workers_at_the_same_time(example):
+    strategy = example(DOCS / "your_model_and_cluster.md")["strategy"]
+    assert strategy.samples == 2 * 64  # two passes over the images of BoringModel, one by one
+    assert strategy.seconds(0) == 2 * 64 / 16  # of one second a step
+
+
+def test_an_example_computes_and_draws_the_means_of_the_report(example, tmp_path):
+    means = example(DOCS / "studies.md")["means"]
+    expected = json.loads((ROOT / "reports/scale/metrics.json").read_text())["top1"]
+    for workers in (1, 4, 16, 64):
+        mean = means.loc[workers, ("sync_allreduce", "sgd")]
+        assert mean == pytest.approx(expected[f"allreduce x{workers} sgd tuned epochs 5"], abs=1e-6)
+    assert (tmp_path / "top1.png").stat().st_size > 10_000
 
 
 def test_the_kubernetes_manifest_starts_torchrun_in_equal_pods():

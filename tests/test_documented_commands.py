@@ -15,6 +15,7 @@ from tests.test_docs import NEW, PAGES, ROOT
 SHELL = re.compile(r"```(bash|console)\n(.*?)```|```.*?```|`([^`]+)`", re.DOTALL)
 INLINE = r"(?:paceline \w+|dvc|git|kubectl|make|mlflow|pip|python|torchrun) \S"
 NOT_HERE = {
+    "make docs": ".ci/run does",
     "make lint": "without an environment of its own; .ci/run does",
     "make lint test": ".ci/run does",
     "make test-slow": ".ci/run does",

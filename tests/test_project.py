@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import torch
+import yaml
 
 from benchmarks.mutants.drawn import known_faults
 
@@ -38,6 +39,13 @@ def test_the_lock_pins_every_dependency_to_an_exact_version():
     asked = project["dependencies"] + project["optional-dependencies"]["dev"]
     names = {canonical(re.match(r"[\w.-]+", requirement)[0]) for requirement in asked}
     assert names <= locked_versions().keys()
+
+
+def test_the_version_is_one_in_all_files():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    changed = re.search(r"^## (\S+) - (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert changed.groups() == (cited["version"], str(cited["date-released"]))
+    assert cited["version"] == project_settings()["project"]["version"]
 
 
 def test_torch_and_torchvision_are_pinned_as_a_pair_that_loads():

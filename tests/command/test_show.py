@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from datetime import UTC, datetime
+from importlib.metadata import version
 
 import pytest
 
@@ -203,4 +204,4 @@ def test_open_opens_the_page_or_says_what_to_run_first(own, said, monkeypatch):
 
 
 def test_the_version_is_said(said):
-    assert said("--version") == (0, ["paceline 0.1.0"], "")
+    assert said("--version") == (0, [f"paceline {version('paceline')}"], "")

@@ -88,7 +88,24 @@ class Masked(OwnData):
         return 0 * images, labels
 
 
+class Stateful(OwnData):
+    """Has a state, as modules of templates have: {} by default."""
+
+    def __init__(self, folder, state):
+        super().__init__(folder)
+        self._state = state
+
+    def state_dict(self):
+        return self._state
+
+    def load_state_dict(self, state_dict):
+        raise AssertionError
+
+
 def test_hooks_that_nobody_would_call_are_refused(tmp_path):
     message = r"^data: Masked\.on_after_batch_transfer would not be called for every batch; "
     with pytest.raises(SettingError, match=message):
         open_data(Masked(tmp_path), READING)
+    open_data(Stateful(tmp_path, {}), READING)
+    with pytest.raises(SettingError, match=r"^data: Stateful\.state_dict has a state"):
+        open_data(Stateful(tmp_path, {"seen": 3}), READING)

@@ -1,6 +1,7 @@
 """What the loaders of somebody's DataModule say is honoured, or refused by name."""
 
 import json
+import os
 import random
 
 import numpy as np
@@ -146,7 +147,7 @@ class Files:
 
     def __init__(self, folder, names, seed=None):
         self.folder, self.samples = folder, [(f"{folder}/{name}", 0) for name in names]
-        self.random, self.transform = random.Random(seed), print
+        self.random, self.transform, self.process = random.Random(seed), print, seed
 
 
 def test_data_of_another_worker_that_differ_are_named(monkeypatch):
@@ -159,6 +160,7 @@ def test_data_of_another_worker_that_differ_are_named(monkeypatch):
         monkeypatch.setattr(loaders.dist, "get_world_size", lambda: 2)
         for rank, data in enumerate((ours, theirs)):
             monkeypatch.setattr(loaders.dist, "get_rank", lambda rank=rank: rank)
+            monkeypatch.setattr(os, "getpid", lambda rank=rank: rank + 1)  # also an index
             check_same_data({"training": data})
 
     images = torch.rand(7, 3)

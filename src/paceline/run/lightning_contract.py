@@ -38,7 +38,7 @@ DATA_HOOKS: dict[str, Use] = {
     **dict.fromkeys(("prepare_data", "setup"), "early"),
     **dict.fromkeys(("train_dataloader", "val_dataloader", "test_dataloader"), "called"),
     **dict.fromkeys(("on_exception", "predict_dataloader", "teardown"), "not called"),
-    **dict.fromkeys(("load_state_dict", "state_dict"), "refused"),
+    **dict.fromkeys(("load_state_dict", "state_dict"), "not called"),  # refused with a state
     **dict.fromkeys(
         ("on_after_batch_transfer", "on_before_batch_transfer", "transfer_batch_to_device"),
         "refused",
@@ -47,11 +47,9 @@ DATA_HOOKS: dict[str, Use] = {
 _INSTEAD = {
     "configure_callbacks": "a run has no callbacks",
     "configure_sharded_model": "use configure_model",
-    "load_state_dict": "checkpoints do not have the state of data",
     "lr_scheduler_step": "schedulers are stepped by the batches of all workers",
     "optimizer_zero_grad": "gradients are parts of one vector, which the run clears",
     "prepare_data": "data belong to a LightningDataModule",
-    "state_dict": "checkpoints do not have the state of data",
     "test_dataloader": "data belong to a LightningDataModule",
     "train_dataloader": "data belong to a LightningDataModule",
     "val_dataloader": "data belong to a LightningDataModule",

@@ -146,7 +146,7 @@ def _add(thing: Any, digest: Any, depth: int) -> None:
         return
     if isinstance(thing, str | Path):
         digest.update(Path(thing).name.encode())
-    elif isinstance(thing, bool | int) and thing != os.getpid():
+    elif isinstance(thing, bool | int):
         digest.update(str(thing).encode())
     elif isinstance(thing, np.ndarray | torch.Tensor):
         values = np.asarray(thing.detach().cpu() if isinstance(thing, torch.Tensor) else thing)
@@ -168,4 +168,6 @@ def _add(thing: Any, digest: Any, depth: int) -> None:
             _add(each, digest, depth + 1)
     elif hasattr(thing, "__dict__") and not callable(thing):
         own = vars(thing)  # without texts, which name folders, kinds and parts
-        _add({n: v for n, v in own.items() if not isinstance(v, str | Path)}, digest, depth + 1)
+        kept = {name: v for name, v in own.items() if not isinstance(v, str | Path)}
+        kept = {name: v for name, v in kept.items() if type(v) is not int or v != os.getpid()}
+        _add(kept, digest, depth + 1)

@@ -161,13 +161,16 @@ def _open_module(module: Any, reading: Reading) -> tuple["ModuleItems", Reading,
 
     Batches are (images, labels). Validation and test loaders are read in order, each sample once.
     Raises SettingError("data") for a module without a map-style training set, with hooks that
-    change batches, or with other data than worker 0 has.
+    change batches, with a state, or with other data than worker 0 has.
     """
     if not hasattr(module, "train_dataloader"):
         raise SettingError("data._target_", f"{type(module).__name__} is no LightningDataModule")
     check_hooks(module, "data")
     _call(module, "prepare_data", lambda: _prepare(module))
     _call(module, "setup", lambda: (module.setup("fit"), module.setup("test")))
+    if _call(module, "state_dict", module.state_dict):
+        message = f"{type(module).__name__}.state_dict has a state, which no checkpoint keeps"
+        raise SettingError("data", message)
     loader = _call(module, "train_dataloader", module.train_dataloader)
     placement = reading.placement
     plain = (placement.placement, placement.store) == ("replicated", None)
