@@ -25,7 +25,7 @@ from paceline.clock.wall.ddp import AbstractSynchronousStrategy
 from paceline.errors import SettingError
 from paceline.record.point import Point
 from paceline.record.training import Training
-from paceline.run.step_watch import trained_weights
+from paceline.run.trial import trained_weights
 
 _INNER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _SIGN = "out of memory"

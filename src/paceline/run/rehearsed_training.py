@@ -5,38 +5,28 @@ thing on another clock is found.
 """
 
 import contextlib
-import copy
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.utilities.distributed import _all_gather_ddp_if_available
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.utilities.model_helpers import is_overridden
+from torch import Tensor
 
-from paceline.clock.training_strategy import (
-    keep_metrics_apart,
-    random_state,
-    seed_generators,
-    set_random_state,
-)
-from paceline.data.batches import LazyBatches
+from paceline.clock.training_strategy import random_state, set_random_state
 from paceline.errors import SettingError, refused
 from paceline.record.point import Point
 from paceline.run.placed_data import PlacedData
 from paceline.run.process_watch import refuse_strangers
-from paceline.run.quiet import quiet_trainer
-from paceline.run.rehearsal import scored, without_gpu
-from paceline.run.run_trainer import RunTrainer, Told, called_inside
-from paceline.run.step_watch import StepWatch, differ, numbers_of, same, trained_weights
+from paceline.run.rehearsal import scored
+from paceline.run.run_trainer import Told, called_inside
+from paceline.run.trial import PlainStrategy, Steps, Trial, same, state_of
 
-_BATCHES = 2  # of an epoch, of which there are two
 _MOST_STEPS = 100_000  # of a scheduler
 _START_HOOKS = ("on_{}_model_eval", "on_{}_start", "on_{}_epoch_start")
-_SEED = 46_341
 
 
 def forms_group(point: Point) -> bool:
@@ -57,53 +47,30 @@ def rehearse_training(
     *,
     worker: int,
     gathers: bool,
-) -> StepWatch:
-    """Let a copy of `module` take a few steps in the first epoch of the run, and in its last one;
-    return what was found.
+) -> tuple[Trial, PlainStrategy]:
+    """Let a copy of `module` take a few steps by a plain Trainer, in the first epoch of the run and
+    in its last one; return these.
 
     `gathers`: True if it may call its `all_gather`. Random numbers go on as they were. Raises
     SettingError("model") for whatever a step, a hook or a checkpoint raises.
     """
-    training = point.training
-    with refused("model", f"{type(module).__name__} cannot be copied"):
-        trained = copy.deepcopy(module)
-        without_gpu(trained)
-    keep_metrics_apart(trained)
     before = random_state()
-    seed_generators(_SEED + worker)  # numbers of its own
-    batches = [data.batch(worker, n) for n in range(max(1, min(_BATCHES, told.num_steps // 2)))]
-    watch = StepWatch(told, len(batches), shared=point.kind == "virtual" and point.workers > 1)
-    trainer = quiet_trainer(
-        RunTrainer,
-        callbacks=[watch],
-        accelerator="cpu",
-        devices=1,
-        plugins=[LightningEnvironment()],
-        max_epochs=min(2, told.num_steps),
-        log_every_n_steps=1,
-        use_distributed_sampler=False,
-        # a CPU has no float16
-        precision="bf16-mixed" if training.precision == "16-mixed" else training.precision,
-        gradient_clip_val=training.gradient_clip_val,
-        gradient_clip_algorithm=training.gradient_clip_algorithm,
-    )
-    assert isinstance(trainer, RunTrainer)
-    trainer.told = told
-    trainer.batches = lambda: watch.batches(trainer.fit_loop.epoch_loop.global_step)
+    steps = Steps(point, told, 1, data.batch)
+    strategy = PlainStrategy(steps, worker)
+    trial = Trial(module, steps, strategy)
+    trainer, trained = trial.trainer, trial.module
     if told.num_workers > 1:
         _watch_gathering(trainer, gathers)
-    state = numbers_of(trained)
     fails = refused("model", "it fails in a rehearsal of a few steps", named=True)
     with fails, refuse_strangers(forms_group(point)):
-        # not a list, which Lightning takes for several loaders
-        trainer.fit(trained, LazyBatches(len(batches), lambda first: iter(batches[first:])))
+        trial.fit()
         with tempfile.TemporaryDirectory() as folder:
             trainer.save_checkpoint(path := Path(folder) / "rehearsal.ckpt")
-            if training.checkpoint_seconds is not None:
+            if point.training.checkpoint_seconds is not None:
                 _check_checkpoint(path)
-        _check_end(trained, watch)
+        _check_end(trained, trial.last)
         _check_start_hooks(trained, data)
-    if told.num_workers > 1 and torch.initial_seed() != _SEED + worker:
+    if told.num_workers > 1 and trial.seeds:
         message = "it seeds the generator of torch in training, equally in all workers: leave that "
         raise SettingError("model", message + "to the setting `seed`")
     set_random_state(before)
@@ -112,23 +79,10 @@ def rehearse_training(
         message = f"{type(module).__name__}.configure_optimizers returns no optimizer"
         raise SettingError("model", message)
     _check_schedulers(trained, trainer, groups, told)
-    held = trained_weights(trainer)
-    pairs = dict(module.named_parameters())
-    for kind in ("named_parameters", "named_buffers"):
-        if dict(getattr(module, kind)()).keys() != dict(getattr(trained, kind)()).keys():
-            message = (
-                "it adds weights after setup and configure_model, or buffers; build them there"
-            )
-            raise SettingError("model", message)
-    watch.moving = frozenset(
-        name
-        for name, weight in trained.named_parameters()
-        if id(weight) not in held and not torch.equal(weight.to(pairs[name].dtype), pairs[name])
-    )
-    now = numbers_of(trained)
-    changed = (path for path in state if path in now and differ(state[path], now[path]))
-    watch.counting = next(changed, "")
-    return watch
+    if state_of(module, clone=False).keys() != state_of(trained, clone=False).keys():
+        message = "it adds weights after setup and configure_model, or buffers; build them there"
+        raise SettingError("model", message)
+    return trial, strategy
 
 
 def _watch_gathering(trainer: Trainer, gathers: bool) -> None:
@@ -185,10 +139,10 @@ def _check_checkpoint(path: Path) -> None:
         torch.load(path, weights_only=True)
 
 
-def _check_end(module: LightningModule, watch: StepWatch) -> None:
+def _check_end(module: LightningModule, last: Mapping[str, Tensor]) -> None:
     """Raise SettingError("model") if a hook changes the module after its last step."""
-    for name, now in module.state_dict().items():
-        if name in watch.last and not same(watch.last[name], now):
+    for name, now in state_of(module).items():
+        if name in last and not same(last[name], now):
             message = f"{name} changes after the last step, as by on_train_end, and snapshots are "
             raise SettingError("model", message + "evaluated as they were in training")
 

@@ -22,6 +22,7 @@ from paceline.run.placed_data import PlacedData
 from paceline.run.quiet import quiet_trainer
 from paceline.run.rehearsed_training import rehearse_training
 from paceline.run.run_trainer import RunTrainer, Told
+from paceline.run.trial import compare
 from paceline.scheme.counts import Counts
 
 
@@ -126,46 +127,30 @@ def meet_strategy(
     check_automatic(module, "a run")
     if where := "" if strategy.skips_steps else where_none(module):
         raise SettingError("model", f"its training_step may return None ({where}), {NO_SKIPPING}")
-    found = rehearse_training(module, data, told, point, worker=worker, gathers=together)
+    trial, plain = rehearse_training(module, data, told, point, worker=worker, gathers=together)
     forget_seed()
-    if found.skipped and not strategy.skips_steps:
+    if plain.skipped and not strategy.skips_steps:
         raise SettingError("model", f"its training_step returns None, {NO_SKIPPING}")
-    counts = Counts(point.scheme, point.workers)
-    if several and found.moved and not together:
-        message = "its trained weights change by something else than steps of its optimizer, and "
-        message += "the scheme does not share that: real workers with sync_allreduce are needed"
-        raise SettingError("model", message)
-    if found.unstepped:
-        message = "its optimizer takes no step in some batch, and each batch of a worker is a step "
-        raise SettingError("model", message + "of a run: use a larger batch_size")
-    if several and together and found.divided:
+    if plain.num_steps < trial.num_batches and not plain.skipped:
+        message = "a hook returned -1, or its optimizer takes no step in some batch, and each batch"
+        raise SettingError("model", message + " of a worker is a step of a run")
+    if several and together and plain.divided:
         message = "its backward takes several passes, of which all-reduce averages the first: add "
         raise SettingError("model", message + "the losses, and take one")
-    if found.bent and not together and not counts.applies_own_gradients:
-        message = "its hooks limit or bend gradients, or a step takes several, here those of one "
-        message += "worker and not their mean, as for real workers with scheme=sync_allreduce"
-        raise SettingError("model", message)
-    if virtual and several and found.set_late:
-        message = "it sets options of its optimizer after a step, which are those of all workers on"
-        message += " the virtual clock: set them in on_train_batch_start, by trainer.global_step"
-        raise SettingError("model", message)
-    if virtual and several and (found.counting or found.remembers):
-        what = f"its {found.counting} changes" if found.counting else "something else than buffers "
-        what += " in training" if found.counting else "changes its loss from step to step"
-        message = f"{what}, and the virtual clock has one module for all workers: register it as a "
-        raise SettingError("model", message + "buffer, or use a real cluster")
-    if virtual and several and found.moving and is_overridden("optimizer_step", module):
-        message = "weights that no optimizer holds change, maybe in its optimizer_step, after "
-        message += "which a worker has no new weights yet: change them in on_train_batch_end"
-        raise SettingError("model", message)
-    if virtual and found.moving and point.training.checkpoint_seconds is not None:
+    by_hand = len(trial.rates) > 1 and not trial.trainer.lr_scheduler_configs
+    if isinstance(strategy, AbstractSynchronousStrategy):
+        if isinstance(strategy, SyncAllReduceStrategy) and trial.lacks_gradients:
+            strategy.expect_unused_weights()
+        return by_hand
+    if several and plain.moved:
+        message = "its trained weights change by something else than steps of its optimizer, which "
+        raise SettingError("model", message + "only real workers with sync_allreduce share")
+    strategy.moving = trial.moving
+    mean = not Counts(point.scheme, point.workers).applies_own_gradients
+    compare(module, data, told, point, worker, trial.moving, mean=mean)
+    forget_seed()
+    if virtual and trial.moving and point.training.checkpoint_seconds is not None:
         message = "weights that no optimizer holds change, between the steps of one worker and of "
         message += "another: null is needed on the virtual clock"
         raise SettingError("training.checkpoint_seconds", message)
-    if not isinstance(strategy, AbstractSynchronousStrategy):
-        strategy.moving = found.moving
-        return found.by_hand
-    strategy.fills_gradients = found.without_gradient
-    if found.without_gradient and isinstance(strategy, SyncAllReduceStrategy):
-        strategy.expect_unused_weights()
-    return found.by_hand
+    return by_hand

@@ -41,7 +41,6 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
     _bytes_exchanged = (0, 0)
     _average: MovingAverage | None = None
     _average_before: list[Tensor] | None = None  # of a run that was resumed
-    fills_gradients: bool = False  # with zeros, where a step gives none, as vectors have
 
     def setup(self, trainer: Trainer) -> None:
         super().setup(trainer)
@@ -98,10 +97,6 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
             """Multiply the rates, as they are after backward, for one step of the optimizer."""
             output = closure()
             self._finish_backward()
-            if self.fills_gradients and output is not None:
-                for weight in self._trained_weights:
-                    if weight.requires_grad and weight.grad is None:
-                        weight.grad = torch.zeros_like(weight)
             for group in optimizer.param_groups:
                 rates.append(group["lr"])
                 group["lr"] = group["lr"] * factor
