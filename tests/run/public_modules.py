@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader
 from torchmetrics import MeanMetric
+from torchmetrics.classification import MulticlassAccuracy
 
 from paceline.model.classifier import Classifier
 from tests.run.own import Drawn, OwnData, OwnModule
@@ -277,6 +278,44 @@ class Softened(OwnData):
             return points, labels.to(torch.int32)
 
         return DataLoader(Drawn(), batch_size=5, collate_fn=narrow)
+
+
+class Validating(Net):
+    """Validates by what forward returns, with another loss."""
+
+    def __init__(self, lr):
+        super().__init__(lr)
+        self.accuracy = MulticlassAccuracy(3)
+
+    def scored(self, points):
+        return self(points)
+
+    def validation_step(self, batch, batch_idx):
+        points, labels = batch
+        logits = self.scored(points)
+        self.log("val/loss", cross_entropy(logits, labels, label_smoothing=0.1))
+        self.accuracy(logits, labels)
+        self.log("val/acc", self.accuracy)
+
+
+class HeadOutsideOfForward(Net):
+    def __init__(self, lr):
+        super().__init__(lr)
+        self.head = nn.Linear(3, 3)
+
+    def training_step(self, batch, batch_idx):
+        points, labels = batch
+        return cross_entropy(self.head(self(points)), labels)
+
+
+class ValidatingByItsHead(HeadOutsideOfForward, Validating):
+    def scored(self, points):
+        return 1 - self.head(self(points))
+
+
+class PreparingInSteps(Validating):
+    def scored(self, points):
+        return self((points - 0.5) / 0.3)
 
 
 class Unfreezing(Net):

@@ -38,7 +38,7 @@ EQUAL = ["Byol"]
 _EQUAL_TOO = """
     OwnByEpoch Replaced Normalised Guarding Centred MoCo Ema LateEma CentredInPlace Temperature
     Masked FrozenDecay FrozenNorm Parametrised Groups Chained ByItsLoader RateByStep RateByEpoch
-    Logging Penalised OwnTeacher OwnCycle OwnWarmup AllWaysReturn Sharing
+    Logging Penalised OwnTeacher OwnCycle OwnWarmup AllWaysReturn Sharing Validating
     Net:Softened"""
 
 EQUAL_TOO = _EQUAL_TOO.split()
@@ -104,6 +104,9 @@ REFUSED = {
     "InDoublePrecision": r"default dtype from torch\.float32 to torch\.float64: set training",
     "InItsFolder": "it changes the working directory",
     "WithoutOptimizer": "WithoutOptimizer.configure_optimizers returns no optimizer",
+    "HeadOutsideOfForward": r"head\.bias is trained, and has no part in what forward returns",
+    "ValidatingByItsHead": "its validation_step says val/acc",
+    "PreparingInSteps": "its validation_step gives forward other values than the images",
     "OwnFailingLate": "fails in a rehearsal of a few steps: KeyError: 'of_validation'",
 }
 

@@ -5,6 +5,8 @@ thing on another clock is found.
 """
 
 import contextlib
+import math
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +19,7 @@ from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch import Tensor
 
 from paceline.clock.training_strategy import random_state, set_random_state
+from paceline.data.batches import LazyBatches
 from paceline.errors import SettingError, refused
 from paceline.record.point import Point
 from paceline.run.placed_data import PlacedData
@@ -26,6 +29,7 @@ from paceline.run.run_trainer import Told, called_inside
 from paceline.run.trial import PlainStrategy, Steps, Trial, same, state_of
 
 _MOST_STEPS = 100_000  # of a scheduler
+_ACCURACY = re.compile("acc|top-?_?1")
 _START_HOOKS = ("on_{}_model_eval", "on_{}_start", "on_{}_epoch_start")
 
 
@@ -70,6 +74,7 @@ def rehearse_training(
                 _check_checkpoint(path)
         _check_end(trained, trial.last)
         _check_start_hooks(trained, data)
+        _check_validation(trial, data)
     if told.num_workers > 1 and trial.seeds:
         message = "it seeds the generator of torch in training, equally in all workers: leave that "
         raise SettingError("model", message + "to the setting `seed`")
@@ -176,3 +181,41 @@ def _check_start_hooks(module: Any, data: PlacedData) -> None:
                     raise SettingError(
                         "model", f"{message} not be called; decide in forward by self.training"
                     )
+
+
+def _check_validation(trial: Trial, data: PlacedData) -> None:
+    """Raise SettingError("model") if what a run scores, `forward` of the images, is not what the
+    module validates and trains.
+
+    Its own validation_step gets the labels that forward predicts, for which an accuracy that it
+    logs must be 1, or 100 %. If it logs none, forward must reach all weights that the loss reaches.
+    """
+    module, seen, said = trial.module, list[Any](), dict[str, float]()
+    images, _ = next(iter(data.rehearsed[0]()))
+    images = images.to(next(module.parameters()).dtype)
+    reached: set[str] = set()
+    for mode in (True, False):
+        logits = module.train(mode)(images)
+        weights = {name: x for name, x in module.named_parameters() if x.requires_grad}
+        if logits.requires_grad:  # not those of a teacher
+            found = torch.autograd.grad(logits.sum(), [*weights.values()], allow_unused=True)
+            reached |= {name for name, each in zip(weights, found, strict=True) if each is not None}
+    if is_overridden("validation_step", module, parent=LightningModule):
+        batches = LazyBatches(1, lambda first: iter([(images, logits.argmax(1))]))
+        hook = module.register_forward_pre_hook(lambda _, inputs: seen.extend(inputs[:1]))
+        trial.trainer.limit_val_batches = 1
+        with contextlib.suppress(Exception):  # of a step that a run never calls
+            (said,) = trial.trainer.validate(module, batches, verbose=False)
+        hook.remove()
+    if seen and not any(isinstance(x, Tensor) and torch.equal(x, images) for x in seen):
+        message = "its validation_step gives forward other values than the images of a batch, which"
+        raise SettingError("model", message + " a run would score: prepare them in forward")
+    accuracies = {name: value for name, value in said.items() if _ACCURACY.search(name.lower())}
+    if any(math.isclose(value, 1, rel_tol=1e-3) or value > 99 for value in accuracies.values()):
+        return
+    for name, value in accuracies.items():
+        message = f"its validation_step says {name} {value:.4g} where the logits of forward say 1, "
+        raise SettingError("model", message + "and a run scores these: return its logits")
+    if (others := sorted(trial.reached - reached)) and not trial.moving:
+        message = f"{others[0]} is trained, and has no part in what forward returns, which a run "
+        raise SettingError("model", message + "scores: return logits in which it has")

@@ -303,6 +303,12 @@ class Trial(Callback):
         return any(len(each) < len(trained) for each in every)
 
     @property
+    def reached(self) -> set[str]:
+        """Names of the weights to which a loss has given a gradient."""
+        every = (each for seen in self._seen.values() for each in seen.gradients)
+        return {name for each in every for name, gradient in each.items() if gradient.any()}
+
+    @property
     def moving(self) -> frozenset[str]:
         """Names of the parameters that no optimizer holds, if one of them changed."""
         first = next(iter(self._seen.values())).state
