@@ -493,26 +493,6 @@ def test_a_group_of_workers_alone_can_meet(tmp_path):
         assert notes == [[WORKERS, WORKERS]] * (STEPS // WORKERS)
 
 
-class Skipping(OwnModule):
-    def training_step(self, batch, batch_idx):
-        return None if self.global_step >= 8 else super().training_step(batch, batch_idx)
-
-
-@pytest.mark.parametrize(
-    ("scheme", "clock"),
-    [
-        ("sync_allreduce", "wall"),
-        ("async_parameter_server", "wall"),
-        ("local_sgd", "virtual"),
-    ],
-)
-def test_a_step_that_may_be_skipped_is_named_before_training(scheme, clock, tmp_path):
-    said = r"^model: its training_step may return None \(test_what_a_module_finds\.py, line \d+\),"
-    with pytest.raises(SettingError, match=said):
-        run_tiny(point("Skipping", tmp_path, scheme, clock), tmp_path)
-    assert not (tmp_path / "weights.pt").exists()
-
-
 class Frozen(OwnModule):
     """Trains a layer only from the second epoch on."""
 

@@ -12,6 +12,17 @@ import torch
 import torch.distributed.distributed_c10d as c10d
 
 from paceline.errors import SettingError
+from paceline.record.point import Point
+
+
+def forms_group(point: Point) -> bool:
+    """Return True if the workers of a point form a process group by themselves and take the same
+    steps, so that their modules may call torch.distributed.
+    """
+    if point.workers == 1:
+        return True
+    scheme = point.scheme
+    return point.kind != "virtual" and not scheme.servers and scheme.equal_steps
 
 
 @contextmanager

@@ -1,16 +1,30 @@
-"""Scores a few images by a user's module before the run that takes hours."""
+"""Scores a few images by a user's module and trains a copy of it for a few steps, before the run:
+whatever fails after hours, in hooks, schedulers or a checkpoint, fails now.
+"""
 
-from collections.abc import Iterator, Sequence
+import contextlib
+import math
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from lightning_fabric.utilities.distributed import _all_gather_ddp_if_available
+from pytorch_lightning import LightningModule, Trainer
+from pytorch_lightning.utilities.model_helpers import is_overridden
+from torch import Tensor
 
 from paceline.clock.training_strategy import random_state, set_random_state
+from paceline.data.batches import LazyBatches
 from paceline.errors import SettingError, refused
 from paceline.model.score import Score, evaluation_mode, score
+from paceline.record.point import Point
 from paceline.run.placed_data import Pass, PlacedData
+from paceline.run.process_watch import forms_group, refuse_strangers
+from paceline.run.run_trainer import Told, called_inside
+from paceline.run.trial import PlainStrategy, Steps, Trial, same, state_of, without_gpu
 
 _NEEDED = "forward must map images [N, ...] to logits [N, classes]"
 
@@ -75,15 +89,186 @@ def _check_logits(logits: Any, images: Tensor, labels: Tensor) -> None:
         raise SettingError("model", f"{_NEEDED}: {message}")
 
 
-class _PlainNorm(_BatchNorm):
-    def _check_input_dim(self, input: Tensor) -> None:
-        pass
+_MOST_STEPS = 100_000  # of a scheduler
+_ACCURACY = re.compile("acc|top-?_?1")
+_START_HOOKS = ("on_{}_model_eval", "on_{}_start", "on_{}_epoch_start")
 
 
-def without_gpu(module: nn.Module) -> Sequence[tuple[nn.Module, type]]:
-    """Let a CPU compute layers of SyncBatchNorm; return these with their classes."""
-    layers = [each for each in module.modules() if isinstance(each, nn.SyncBatchNorm)]
-    kinds: list[tuple[nn.Module, type]] = [(each, type(each)) for each in layers]
-    for each in layers:
-        each.__class__ = _PlainNorm  # pyright: ignore[reportAttributeAccessIssue]
-    return kinds
+def rehearse_training(
+    module: LightningModule,
+    data: PlacedData,
+    told: Told,
+    point: Point,
+    *,
+    worker: int,
+    gathers: bool,
+) -> tuple[Trial, PlainStrategy]:
+    """Let a copy of `module` take a few steps by a plain Trainer, in the first epoch of the run and
+    in its last one; return these.
+
+    `gathers`: True if it may call its `all_gather`. Random numbers go on as they were. Raises
+    SettingError("model") for whatever a step, a hook or a checkpoint raises.
+    """
+    before = random_state()
+    steps = Steps(point, told, 1, data.batch)
+    strategy = PlainStrategy(steps, worker)
+    trial = Trial(module, steps, strategy)
+    trainer, trained = trial.trainer, trial.module
+    if told.num_workers > 1:
+        _watch_gathering(trainer, gathers)
+    fails = refused("model", "it fails in a rehearsal of a few steps", named=True)
+    with fails, refuse_strangers(forms_group(point)):
+        trial.fit()
+        with tempfile.TemporaryDirectory() as folder:
+            trainer.save_checkpoint(path := Path(folder) / "rehearsal.ckpt")
+            if point.training.checkpoint_seconds is not None:
+                _check_checkpoint(path)
+        _check_end(trained, trial.last)
+        _check_start_hooks(trained, data)
+        _check_validation(trial, data)
+    if told.num_workers > 1 and trial.seeds:
+        message = "it seeds the generator of torch in training, equally in all workers: leave that "
+        raise SettingError("model", message + "to the setting `seed`")
+    set_random_state(before)
+    groups = [group for each in trainer.optimizers for group in each.param_groups]
+    if not groups:
+        message = f"{type(module).__name__}.configure_optimizers returns no optimizer"
+        raise SettingError("model", message)
+    _check_schedulers(trained, trainer, groups, told)
+    if state_of(module, clone=False).keys() != state_of(trained, clone=False).keys():
+        message = "it adds weights after setup and configure_model, or buffers; build them there"
+        raise SettingError("model", message)
+    return trial, strategy
+
+
+def _watch_gathering(trainer: Trainer, gathers: bool) -> None:
+    """Let a module gather, or else raise SettingError("model") where it meets other workers."""
+    strategy: Any = trainer.strategy
+    if gathers:
+        strategy.all_gather = _all_gather_ddp_if_available
+        return
+
+    def watched(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def asked(*arguments: Any, **options: Any) -> Any:
+            if name != "all_gather" and called_inside():  # as for what a module logs
+                return call(*arguments, **options)
+            message = f"it calls {name}, which needs real workers with scheme=sync_allreduce"
+            raise SettingError("model", message)
+
+        return asked
+
+    for name in ("all_gather", "barrier", "broadcast", "reduce", "reduce_boolean_decision"):
+        setattr(strategy, name, watched(name, getattr(strategy, name)))
+
+
+def _check_schedulers(
+    module: LightningModule, trainer: Trainer, groups: Sequence[Mapping[str, Any]], told: Told
+) -> None:
+    """Raise SettingError("model") if the module keeps or steps a scheduler itself, or if one ends
+    before the run.
+
+    `groups`: of all optimizers.
+    """
+    if any("initial_lr" in group for group in groups) and not trainer.lr_scheduler_configs:
+        message = f"{type(module).__name__}.configure_optimizers does not return its scheduler, "
+        message += "which would take the steps of one worker; return it with the optimizer"
+        raise SettingError("model", message)
+    done = {"step": trainer.fit_loop.epoch_loop.global_step, "epoch": trainer.current_epoch}
+    length = {"step": told.num_steps, "epoch": told.num_epochs}
+    for config in trainer.lr_scheduler_configs:
+        scheduler: Any = config.scheduler
+        name = type(scheduler).__name__
+        if not config.reduce_on_plateau and scheduler.last_epoch > done[config.interval]:
+            message = f"it steps its {name}, which would count the steps of one worker; return it "
+            raise SettingError("model", message + "with an interval, and do not step it")
+        left = 0 if config.reduce_on_plateau else length[config.interval] - done[config.interval]
+        end = f"{length['step']} steps in {length['epoch']} epochs"
+        with refused("model", f"its {name} fails before the end of a run of {end}"):
+            for _ in range(min(left // config.frequency, _MOST_STEPS)):
+                scheduler.step()
+
+
+def _check_checkpoint(path: Path) -> None:
+    message = "a run could not go on from its checkpoint, which must have tensors, numbers and "
+    message += "texts only: save_hyperparameters(ignore=...) leaves out others"
+    with refused("model", message):
+        torch.load(path, weights_only=True)
+
+
+def _check_end(module: LightningModule, last: Mapping[str, Tensor]) -> None:
+    """Raise SettingError("model") if a hook changes the module after its last step."""
+    for name, now in state_of(module).items():
+        if name in last and not same(last[name], now):
+            message = f"{name} changes after the last step, as by on_train_end, and snapshots are "
+            raise SettingError("model", message + "evaluated as they were in training")
+
+
+def _check_start_hooks(module: Any, data: PlacedData) -> None:
+    """Raise SettingError("model") if what the module returns depends on the epoch, since snapshots
+    are evaluated after training, or if it is changed by what a Trainer calls before it validates or
+    tests, because a run does not call that.
+    """
+    epochs, numbers = module.trainer.fit_loop.epoch_progress.current, random_state()
+    for part, begin in zip(("validation", "test"), data.rehearsed, strict=True):
+        images, labels = next(iter(begin()))
+
+        def found(images: Any = images, labels: Any = labels) -> str:
+            set_random_state(numbers)
+            return repr(scored(module, images, labels))  # a loss that is NaN equals itself
+
+        before = found()
+        ended, epochs.completed = epochs.completed, 0
+        if found() != before:
+            message = "its forward depends on the epoch, and snapshots are evaluated after training"
+            raise SettingError("model", message)
+        epochs.completed = ended
+        hooks = [each.format(part) for each in _START_HOOKS]
+        for hook in hooks:
+            if is_overridden(hook, module, parent=LightningModule):
+                with contextlib.suppress(Exception):  # of a hook that a run never calls
+                    getattr(module, hook)()
+                if found() != before:
+                    message = f"{type(module).__name__}.{hook} changes what is evaluated, and would"
+                    raise SettingError(
+                        "model", f"{message} not be called; decide in forward by self.training"
+                    )
+
+
+def _check_validation(trial: Trial, data: PlacedData) -> None:
+    """Raise SettingError("model") if what a run scores, `forward` of the images, is not what the
+    module validates and trains.
+
+    Its own validation_step gets the labels that forward predicts, for which an accuracy that it
+    logs must be 1, or 100 %. If it logs none, forward must reach all weights that the loss reaches.
+    """
+    module, seen, said = trial.module, list[Any](), dict[str, float]()
+    images, _ = next(iter(data.rehearsed[0]()))
+    images = images.to(next(module.parameters()).dtype)
+    reached: set[str] = set()
+    for mode in (True, False):
+        with torch.enable_grad():
+            logits = module.train(mode)(images)
+            total = logits.sum()
+        weights = {name: x for name, x in module.named_parameters() if x.requires_grad}
+        if total.requires_grad:  # not of a teacher
+            found = torch.autograd.grad(total, [*weights.values()], allow_unused=True)
+            reached |= {name for name, each in zip(weights, found, strict=True) if each is not None}
+    if is_overridden("validation_step", module, parent=LightningModule):
+        batches = LazyBatches(1, lambda first: iter([(images, logits.argmax(1))]))
+        hook = module.register_forward_pre_hook(lambda _, inputs: seen.extend(inputs[:1]))
+        trial.trainer.limit_val_batches = 1
+        with contextlib.suppress(Exception):  # of a step that a run never calls
+            (said,) = trial.trainer.validate(module, batches, verbose=False)
+        hook.remove()
+    if seen and not any(isinstance(x, Tensor) and torch.equal(x, images) for x in seen):
+        message = "its validation_step gives forward other values than the images of a batch, which"
+        raise SettingError("model", message + " a run would score: prepare them in forward")
+    accuracies = {name: value for name, value in said.items() if _ACCURACY.search(name.lower())}
+    if any(math.isclose(value, 1, rel_tol=1e-3) or value > 99 for value in accuracies.values()):
+        return
+    for name, value in accuracies.items():
+        message = f"its validation_step says {name} {value:.4g} where the logits of forward say 1, "
+        raise SettingError("model", message + "and a run scores these: return its logits")
+    if (others := sorted(trial.reached - reached)) and not trial.moving:
+        message = f"{others[0]} is trained, and has no part in what forward returns, which a run "
+        raise SettingError("model", message + "scores: return logits in which it has")

@@ -47,21 +47,22 @@ from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.run.asked import leave_signals_to_launcher
 from paceline.run.budget import budget_of, split_step_of
-from paceline.run.checked_module import HeededSettings, WatchedWeights, require_memory
 from paceline.run.checkpoints import CheckpointFiles, Checkpoints, ServerCheckpoints
 from paceline.run.observer import Evaluation, Observer, TimedBatches
 from paceline.run.open_data import open_data
 from paceline.run.placed_data import reading_of
-from paceline.run.process_watch import check_settings, refuse_strangers, settings_kept
+from paceline.run.process_watch import check_settings, forms_group, refuse_strangers, settings_kept
 from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.rehearsal import rehearse_scores
-from paceline.run.rehearsed_training import forms_group
 from paceline.run.run_trainer import RunTrainer, Told
 from paceline.run.users_module import (
+    HeededSettings,
+    WatchedWeights,
     complete,
     forget_seed,
     has_known_layers,
     meet_strategy,
+    require_memory,
     seed_equally,
     trains_as_ours,
 )

@@ -3,7 +3,7 @@ does, it must train as it would without Paceline.
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -12,7 +12,8 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.utilities.model_helpers import is_overridden
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 
 from paceline.clock.run_spec import RunSpec
@@ -31,7 +32,6 @@ from paceline.record.point import Point
 from paceline.run.lightning_contract import HOOKS
 from paceline.run.placed_data import PlacedData
 from paceline.run.quiet import quiet_trainer
-from paceline.run.rehearsal import without_gpu
 from paceline.run.run_trainer import RunTrainer, Told
 from paceline.scheme.independent import Independent
 from paceline.scheme.sync_allreduce import SyncAllReduce
@@ -92,6 +92,7 @@ class PlainStrategy(SingleDeviceStrategy):
     def __init__(self, steps: Steps, worker: int) -> None:
         super().__init__(device=torch.device("cpu"))  # pyright: ignore[reportUnknownMemberType]
         self._steps, self._worker, self._drawn = steps, worker, 0
+        self.global_rank = worker if steps.workers > 1 else 0
         self.num_steps, self._passes = 0, 0
         self.moved = self.skipped = self.divided = False
         self._after: list[tuple[Tensor, Tensor]] = []  # trained weights after the last step
@@ -246,12 +247,11 @@ class Trial(Callback):
         self._seen[self._at] = _Seen(state, [], [])
 
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        weights = {name: each for name, each in pl_module.named_parameters() if each.requires_grad}
-        own = {
-            name: each.grad.detach().clone()
-            for name, each in weights.items()
-            if each.grad is not None
-        }
+        held, own = trained_weights(trainer), dict[str, Tensor]()
+        weights = {name: each for name, each in pl_module.named_parameters() if id(each) in held}
+        for name, weight in weights.items():
+            if weight.grad is not None:
+                own[name] = weight.grad.detach().clone()
         (worker, n), gradients = self._at, self._seen[self._at].gradients
         if self._beside is not None:
             workers = range(self._steps.workers) if self._mean else [worker]
@@ -265,12 +265,8 @@ class Trial(Callback):
                 taken = [each[name] for each in every if name in each]
                 if name in own or name in others:
                     none = torch.zeros_like(weight)
-                    self._check(
-                        f"the gradient of {name}",
-                        others.get(name, none),
-                        own.get(name, none),
-                        largest,
-                    )
+                    pair = others.get(name, none), own.get(name, none)
+                    self._check(f"the gradient of {name}", *pair, largest)
                 if name in own or any(bool(each.any()) for each in taken):
                     weight.grad = torch.stack(taken).sum(0) / len(every)
         gradients.append(own)
@@ -341,8 +337,10 @@ class Trial(Callback):
         own = ", ".join(x for x in called if is_overridden(x, module, parent=LightningModule))
         message = f"{what} is not that of plain Lightning in step {self._at[1]} of a worker. "
         if self._steps.workers > 1:
-            message += "Workers of this clock or scheme have one module: its attributes that are no"
-            message += " buffers are those of all, and gradients are averaged after its hooks. "
+            message += (
+                "Workers of this clock or scheme have one module: batch_idx, rank and what is"
+            )
+            message += " no buffer are those of all, and gradients are averaged after its hooks. "
         return SettingError("model", f"{message}It overrides {own}")
 
 
@@ -405,3 +403,17 @@ def same(before: Tensor, now: Tensor) -> bool:
         return True
     real = before.shape == now.shape and before.is_floating_point()
     return real and torch.allclose(before, now, rtol=0, atol=0, equal_nan=True)
+
+
+class _PlainNorm(_BatchNorm):
+    def _check_input_dim(self, input: Tensor) -> None:
+        pass
+
+
+def without_gpu(module: nn.Module) -> Sequence[tuple[nn.Module, type]]:
+    """Let a CPU compute layers of SyncBatchNorm; return these with their classes."""
+    layers = [each for each in module.modules() if isinstance(each, nn.SyncBatchNorm)]
+    kinds: list[tuple[nn.Module, type]] = [(each, type(each)) for each in layers]
+    for each in layers:
+        each.__class__ = _PlainNorm  # pyright: ignore[reportAttributeAccessIssue]
+    return kinds

@@ -1,29 +1,46 @@
-"""Completes a user's LightningModule, and tries it."""
+"""Completes a user's LightningModule, and checks it before and while it trains."""
 
+import math
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from typing import Any
 
 import torch
-from pytorch_lightning import LightningModule, seed_everything
+from pytorch_lightning import Callback, LightningModule, Trainer, seed_everything
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch.nn import Module, SyncBatchNorm
 from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
 
-from paceline.clock.training_strategy import NO_SKIPPING, AbstractTrainingStrategy, check_automatic
+from paceline.clock.snapshot import weights_digest
+from paceline.clock.training_strategy import (
+    NO_SKIPPING,
+    AbstractTrainingStrategy,
+    check_automatic,
+    random_state,
+    set_random_state,
+)
 from paceline.clock.wall.ddp import AbstractSynchronousStrategy, SyncAllReduceStrategy
 from paceline.errors import OF_MACHINE, SettingError, refused
 from paceline.model.classifier import Classifier
 from paceline.record.point import Point
-from paceline.run.checked_module import where_none
+from paceline.record.training import Training
 from paceline.run.lightning_contract import HOOKS, check_hooks
 from paceline.run.placed_data import PlacedData
 from paceline.run.quiet import quiet_trainer
-from paceline.run.rehearsed_training import rehearse_training
+from paceline.run.rehearsal import rehearse_training
 from paceline.run.run_trainer import RunTrainer, Told
-from paceline.run.trial import compare
+from paceline.run.trial import compare, trained_weights
 from paceline.scheme.counts import Counts
+
+_SIGN = "out of memory"
+_PLACES = {
+    "lr": ("initial_lr", "lr", "max_lr"),  # of a scheduler's beginning, now, and of its peak
+    "momentum": ("momentum",),
+    "weight_decay": ("weight_decay",),
+}
 
 
 def seed_equally(seed: int) -> None:
@@ -125,8 +142,6 @@ def meet_strategy(
     virtual, several = point.kind == "virtual", point.workers > 1
     together = isinstance(strategy, SyncAllReduceStrategy)
     check_automatic(module, "a run")
-    if where := "" if strategy.skips_steps else where_none(module):
-        raise SettingError("model", f"its training_step may return None ({where}), {NO_SKIPPING}")
     trial, plain = rehearse_training(module, data, told, point, worker=worker, gathers=together)
     forget_seed()
     if plain.skipped and not strategy.skips_steps:
@@ -154,3 +169,93 @@ def meet_strategy(
         message += "another: null is needed on the virtual clock"
         raise SettingError("training.checkpoint_seconds", message)
     return by_hand
+
+
+class HeededSettings(Callback):
+    """Callback that refuses a module whose optimizer ignores the settings `training.*`.
+
+    Without this check, a sweep over a learning rate that the module ignores would compare equal
+    runs. Options that the optimizer lacks (Adam has no momentum) are not checked, and a momentum
+    that is corrected for staleness neither. If there are several groups of weights, one of them
+    must have the set value. A resumed run must not use this callback, because a schedule may have
+    changed the options of its optimizer since the beginning.
+    """
+
+    def __init__(self, training: Training) -> None:
+        self._set = {"lr": training.lr, "weight_decay": training.weight_decay}
+        if training.momentum_correction == "none":
+            self._set["momentum"] = training.momentum
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Raise SettingError("model") that names all settings which the optimizer ignores."""
+        groups = trainer.optimizers[0].param_groups
+        unheeded: list[str] = []
+        for name, keys in _PLACES.items():
+            value = self._set.get(name)
+            found = [float(each[key]) for each in groups for key in keys if key in each]
+            if value is None or not found:
+                continue
+            if not any(math.isclose(value, each, rel_tol=1e-6) for each in found):
+                unheeded.append(
+                    f"training.{name} is {value:g}, and its optimizer has {found[0]:g}: give it "
+                    f"{name}: ${{training.{name}}}, or set training.{name}={found[0]:g}"
+                )
+        if unheeded:
+            raise SettingError("model", "; ".join(unheeded))
+
+
+class WatchedWeights(Callback):
+    """Watches the weights of a user's module that several workers train."""
+
+    def __init__(self, module: LightningModule) -> None:
+        self._module = module
+        self._before = {name: weights_digest([each]) for name, each in module.named_parameters()}
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._trained = trained_weights(trainer)
+
+    def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
+        """Raise SettingError("model") if other weights are trained than at the beginning."""
+        if trained_weights(trainer) != self._trained:
+            message = "it begins or ends to train weights during the run: let all of them require "
+            message += "gradients, in one optimizer, and detach what is frozen"
+            raise SettingError("model", message)
+
+    def check(self, trainer: Trainer, strategy: AbstractTrainingStrategy) -> None:
+        """Raise RuntimeError if weights changed of which snapshots have no copy."""
+        if isinstance(strategy, AbstractSynchronousStrategy):
+            return  # whose snapshots have all weights
+        held = trained_weights(trainer)
+        for name, weight in self._module.named_parameters():
+            known = id(weight) in held or name in strategy.moving
+            if not known and weights_digest([weight]) != self._before[name]:
+                message = f"{name} changed, which no optimizer holds, and not within the first "
+                raise RuntimeError(message + "steps: snapshots have no copy of it")
+
+
+def require_memory(module: LightningModule, batch: Any, device: torch.device, point: Point) -> None:
+    """Let a copy of `module` take a step on the GPU, while the other workers do the same.
+
+    The memory that a step needs stays reserved by this process until it trains. Random numbers go
+    on as they were. Only steps in 32 bits are tried. Raises
+    SettingError("cluster.workers_per_accelerator") if they do not fit.
+    """
+    if point.training.precision != "32-true":
+        return
+    before = random_state()
+    try:
+        copied = deepcopy(module).to(device)
+        inputs = [part.to(device) for part in batch]
+        optimizer: Any = copied.configure_optimizers()
+        copied.training_step(tuple(inputs), 0).backward()  # pyright: ignore
+        if isinstance(optimizer, Optimizer):
+            optimizer.step()
+    except Exception as error:  # code from outside may raise anything
+        if _SIGN not in str(error):
+            return  # training says so
+        each = point.cluster.workers_per_accelerator
+        message = f"the memory of a GPU does not hold {each} workers of {point.batch_size} images "
+        message += "a step; fewer, or a smaller batch_size, are needed"
+        raise SettingError("cluster.workers_per_accelerator", message) from error
+    finally:
+        set_random_state(before)
