@@ -110,7 +110,7 @@ def rehearse_training(
     SettingError("model") for whatever a step, a hook or a checkpoint raises.
     """
     before = random_state()
-    steps = Steps(point, told, 1, data.batch)
+    steps = Steps(point, told, 1, lambda _, n: data.batch(worker, n))
     strategy = PlainStrategy(steps, worker)
     trial = Trial(module, steps, strategy)
     trainer, trained = trial.trainer, trial.module

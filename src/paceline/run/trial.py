@@ -4,7 +4,6 @@ does, it must train as it would without Paceline.
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 import torch
@@ -60,7 +59,8 @@ class Steps:
         self.point, self.told, self.workers, self.factor = point, told, workers, factor
         steps, size = max(1, told.num_steps // workers), point.batch_size
         self.epochs, self.length = min(2, steps), max(1, min(2, steps // 2))
-        self._draw = cache(draw)  # once, since items may be random
+        seed_generators(torch.initial_seed() + _SEED)  # as training draws no batch
+        self._batches = [[draw(worker, n) for n in range(self.length)] for worker in range(workers)]
         self.run = RunSpec(
             num_workers=workers,
             batch_size=size,
@@ -70,7 +70,7 @@ class Steps:
         )
 
     def batch(self, worker: int, n: int) -> Any:
-        return copy.deepcopy(self._draw(worker, n % self.length))
+        return copy.deepcopy(self._batches[worker % self.workers][n % self.length])
 
     def told_batches(self, done: int) -> int:
         """Return the batches of all workers that a module is told after `done` of these."""
