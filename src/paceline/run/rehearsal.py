@@ -15,11 +15,12 @@ from lightning_fabric.utilities.distributed import _all_gather_ddp_if_available
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from paceline.clock.training_strategy import random_state, set_random_state
 from paceline.data.batches import LazyBatches
 from paceline.errors import SettingError, refused
-from paceline.model.score import Score, evaluation_mode, score
+from paceline.model.score import Score, as_precise, evaluation_mode, score
 from paceline.record.point import Point
 from paceline.run.placed_data import Pass, PlacedData
 from paceline.run.process_watch import forms_group, refuse_strangers
@@ -64,14 +65,14 @@ def _pairs(part: str, begin: Pass) -> Iterator[tuple[Tensor, Tensor]]:
 
 def scored(module: Any, images: Tensor, labels: Tensor) -> Score:
     """Return the score of a batch. Raises SettingError for what cannot be scored."""
-    given = images.to(next(module.parameters()).dtype)
+    images = as_precise(images, next(module.parameters()))
     if not len(labels) or int(labels.min()) < 0:
         raise SettingError("data", f"labels must be class numbers from 0 on, not {labels.tolist()}")
     with refused("model", _NEEDED):
         with torch.no_grad(), evaluation_mode(module):
-            logits = module(given)
+            logits = module(images)
         _check_logits(logits, images, labels)
-        return score(module, [(given, labels)], "cpu")
+        return score(module, [(images, labels)], "cpu")
 
 
 def _check_logits(logits: Any, images: Tensor, labels: Tensor) -> None:
@@ -90,7 +91,8 @@ def _check_logits(logits: Any, images: Tensor, labels: Tensor) -> None:
 
 
 _MOST_STEPS = 100_000  # of a scheduler
-_ACCURACY = re.compile("acc|top-?_?1")
+# names of accuracies, which are right where the highest logit is
+_ACCURACY = re.compile("(?!.*(err|loss|top[-_]?[2-9k]))(.*acc|.*top[-_]?1)")
 _START_HOOKS = ("on_{}_model_eval", "on_{}_start", "on_{}_epoch_start")
 
 
@@ -111,7 +113,7 @@ def rehearse_training(
     """
     before = random_state()
     steps = Steps(point, told, 1, lambda _, n: data.batch(worker, n))
-    strategy = PlainStrategy(steps, worker)
+    strategy = PlainStrategy(steps, worker, by_streams=point.kind == "virtual")
     trial = Trial(module, steps, strategy)
     trainer, trained = trial.trainer, trial.module
     if told.num_workers > 1:
@@ -241,16 +243,20 @@ def _check_validation(trial: Trial, data: PlacedData) -> None:
     Its own validation_step gets the labels that forward predicts, for which an accuracy that it
     logs must be 1, or 100 %. If it logs none, forward must reach all weights that the loss reaches.
     """
-    module, seen, said = trial.module, list[Any](), dict[str, float]()
+    module, seen, said, reached = trial.module, list[Tensor](), dict[str, float](), set[str]()
     images, _ = next(iter(data.rehearsed[0]()))
-    images = images.to(next(module.parameters()).dtype)
-    reached: set[str] = set()
-    for mode in (True, False):
-        with torch.enable_grad():
-            logits = module.train(mode)(images)
-            total = logits.sum()
-        weights = {name: x for name, x in module.named_parameters() if x.requires_grad}
-        if total.requires_grad:  # not of a teacher
+    images = as_precise(images, next(module.parameters()))
+    weights = {name: x for name, x in module.named_parameters() if x.requires_grad}
+    logits = torch.empty(0)
+    for mode in (True, False):  # some layers are there in training alone
+        with torch.enable_grad(), trial.trainer.precision_plugin.forward_context():
+            try:
+                logits = module.train(mode)(images)
+            except Exception:  # as of BatchNorm on one image
+                continue
+            outputs = [x for x in tree_leaves(logits) if isinstance(x, Tensor) and x.requires_grad]
+            total = sum(each.sum() for each in outputs)
+        if isinstance(total, Tensor):  # not of a teacher
             found = torch.autograd.grad(total, [*weights.values()], allow_unused=True)
             reached |= {name for name, each in zip(weights, found, strict=True) if each is not None}
     if is_overridden("validation_step", module, parent=LightningModule):
@@ -260,10 +266,10 @@ def _check_validation(trial: Trial, data: PlacedData) -> None:
         with contextlib.suppress(Exception):  # of a step that a run never calls
             (said,) = trial.trainer.validate(module, batches, verbose=False)
         hook.remove()
-    if seen and not any(isinstance(x, Tensor) and torch.equal(x, images) for x in seen):
+    if seen and not any(same(x.reshape(-1), images.reshape(-1)) for x in seen):
         message = "its validation_step gives forward other values than the images of a batch, which"
         raise SettingError("model", message + " a run would score: prepare them in forward")
-    accuracies = {name: value for name, value in said.items() if _ACCURACY.search(name.lower())}
+    accuracies = {name: value for name, value in said.items() if _ACCURACY.match(name.lower())}
     if any(math.isclose(value, 1, rel_tol=1e-3) or value > 99 for value in accuracies.values()):
         return
     for name, value in accuracies.items():
@@ -271,4 +277,5 @@ def _check_validation(trial: Trial, data: PlacedData) -> None:
         raise SettingError("model", message + "and a run scores these: return its logits")
     if (others := sorted(trial.reached - reached)) and not trial.moving:
         message = f"{others[0]} is trained, and has no part in what forward returns, which a run "
-        raise SettingError("model", message + "scores: return logits in which it has")
+        message += "scores: return logits in which it has, or log the accuracy of forward's logits "
+        raise SettingError("model", message + "in validation_step")

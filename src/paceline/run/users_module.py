@@ -162,7 +162,7 @@ def meet_strategy(
         raise SettingError("model", message + "only real workers with sync_allreduce share")
     strategy.moving = trial.moving
     mean = not Counts(point.scheme, point.workers).applies_own_gradients
-    compare(module, data, told, point, worker, trial.moving, mean=mean)
+    compare(module, data, told, point, worker, trial, mean=mean)
     forget_seed()
     if virtual and trial.moving and point.training.checkpoint_seconds is not None:
         message = "weights that no optimizer holds change, between the steps of one worker and of "
@@ -208,14 +208,16 @@ class WatchedWeights(Callback):
     """Watches the weights of a user's module that several workers train."""
 
     def __init__(self, module: LightningModule) -> None:
-        self._module = module
-        self._before = {name: weights_digest([each]) for name, each in module.named_parameters()}
+        self._module, self._before = module, dict[str, str]()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._trained = trained_weights(trainer)
 
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
         """Raise SettingError("model") if other weights are trained than at the beginning."""
+        if not self._before:
+            named = self._module.named_parameters()
+            self._before = {name: weights_digest([each]) for name, each in named}
         if trained_weights(trainer) != self._trained:
             message = "it begins or ends to train weights during the run: let all of them require "
             message += "gradients, in one optimizer, and detach what is frozen"
