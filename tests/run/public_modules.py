@@ -148,6 +148,50 @@ class Masked(Net):
             self.line[2].weight.grad = None
 
 
+class Pruned(Net):
+    """Has a mask of bools, and draws it anew in each step."""
+
+    def __init__(self, lr):
+        super().__init__(lr)
+        self.register_buffer("kept", torch.ones(3, dtype=torch.bool))
+
+    def training_step(self, batch, batch_idx):
+        points, labels = batch
+        self.kept = points.mean(0) > self.kept.double().mean() / 2
+        return cross_entropy(self(points * self.kept), labels)
+
+
+class WithAuxiliaryHead(Net):
+    """Returns two outputs in training, of which one is of a head that is there in training only."""
+
+    def __init__(self, lr):
+        super().__init__(lr)
+        self.head = nn.Linear(3, 3)
+
+    def forward(self, points):
+        logits = self.line(points)
+        return (logits, self.head(points)) if self.training else logits
+
+    def training_step(self, batch, batch_idx):
+        points, labels = batch
+        logits, others = self(points)
+        return cross_entropy(logits, labels) + 0.3 * cross_entropy(others, labels)
+
+
+class BegunAsStudent(Student):
+    """Has a teacher that is a copy of the network as training begins, and stays."""
+
+    def on_train_start(self):
+        self.teacher.load_state_dict(self.line.state_dict())
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return loss + (self(batch[0]) - self.teacher(batch[0])).square().mean()
+
+    def forward(self, points):
+        return self.line(points)
+
+
 class Guarding(Net):
     """Looks at its gradients, and refuses large ones."""
 
@@ -226,6 +270,13 @@ class RateByStep(Net):
     def on_train_batch_start(self, *_):
         for group in self.optimizers().param_groups:
             group["lr"] = self._lr * min(1, (self.trainer.global_step + 1) / 16)
+
+
+class RateByPartOfEpoch(Net):
+    def on_train_batch_start(self, batch, batch_idx):
+        part = self.current_epoch + batch_idx / self.trainer.num_training_batches
+        for group in self.optimizers().param_groups:
+            group["lr"] = self._lr * (1 - part / self.trainer.max_epochs)
 
 
 class RateByEpoch(Net):

@@ -38,7 +38,7 @@ EQUAL = ["Byol"]
 _EQUAL_TOO = """
     OwnByEpoch Replaced Normalised Guarding Centred MoCo Ema LateEma CentredInPlace Temperature
     Masked FrozenDecay FrozenNorm Parametrised Groups Chained ByItsLoader RateByStep RateByEpoch
-    Logging Penalised OwnTeacher OwnCycle OwnWarmup AllWaysReturn Sharing SkippingNan Validating
+    Logging Penalised Pruned WithAuxiliaryHead BegunAsStudent OwnTeacher OwnCycle OwnWarmup AllWaysReturn Sharing SkippingNan Validating
     Net:Softened"""
 
 EQUAL_TOO = _EQUAL_TOO.split()
@@ -89,6 +89,7 @@ REFUSED = {
     "SteppingItself": "steps its StepLR",
     "ShortCycle": "its OneCycleLR fails before the end of a run of 36 steps in 3 epochs: Tried",
     "Plateau": "needs a validation metric",
+    "RateByPartOfEpoch": "trainer.num_training_batches has no meaning in a run: in an epoch",
     "SwappingAtTheEnd": r"line\.0\.weight changes after the last step",
     "LateBuffer": "it adds weights after setup and configure_model, or buffers",
     "ByEpoch": "its forward depends on the epoch",
@@ -114,6 +115,7 @@ ON_REAL_WORKERS = [
     "Leaving",
     "Seeding",
     "SteppingItself",
+    "RateByPartOfEpoch",
     "ShortCycle",
     "SkippingAlways",
     "SteppingEverySecondBatch",

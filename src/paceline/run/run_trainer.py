@@ -43,6 +43,13 @@ class RunTrainer(Trainer):
         """Batches of all workers before this one."""
         return self.batches()
 
+    @property
+    def in_epoch(self) -> bool:
+        """True within an epoch of several workers."""
+        epochs = self.fit_loop.epoch_progress.current
+        several = self.told is not None and self.told.num_workers > 1
+        return several and epochs.ready != epochs.completed
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "should_stop" and value and not called_inside():
             message = "it sets trainer.should_stop, and a run has the length of its budget"
@@ -65,6 +72,12 @@ _ANSWERS: Mapping[str, Callable[[Told], Any]] = {
 }
 
 
+_OF_SETUP = {
+    "num_training_batches": "in an epoch, batches of all workers are no measure of batch_idx; use a"
+    " scheduler, or trainer.global_step and trainer.estimated_stepping_batches",
+}
+
+
 class _Answered:
     """Attribute of a RunTrainer that has another value for code of a user than for Lightning."""
 
@@ -76,12 +89,12 @@ class _Answered:
             return self
         name, told, inherited = self._name, trainer.told, self._inherited
         if told is not None and not called_inside():
-            if name in _ANSWERS:
+            if name in _ANSWERS and not (name in _OF_SETUP and trainer.in_epoch):
                 return _ANSWERS[name](told)
             if told.num_workers == 1 and name in ("num_devices", "num_nodes", "world_size"):
                 return 1
-            message = f"trainer.{name} has no meaning in a run: {REFUSED[name]}"
-            raise SettingError("model", message)
+            why = REFUSED.get(name) or _OF_SETUP[name]
+            raise SettingError("model", f"trainer.{name} has no meaning in a run: {why}")
         return trainer.__dict__[name] if inherited is None else inherited.__get__(trainer, owner)
 
     def __set__(self, trainer: RunTrainer, value: Any) -> None:

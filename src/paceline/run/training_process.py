@@ -349,12 +349,14 @@ class TrainingProcess:
         return trainer
 
     def _peak_rate(self, trainer: Trainer) -> float:
-        """Return the learning rate after warm-up, before the schedule lowers it."""
-        group = trainer.optimizers[0].param_groups[0]
+        """Return the learning rate after warm-up, before the schedule lowers it: that of the group
+        of weights with the highest.
+        """
         assert self._run.learning_rate is not None
         rule = replace(self._run.learning_rate, schedule="constant")
-        begun = group.get("initial_lr", group["lr"])
-        return group.get("max_lr", begun) * rule.factor(rule.warmup_samples)
+        groups = trainer.optimizers[0].param_groups
+        begun = [each.get("max_lr", each.get("initial_lr", each["lr"])) for each in groups]
+        return max(begun) * rule.factor(rule.warmup_samples)
 
     def _evaluate(
         self, report: TrainingReport, trainer: Trainer, watched: WatchedWeights | None
