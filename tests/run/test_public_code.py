@@ -38,8 +38,8 @@ EQUAL = ["Byol"]
 _EQUAL_TOO = """
     OwnByEpoch Replaced Normalised Guarding Centred MoCo Ema LateEma CentredInPlace Temperature
     Masked FrozenDecay FrozenNorm Parametrised Groups Chained ByItsLoader RateByStep RateByEpoch
-    Logging Penalised Pruned WithAuxiliaryHead BegunAsStudent OwnTeacher OwnCycle OwnWarmup AllWaysReturn Sharing SkippingNan Validating
-    Net:Softened"""
+    Logging Penalised OwnTeacher OwnCycle OwnWarmup AllWaysReturn Sharing SkippingNan Validating
+    Net:Softened Pruned WithAuxiliaryHead BegunAsStudent"""
 
 EQUAL_TOO = _EQUAL_TOO.split()
 
@@ -58,7 +58,8 @@ def test_it_means_the_same_on_both_clocks(case, tmp_path):
 
 
 # What its steps have that a plain Trainer's have not, of a name that rounding decides.
-DIFFERS = "is not that of plain Lightning in step 1 of a worker"
+DIFFERS = "is not that of plain Lightning in step [01] of a worker"
+MOVES = "its trained weights change by something else than steps of its optimizer"
 
 REFUSED = {
     "Unfreezing": "(begins or ends to train|optimizer received) weights",
@@ -74,15 +75,15 @@ REFUSED = {
     "ByMetric": DIFFERS,
     "OfClass": DIFFERS,
     "Reducing": "calls reduce, which needs real workers",
-    "Clipping": DIFFERS,
+    "Clipping": "hooks make another gradient of line.0.weight of the mean over workers",
     "OwnClipping": DIFFERS,
     "ClippingByHook": DIFFERS,
-    "ClampingInBatchEnd": DIFFERS,
+    "ClampingInBatchEnd": MOVES,
     "ClampingBeforeStep": DIFFERS,
     "ClampingWhereItClips": DIFFERS,
-    "ClampingInItsStep": DIFFERS,
-    "NormalisingBeforeZeroing": DIFFERS,
-    "OwnWithLossOfTeacher": DIFFERS,
+    "ClampingInItsStep": MOVES,
+    "NormalisingBeforeZeroing": MOVES,
+    "OwnWithLossOfTeacher": MOVES,
     "AveragingAtTheEndOfEpochs": r"teacher\.0\.weight changes after the last step",
     "SkippingAlways": "training_step returns None, which skips a step",
     "WarmupAfterStep": "the rate, or another option of its optimizer, is not that of plain",
@@ -141,6 +142,13 @@ def test_what_cannot_mean_the_same_is_refused_before_training(first, tmp_path):
 def test_real_workers_refuse_it_too(model, tmp_path):
     with pytest.raises(SettingError, match=rf"^model: .*{REFUSED[model]}"):
         run_tiny(point(model, "wall"), tmp_path)
+
+
+@pytest.mark.slow
+def test_real_workers_have_a_module_each_and_their_gradients_are_averaged_after_hooks(tmp_path):
+    run_tiny(point("Bank", "wall", "sync_parameter_server"), tmp_path)
+    with pytest.raises(SettingError, match=rf"^model: .*{REFUSED['Clipping']}"):
+        run_tiny(point("Clipping", "wall", "sync_parameter_server"), tmp_path)
 
 
 @pytest.mark.slow
