@@ -42,7 +42,7 @@ from paceline.scheme.sync_allreduce import SyncAllReduce
 
 _SEED = 46_341
 _LARGE = 2.0**20  # factor of a gradient, to exceed any limit of a hook
-_PATIENCE = 30.0  # seconds that a comparison may take
+_PATIENCE = 30.0  # seconds of processor time that a comparison may take
 # rounding, as a share of the largest gradient or update, by the precision of the run
 _ROUNDING = {"64-true": 1e-9, "32-true": 1e-3}
 _ROUNDING_OF_HALF = 0.1
@@ -159,7 +159,7 @@ class Trial(Callback):
     """Lets a copy of a module take `steps` by `strategy`.
 
     Random numbers of a step depend on its worker and number alone; `seeds` is True if the module
-    seeds the generators itself. `seconds`: of the quickest step. `num_batches`: steps begun.
+    seeds the generators itself. `seconds`: processor time of the quickest step. `num_batches`: steps begun.
     `reached`: names of the weights to which a loss has given a gradient. `lacks_gradients`: True if
     a step gave none to a trained weight. `rates`: options of the optimizer in all steps. `last`:
     weights and buffers after the last step.
@@ -234,7 +234,7 @@ class Trial(Callback):
             others = [each for each in pl_module.named_parameters() if id(each[1]) not in held]
             self._others = {name: each.detach().clone() for name, each in others}
         self.num_batches += 1
-        self._began = time.perf_counter()
+        self._began = time.process_time()
 
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
         gradients = self.gradients()
@@ -248,7 +248,7 @@ class Trial(Callback):
         self.rates.add(tuple(LiveOptions(optimizer).read()))
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        self.seconds = min(self.seconds, time.perf_counter() - self._began)
+        self.seconds = min(self.seconds, time.process_time() - self._began)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.last = state_of(pl_module)
@@ -452,6 +452,7 @@ def compare(
         for each in range(workers):
             plain = PlainStrategy(steps, each, by_streams=True)
             _Compared(module, steps, plain, shared, mean=mean).fit()
+        shared.seen.clear()  # frees memory
     if averages:
         _check_averages(module, steps)
     set_random_state(before)
