@@ -93,7 +93,6 @@ def _check_logits(logits: Any, images: Tensor, labels: Tensor) -> None:
 _MOST_STEPS = 100_000  # of a scheduler
 # names of accuracies, which are right where the highest logit is
 _ACCURACY = re.compile("(?!.*(err|loss|top[-_]?[2-9k]))(.*acc|.*top[-_]?1)")
-_START_HOOKS = ("on_{}_model_eval", "on_{}_start", "on_{}_epoch_start")
 
 
 def rehearse_training(
@@ -126,8 +125,7 @@ def rehearse_training(
             if point.training.checkpoint_seconds is not None:
                 _check_checkpoint(path)
         _check_end(trained, trial.last)
-        _check_start_hooks(trained, data)
-        _check_validation(trial, data)
+        _check_scores(trial, data)
     if told.num_workers > 1 and trial.seeds:
         message = "it seeds the generator of torch in training, equally in all workers: leave that "
         raise SettingError("model", message + "to the setting `seed`")
@@ -205,77 +203,84 @@ def _check_end(module: LightningModule, last: Mapping[str, Tensor]) -> None:
             raise SettingError("model", message + "evaluated as they were in training")
 
 
-def _check_start_hooks(module: Any, data: PlacedData) -> None:
-    """Raise SettingError("model") if what the module returns depends on the epoch, since snapshots
-    are evaluated after training, or if it is changed by what a Trainer calls before it validates or
-    tests, because a run does not call that.
+def _check_scores(trial: Trial, data: PlacedData) -> None:
+    """Raise SettingError("model") if what a run scores, `forward` of the images after training, is
+    not what the module validates, tests and trains.
+
+    A Trainer validates and tests it on images with the labels that forward predicts, for which an
+    accuracy that the module logs must be 1, or 100 %. If it logs none, forward must reach all
+    weights that the loss reaches.
     """
-    epochs, numbers = module.trainer.fit_loop.epoch_progress.current, random_state()
+    module, trainer = trial.module, trial.trainer
+    epochs, accurate = trainer.fit_loop.epoch_progress.current, False
     for part, begin in zip(("validation", "test"), data.rehearsed, strict=True):
         images, labels = next(iter(begin()))
-
-        def found(images: Any = images, labels: Any = labels) -> str:
-            set_random_state(numbers)
-            return repr(scored(module, images, labels))  # a loss that is NaN equals itself
-
-        before = found()
+        images = as_precise(images, next(module.parameters()))
+        before = repr(scored(module, images, labels))  # a loss that is NaN equals itself
         ended, epochs.completed = epochs.completed, 0
-        if found() != before:
+        if repr(scored(module, images, labels)) != before:
             message = "its forward depends on the epoch, and snapshots are evaluated after training"
             raise SettingError("model", message)
         epochs.completed = ended
-        hooks = [each.format(part) for each in _START_HOOKS]
-        for hook in hooks:
-            if is_overridden(hook, module, parent=LightningModule):
-                with contextlib.suppress(Exception):  # of a hook that a run never calls
-                    getattr(module, hook)()
-                if found() != before:
-                    message = f"{type(module).__name__}.{hook} changes what is evaluated, and would"
-                    raise SettingError(
-                        "model", f"{message} not be called; decide in forward by self.training"
-                    )
-
-
-def _check_validation(trial: Trial, data: PlacedData) -> None:
-    """Raise SettingError("model") if what a run scores, `forward` of the images, is not what the
-    module validates and trains.
-
-    Its own validation_step gets the labels that forward predicts, for which an accuracy that it
-    logs must be 1, or 100 %. If it logs none, forward must reach all weights that the loss reaches.
-    """
-    module, seen, said, reached = trial.module, list[Tensor](), dict[str, float](), set[str]()
-    images, _ = next(iter(data.rehearsed[0]()))
-    images = as_precise(images, next(module.parameters()))
-    weights = {name: x for name, x in module.named_parameters() if x.requires_grad}
-    logits = torch.empty(0)
-    for mode in (True, False):  # some layers are there in training alone
-        with torch.enable_grad(), trial.trainer.precision_plugin.forward_context():
-            try:
-                logits = module.train(mode)(images)
-            except Exception:  # as of BatchNorm on one image
-                continue
-            outputs = [x for x in tree_leaves(logits) if isinstance(x, Tensor) and x.requires_grad]
-            total = sum(each.sum() for each in outputs)
-        if isinstance(total, Tensor):  # not of a teacher
-            found = torch.autograd.grad(total, [*weights.values()], allow_unused=True)
-            reached |= {name for name, each in zip(weights, found, strict=True) if each is not None}
-    if is_overridden("validation_step", module, parent=LightningModule):
-        batches = LazyBatches(1, lambda first: iter([(images, logits.argmax(1))]))
-        hook = module.register_forward_pre_hook(lambda _, inputs: seen.extend(inputs[:1]))
-        trial.trainer.limit_val_batches = 1
-        with contextlib.suppress(Exception):  # of a step that a run never calls
-            (said,) = trial.trainer.validate(module, batches, verbose=False)
-        hook.remove()
-    if seen and not any(same(x.reshape(-1), images.reshape(-1)) for x in seen):
-        message = "its validation_step gives forward other values than the images of a batch, which"
-        raise SettingError("model", message + " a run would score: prepare them in forward")
-    accuracies = {name: value for name, value in said.items() if _ACCURACY.match(name.lower())}
-    if any(math.isclose(value, 1, rel_tol=1e-3) or value > 99 for value in accuracies.values()):
+        accurate |= _check_part(trial, part, images)
+    if accurate or trial.moving:
         return
-    for name, value in accuracies.items():
-        message = f"its validation_step says {name} {value:.4g} where the logits of forward say 1, "
-        raise SettingError("model", message + "and a run scores these: return its logits")
-    if (others := sorted(trial.reached - reached)) and not trial.moving:
+    if others := sorted(trial.reached - _reached(trial, images)):
         message = f"{others[0]} is trained, and has no part in what forward returns, which a run "
         message += "scores: return logits in which it has, or log the accuracy of forward's logits "
         raise SettingError("model", message + "in validation_step")
+
+
+def _check_part(trial: Trial, part: str, images: Tensor) -> bool:
+    """Let a Trainer validate or test the module on `images`; return True if it logs an accuracy.
+
+    Raises SettingError("model") if forward gets other images there or returns other logits, and for
+    an accuracy that is not that of these logits.
+    """
+    module, trainer, calls = trial.module, trial.trainer, list[tuple[Tensor, Any]]()
+    with torch.no_grad(), evaluation_mode(module), trainer.precision_plugin.forward_context():
+        logits = module(images)
+    if not is_overridden(f"{part}_step", module, parent=LightningModule):
+        setattr(module, f"{part}_step", lambda batch, batch_idx: module(batch[0]))
+    hook = module.register_forward_hook(lambda _, inputs, output: calls.append((*inputs, output)))
+    batches = LazyBatches(1, lambda first: iter([(images, logits.argmax(1))]))
+    trainer.limit_val_batches = trainer.limit_test_batches = 1
+    evaluate = trainer.validate if part == "validation" else trainer.test
+    said: Mapping[str, float] = {}
+    with contextlib.suppress(Exception):  # of hooks that a run never calls
+        (said,) = evaluate(module, batches, verbose=False)
+    hook.remove()
+    if calls:
+        ours = [found for given, found in calls if same(given.reshape(-1), images.reshape(-1))]
+        if not ours:
+            message = f"its {part}_step gives forward other values than the images of a batch, "
+            raise SettingError(
+                "model", message + "which a run would score: prepare them in forward"
+            )
+        if not any(same(found, logits) for found in ours):
+            message = f"hooks such as on_{part}_start change what forward returns, and a run does "
+            raise SettingError(
+                "model", message + "not call them: decide in forward by self.training"
+            )
+    accuracies = {name: value for name, value in said.items() if _ACCURACY.match(name.lower())}
+    if any(math.isclose(value, 1, rel_tol=1e-3) or value > 99 for value in accuracies.values()):
+        return True
+    for name, value in accuracies.items():
+        message = f"its {part}_step says {name} {value:.4g} where the logits of forward say 1, "
+        raise SettingError("model", message + "and a run scores these: return its logits")
+    return False
+
+
+def _reached(trial: Trial, images: Tensor) -> set[str]:
+    """Return the names of the trained weights that have a part in what forward returns."""
+    module, reached = trial.module, set[str]()
+    weights = {name: x for name, x in module.named_parameters() if x.requires_grad}
+    for mode in (True, False):  # some layers are there in training alone
+        with torch.enable_grad(), contextlib.suppress(Exception):  # as of BatchNorm on one image
+            outputs = tree_leaves(module.train(mode)(images))
+            total = sum(x.sum() for x in outputs if isinstance(x, Tensor) and x.requires_grad)
+            if isinstance(total, Tensor):  # not of a teacher
+                found = torch.autograd.grad(total, [*weights.values()], allow_unused=True)
+                pairs = zip(weights, found, strict=True)
+                reached |= {name for name, gradient in pairs if gradient is not None}
+    return reached

@@ -159,10 +159,10 @@ class Trial(Callback):
     """Lets a copy of a module take `steps` by `strategy`.
 
     Random numbers of a step depend on its worker and number alone; `seeds` is True if the module
-    seeds the generators itself. `seconds`: processor time of the quickest step. `num_batches`: steps begun.
-    `reached`: names of the weights to which a loss has given a gradient. `lacks_gradients`: True if
-    a step gave none to a trained weight. `rates`: options of the optimizer in all steps. `last`:
-    weights and buffers after the last step.
+    seeds the generators itself. `seconds`: processor time of the quickest step. `num_batches`:
+    steps begun. `reached`: names of the weights to which a loss has given a gradient.
+    `lacks_gradients`: True if a step gave none to a trained weight. `rates`: options of the
+    optimizer in all steps. `last`: weights and buffers after the last step.
     """
 
     def __init__(
@@ -443,7 +443,7 @@ def compare(
     if tried.seconds * num_steps > _PATIENCE:
         message = f"{type(module).__name__} was not compared with plain Lightning, as each of "
         tell(message + f"{num_steps} steps would take {tried.seconds:.1f} s")
-        return
+        return set_random_state(before)
     with refused("model", "it fails beside plain Lightning", named=True, passing=OF_MACHINE):
         strategy = VirtualStrategy(SyncAllReduce() if mean else Independent(), steps.run)
         strategy.moving = tried.moving
