@@ -385,6 +385,12 @@ class UnfreezingInTheMiddle(Unfreezing):
             self.line[0].requires_grad_(True)
 
 
+class SeedingItself(Net):
+    def __init__(self, lr):
+        torch.manual_seed(1)
+        super().__init__(lr)
+
+
 class Stopping(Net):
     def on_train_epoch_end(self):
         self.trainer.should_stop = True

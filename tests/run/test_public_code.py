@@ -206,6 +206,16 @@ def test_networks_of_anybody_s_are_completed_or_refused(tmp_path):
             run_tiny(config(network), tmp_path)
 
 
+def test_a_user_is_told_of_equal_seeds_and_of_a_module_that_is_too_slow(tmp_path, monkeypatch):
+    def cautions(model):
+        (report,) = run_tiny(point(model, training__epochs=1), tmp_path)[0].training
+        return report.cautions
+
+    assert [len(cautions(model)) for model in ("Net", "SeedingItself")] == [0, 1]
+    monkeypatch.setattr("paceline.run.trial._PATIENCE", 0.0)
+    assert [len(cautions(model)) for model in ("Net", "SeedingItself", "Bank")] == [1, 2, 1]
+
+
 def test_a_run_leaves_the_settings_of_its_process_to_the_next(tmp_path):
     """Points on the virtual clock run in one process one after the other."""
     run_tiny(point("LeavingGradientsOff"), tmp_path)

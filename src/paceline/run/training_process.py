@@ -64,6 +64,7 @@ from paceline.run.users_module import (
     meet_strategy,
     require_memory,
     seed_equally,
+    seeds_itself,
     trains_as_ours,
 )
 from paceline.run.weights import load_weights, save_weights
@@ -166,7 +167,7 @@ class TrainingProcess:
         Raises SettingError before training if module and data cannot be trained or evaluated.
         """
         strategy, data, point, clock = self._strategy, self._data, self._point, self._clock
-        by_hand = self._rehearse()
+        by_hand, caution = self._rehearse()
         is_watched = not self._is_plain and self._split is None
         watched = WatchedWeights(self._module) if is_watched else None
         observer = Observer(
@@ -202,18 +203,19 @@ class TrainingProcess:
         if not trainer.should_stop:
             batches.check_end()
         report = self._report(trainer, observer, batches, files, by_hand)
+        report.cautions = [each for each in (self._caution, caution) if each]
         self._evaluate(report, trainer, watched)
         return report
 
-    def _rehearse(self) -> bool:
-        """Try a user's module before training; return True if it sets its learning rate itself."""
+    def _rehearse(self) -> tuple[bool, str | None]:
+        """Try a user's module before training; see `meet_strategy` for what is returned."""
         point = self._point
         if self._is_first and not (point.model.is_ours and point.data.is_ours):
             rehearse_scores(self._module, self._data)
         shared = point.kind == "virtual" and point.workers > 1  # whose layers must not remember
         tried = not self._is_plain or (shared and not has_known_layers(self._module))
         if not tried or not (self._split is None or self._split.is_first):
-            return False
+            return False, None
         module, strategy = self._module, self._strategy
         return meet_strategy(module, self._data, self._told, point, strategy, self._worker)
 
@@ -308,6 +310,11 @@ class TrainingProcess:
         target = training.corrected(point.model, self._counts.expected_staleness)
         with refuse_strangers(forms_group(point)):
             module = target.build()
+            self._caution = None
+            own_weights = training.initial_weights is None and not target.is_ours
+            if self._is_first and own_weights and seeds_itself(module, target.build, seed):
+                name = f"{type(module).__name__} begins with the same weights for every seed"
+                self._caution = f"{name}, so that intervals over seeds do not include these"
             first = partial(self._data.batch, self._worker, 0)
             together = point.cluster.carried_out_by_ddp(point.scheme)
             complete(module, self._told, seed, lambda: first()[0], together=together)

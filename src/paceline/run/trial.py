@@ -31,7 +31,7 @@ from paceline.clock.training_strategy import (
 from paceline.clock.virtual.dropout_streams import DropoutStreams
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
 from paceline.data.batches import LazyBatches
-from paceline.errors import OF_MACHINE, SettingError, refused, tell
+from paceline.errors import OF_MACHINE, SettingError, refused
 from paceline.record.point import Point
 from paceline.run.lightning_contract import HOOKS
 from paceline.run.placed_data import PlacedData
@@ -428,12 +428,13 @@ def compare(
     tried: Trial,
     *,
     mean: bool,
-) -> None:
+) -> str | None:
     """Raise SettingError("model") unless steps of the virtual clock, whose workers share one copy
     of `module`, are those of plain Trainers that each have a copy of their own.
 
     `worker`: of this process. `tried`: a trial of the module alone. `mean`: workers step by the
-    mean of their gradients, as by DDP; else each by its own. Prints that a module is too slow.
+    mean of their gradients, as by DDP; else each by its own. Returns a caution if
+    the module is too slow for it.
     """
     before, virtual = random_state(), point.kind == "virtual"
     workers = min(2, point.workers) if virtual else 1
@@ -441,9 +442,9 @@ def compare(
     steps = Steps(point, told, workers, lambda each, n: data.batch(of_worker + each, n))
     num_steps = steps.epochs * steps.length * (2 * workers + 3 * averages)
     if tried.seconds * num_steps > _PATIENCE:
+        set_random_state(before)
         message = f"{type(module).__name__} was not compared with plain Lightning, as each of "
-        tell(message + f"{num_steps} steps would take {tried.seconds:.1f} s")
-        return set_random_state(before)
+        return f"{message}{num_steps} steps would take {tried.seconds:.1f} s"
     with refused("model", "it fails beside plain Lightning", named=True, passing=OF_MACHINE):
         strategy = VirtualStrategy(SyncAllReduce() if mean else Independent(), steps.run)
         strategy.moving = tried.moving
@@ -456,6 +457,7 @@ def compare(
     if averages:
         _check_averages(module, steps)
     set_random_state(before)
+    return None
 
 
 def _check_averages(module: LightningModule, steps: Steps) -> None:

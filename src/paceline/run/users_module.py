@@ -56,6 +56,18 @@ def forget_seed() -> None:
     os.environ.pop("PL_GLOBAL_SEED", None)
 
 
+def seeds_itself(module: Module, build: Callable[[], Module], seed: int) -> bool:
+    """Return True if `build`, with another seed than the one `module` was built with, makes a
+    module that begins with the same weights. Random numbers go on as they were.
+    """
+    before = random_state()
+    seed_equally(seed + 1)
+    pairs = [*zip(module.parameters(), build().parameters(), strict=False)]
+    forget_seed()
+    set_random_state(before)
+    return bool(pairs) and all(not is_lazy(x) and torch.equal(x, y) for x, y in pairs)
+
+
 def trains_as_ours(module: Any) -> bool:
     """Return True for a Classifier whose class is Paceline's or overrides nothing that a Trainer
     calls. Its only epoch is the run.
@@ -133,9 +145,10 @@ def meet_strategy(
     point: Point,
     strategy: AbstractTrainingStrategy,
     worker: int,
-) -> bool:
+) -> tuple[bool, str | None]:
     """Rehearse the training of a user's module, and tell the strategy what was found. Returns True
-    if the module itself changes options of its optimizer, such as the learning rate, between steps.
+    if the module itself changes options of its optimizer, such as the learning rate, between steps,
+    and a caution or None.
 
     Raises SettingError("model") for what the strategy cannot do as others do it.
     """
@@ -156,19 +169,19 @@ def meet_strategy(
     if isinstance(strategy, AbstractSynchronousStrategy):
         if isinstance(strategy, SyncAllReduceStrategy) and trial.lacks_gradients:
             strategy.expect_unused_weights()
-        return by_hand
+        return by_hand, None
     if several and plain.moved:
         message = "its trained weights change by something else than steps of its optimizer, which "
         raise SettingError("model", message + "only real workers with sync_allreduce share")
     strategy.moving = trial.moving
     mean = not Counts(point.scheme, point.workers).applies_own_gradients
-    compare(module, data, told, point, worker, trial, mean=mean)
+    caution = compare(module, data, told, point, worker, trial, mean=mean)
     forget_seed()
     if virtual and trial.moving and point.training.checkpoint_seconds is not None:
         message = "weights that no optimizer holds change, between the steps of one worker and of "
         message += "another: null is needed on the virtual clock"
         raise SettingError("training.checkpoint_seconds", message)
-    return by_hand
+    return by_hand, caution
 
 
 class HeededSettings(Callback):
