@@ -206,6 +206,12 @@ def test_networks_of_anybody_s_are_completed_or_refused(tmp_path):
             run_tiny(config(network), tmp_path)
 
 
+@pytest.mark.parametrize("scheme", ["async_parameter_server", "local_sgd"])
+def test_a_rate_of_each_step_is_that_of_all_workers(scheme, tmp_path):
+    for model in ("Chained", "RateByStep", "ByItsLoader"):
+        run_tiny(point(model, scheme=scheme, training__milestones=[]), tmp_path)
+
+
 def test_a_user_is_told_of_equal_seeds_and_of_a_module_that_is_too_slow(tmp_path, monkeypatch):
     def cautions(model):
         (report,) = run_tiny(point(model, training__epochs=1), tmp_path)[0].training

@@ -82,18 +82,18 @@ class Steps:
 
 class PlainStrategy(SingleDeviceStrategy):
     """Lightning's own strategy of one CPU, for one of the workers of `steps`, whose schedulers
-    count the batches of all workers. With `by_streams`, its dropout draws what it draws on the
-    virtual clock.
+    count the batches of all workers, `ahead` of which are done before its first. With `by_streams`,
+    its dropout draws what it draws on the virtual clock.
 
     `num_steps`: steps that the optimizer took. Also, if trained weights changed between two of them
     (`moved`), if a step had no loss (`skipped`), and if a gradient is the sum of several backward
     passes (`divided`).
     """
 
-    def __init__(self, steps: Steps, worker: int, *, by_streams: bool) -> None:
+    def __init__(self, steps: Steps, worker: int, *, by_streams: bool, ahead: int = 0) -> None:
         super().__init__(device=torch.device("cpu"))  # pyright: ignore[reportUnknownMemberType]
         self._steps, self._worker, self._drawn = steps, worker, 0
-        self._by_streams, self._streams = by_streams, None
+        self._by_streams, self._streams, self._ahead = by_streams, None, ahead
         self.global_rank = worker if steps.workers > 1 else 0
         self.num_steps, self._passed = 0, set[int]()
         self.moved = self.skipped = self.divided = False
@@ -107,7 +107,7 @@ class PlainStrategy(SingleDeviceStrategy):
 
     @property
     def known_batches(self) -> int:
-        return self._steps.workers * self.num_steps
+        return self._steps.workers * self.num_steps + self._ahead
 
     def samples_before_next(self) -> int:
         return 0
@@ -451,7 +451,7 @@ def compare(
         shared = _Recorded(module, steps, strategy)
         shared.fit()
         for each in range(workers):
-            plain = PlainStrategy(steps, each, by_streams=True)
+            plain = PlainStrategy(steps, each, by_streams=True, ahead=0 if mean else each)
             _Compared(module, steps, plain, shared, mean=mean).fit()
         shared.seen.clear()  # frees memory
     if averages:
