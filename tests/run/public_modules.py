@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from pytorch_lightning import seed_everything
+from pytorch_lightning.strategies import DDPStrategy
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.optim import lr_scheduler
@@ -389,6 +390,48 @@ class SeedingItself(Net):
     def __init__(self, lr):
         torch.manual_seed(1)
         super().__init__(lr)
+
+
+class RateByValidation(Net):
+    def on_validation_end(self):
+        self.optimizers().param_groups[0]["lr"] *= 0.9
+
+
+class PlateauByHand(Net):
+    def configure_optimizers(self):
+        optimizer = super().configure_optimizers()
+        self.plateau = lr_scheduler.ReduceLROnPlateau(optimizer)
+        return optimizer
+
+    def on_validation_epoch_end(self):
+        self.plateau.step(1.0)
+
+
+class LeavingTraces(Net):
+    """Counts its steps for all copies of it."""
+
+    steps = []  # noqa: RUF012
+
+    def training_step(self, batch, batch_idx):
+        self.steps.append(batch_idx)
+        return super().training_step(batch, batch_idx) * min(1, len(self.steps) / 100)
+
+
+class OfFirstRank(Ema):
+    def on_train_batch_end(self, *_):
+        if self.trainer.is_global_zero:
+            super().on_train_batch_end()
+
+
+class ByStrategy(Net):
+    def training_step(self, batch, batch_idx):
+        by_ddp = isinstance(self.trainer.strategy, DDPStrategy)
+        return super().training_step(batch, batch_idx) * (1 + by_ddp)
+
+
+class Accumulating(Net):
+    def on_train_epoch_start(self):
+        self.trainer.accumulate_grad_batches = 1 + self.current_epoch
 
 
 class Stopping(Net):

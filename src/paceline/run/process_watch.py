@@ -60,8 +60,8 @@ def _asked_by_user() -> str | None:
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         room = module.partition(".")[0]
-        if module.startswith("torch._dynamo"):
-            return None  # the compiler asks for the rank, to name its files
+        if module.startswith(("torch._dynamo", "torch.utils.data")):
+            return None  # to name files of the compiler, and for seeds of a loader's processes
         if room not in ("torch", "contextlib"):
             return None if room in ("pytorch_lightning", "lightning_fabric", "paceline") else name
         distributed = module.startswith("torch.distributed")

@@ -6,7 +6,7 @@ import contextlib
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ from lightning_fabric.utilities.distributed import _all_gather_ddp_if_available
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch import Tensor
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torch.utils._pytree import tree_leaves
 
+from paceline.clock.schedules import LiveOptions
 from paceline.clock.training_strategy import random_state, set_random_state
 from paceline.data.batches import LazyBatches
 from paceline.errors import SettingError, refused
@@ -24,7 +26,7 @@ from paceline.model.score import Score, as_precise, evaluation_mode, score
 from paceline.record.point import Point
 from paceline.run.placed_data import Pass, PlacedData
 from paceline.run.process_watch import forms_group, refuse_strangers
-from paceline.run.run_trainer import Told, called_inside
+from paceline.run.run_trainer import RunTrainer, Told
 from paceline.run.trial import PlainStrategy, Steps, Trial, same, state_of, without_gpu
 
 _NEEDED = "forward must map images [N, ...] to logits [N, classes]"
@@ -141,24 +143,16 @@ def rehearse_training(
     return trial, strategy
 
 
-def _watch_gathering(trainer: Trainer, gathers: bool) -> None:
-    """Let a module gather, or else raise SettingError("model") where it meets other workers."""
+def _watch_gathering(trainer: RunTrainer, gathers: bool) -> None:
+    """Let a module gather, or else raise SettingError("model") where it does."""
     strategy: Any = trainer.strategy
-    if gathers:
-        strategy.all_gather = _all_gather_ddp_if_available
-        return
+    trainer.by_ddp = gathers
 
-    def watched(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def asked(*arguments: Any, **options: Any) -> Any:
-            if name != "all_gather" and called_inside():  # as for what a module logs
-                return call(*arguments, **options)
-            message = f"it calls {name}, which needs real workers with scheme=sync_allreduce"
-            raise SettingError("model", message)
+    def all_gather(*_: Any, **__: Any) -> Any:
+        message = "it calls all_gather, which needs real workers with scheme=sync_allreduce"
+        raise SettingError("model", message)
 
-        return asked
-
-    for name in ("all_gather", "barrier", "broadcast", "reduce", "reduce_boolean_decision"):
-        setattr(strategy, name, watched(name, getattr(strategy, name)))
+    strategy.all_gather = _all_gather_ddp_if_available if gathers else all_gather
 
 
 def _check_schedulers(
@@ -169,7 +163,10 @@ def _check_schedulers(
 
     `groups`: of all optimizers.
     """
-    if any("initial_lr" in group for group in groups) and not trainer.lr_scheduler_configs:
+    returned = [each.scheduler for each in trainer.lr_scheduler_configs]
+    kinds = LRScheduler, ReduceLROnPlateau
+    own = [x for x in vars(module).values() if isinstance(x, kinds) and x not in returned]
+    if own or (any("initial_lr" in group for group in groups) and not returned):
         message = f"{type(module).__name__}.configure_optimizers does not return its scheduler, "
         message += "which would take the steps of one worker; return it with the optimizer"
         raise SettingError("model", message)
@@ -247,9 +244,16 @@ def _check_part(trial: Trial, part: str, images: Tensor) -> bool:
     trainer.limit_val_batches = trainer.limit_test_batches = 1
     evaluate = trainer.validate if part == "validation" else trainer.test
     said: Mapping[str, float] = {}
+    before, rates = state_of(module), LiveOptions(trainer.optimizers[0]).read()
     with contextlib.suppress(Exception):  # of hooks that a run never calls
         (said,) = evaluate(module, batches, verbose=False)
     hook.remove()
+    after = state_of(module)
+    moved = [name for name, tensor in after.items() if not same(before.get(name, tensor), tensor)]
+    if moved or LiveOptions(trainer.optimizers[0]).read() != rates:
+        what = moved[0] if moved else "the rate, or another option of its optimizer,"
+        message = f"{what} changes by its {part}, as in on_{part}_end, and a run trains without"
+        raise SettingError("model", message)
     if calls:
         ours = [found for given, found in calls if same(given.reshape(-1), images.reshape(-1))]
         if not ours:

@@ -25,6 +25,7 @@ from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot, evaluated_weights
 from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.training_strategy import RemoteOptimizer, seed_generators
+from paceline.clock.wall.ddp import SyncAllReduceStrategy
 from paceline.clock.wall.server import serve
 from paceline.cluster.child import stopped_seconds, tolerate
 from paceline.cluster.cluster import device, device_of_server
@@ -168,7 +169,7 @@ class TrainingProcess:
         """
         strategy, data, point, clock = self._strategy, self._data, self._point, self._clock
         by_hand, caution = self._rehearse()
-        is_watched = not self._is_plain and self._split is None
+        is_watched = not self._is_plain and self._split is None and point.workers > 1
         watched = WatchedWeights(self._module) if is_watched else None
         observer = Observer(
             clock,
@@ -183,7 +184,7 @@ class TrainingProcess:
         strategy.part = files.before
         checkpoints = Checkpoints(point, clock, strategy, files)
         callbacks: list[Callback] = [observer, checkpoints]
-        if watched is not None and point.workers > 1:
+        if watched is not None:
             callbacks.append(watched)
         if not point.model.is_ours and files.before is None:
             callbacks.append(HeededSettings(point.training))
@@ -353,6 +354,7 @@ class TrainingProcess:
         )
         if isinstance(trainer, RunTrainer):
             trainer.told = self._told
+            trainer.by_ddp = isinstance(self._strategy, SyncAllReduceStrategy)
         return trainer
 
     def _peak_rate(self, trainer: Trainer) -> float:

@@ -106,6 +106,10 @@ class PlainStrategy(SingleDeviceStrategy):
             yield draw(self._worker, self._drawn)
 
     @property
+    def is_global_zero(self) -> bool:
+        return self.global_rank == 0
+
+    @property
     def known_batches(self) -> int:
         return self._steps.workers * self.num_steps + self._ahead
 
@@ -208,6 +212,7 @@ class Trial(Callback):
             strategy.samples_before_next()  # which ends the step before, as in a run
 
         self._reseed()
+        self._needed = sum(each.requires_grad for each in self.module.parameters())  # as DDP counts
         self.trainer.fit(self.module, LazyBatches(length, epoch))
 
     def _draw(self, worker: int, n: int) -> Any:
@@ -239,8 +244,7 @@ class Trial(Callback):
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
         gradients = self.gradients()
         self.reached |= {name for name, each in gradients.items() if each.any()}
-        needed = sum(each.requires_grad for each in pl_module.parameters())
-        self.lacks_gradients |= len(gradients) < needed
+        self.lacks_gradients |= len(gradients) < self._needed
 
     def on_before_optimizer_step(
         self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
@@ -427,18 +431,21 @@ def compare(
     worker: int,
     tried: Trial,
     *,
+    by_ddp: bool,
     mean: bool,
 ) -> str | None:
     """Raise SettingError("model") unless steps of the virtual clock, whose workers share one copy
     of `module`, are those of plain Trainers that each have a copy of their own.
 
-    `worker`: of this process. `tried`: a trial of the module alone. `mean`: workers step by the
-    mean of their gradients, as by DDP; else each by its own. Returns a caution if
+    `worker`: of this process. `tried`: a trial of the module alone. `by_ddp`: the steps are those
+    of a plain Trainer, and leave nothing behind for a second one. `mean`: workers step by the mean
+    of their gradients, as by DDP; else each by its own. Returns a caution if
     the module is too slow for it.
     """
     before, virtual = random_state(), point.kind == "virtual"
     workers = min(2, point.workers) if virtual else 1
-    averages, of_worker = mean and point.workers > 1, 0 if virtual else worker
+    averages = mean and point.workers > 1 and not by_ddp
+    of_worker = 0 if virtual else worker
     steps = Steps(point, told, workers, lambda each, n: data.batch(of_worker + each, n))
     num_steps = steps.epochs * steps.length * (2 * workers + 3 * averages)
     if tried.seconds * num_steps > _PATIENCE:
@@ -446,8 +453,11 @@ def compare(
         message = f"{type(module).__name__} was not compared with plain Lightning, as each of "
         return f"{message}{num_steps} steps would take {tried.seconds:.1f} s"
     with refused("model", "it fails beside plain Lightning", named=True, passing=OF_MACHINE):
-        strategy = VirtualStrategy(SyncAllReduce() if mean else Independent(), steps.run)
-        strategy.moving = tried.moving
+        if by_ddp:
+            strategy = PlainStrategy(steps, 0, by_streams=True)
+        else:
+            strategy = VirtualStrategy(SyncAllReduce() if mean else Independent(), steps.run)
+            strategy.moving = tried.moving
         shared = _Recorded(module, steps, strategy)
         shared.fit()
         for each in range(workers):

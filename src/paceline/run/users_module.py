@@ -167,15 +167,17 @@ def meet_strategy(
         raise SettingError("model", message + "the losses, and take one")
     by_hand = len(trial.rates) > 1 and not trial.trainer.lr_scheduler_configs
     if isinstance(strategy, AbstractSynchronousStrategy):
-        if isinstance(strategy, SyncAllReduceStrategy) and trial.lacks_gradients:
+        if together and trial.lacks_gradients:
             strategy.expect_unused_weights()
-        return by_hand, None
+        caution = compare(module, data, told, point, worker, trial, by_ddp=True, mean=True)
+        forget_seed()
+        return by_hand, caution
     if several and plain.moved:
         message = "its trained weights change by something else than steps of its optimizer, which "
         raise SettingError("model", message + "only real workers with sync_allreduce share")
     strategy.moving = trial.moving
     mean = not Counts(point.scheme, point.workers).applies_own_gradients
-    caution = compare(module, data, told, point, worker, trial, mean=mean)
+    caution = compare(module, data, told, point, worker, trial, by_ddp=False, mean=mean)
     forget_seed()
     if virtual and trial.moving and point.training.checkpoint_seconds is not None:
         message = "weights that no optimizer holds change, between the steps of one worker and of "

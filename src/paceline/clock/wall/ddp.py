@@ -93,8 +93,16 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
         self._schedules.set(self.samples // self.run.batch_size)
         factor, rates = self.run.rate_factor(self.samples), list[Any]()
 
+        def restore() -> None:
+            for group, rate in zip(optimizer.param_groups, rates, strict=bool(rates)):
+                group["lr"] = rate
+            rates.clear()
+
         def scaled() -> Any:
-            """Multiply the rates, as they are after backward, for one step of the optimizer."""
+            """Multiply the rates, as they are after backward, for one step of the optimizer, which
+            may call this several times.
+            """
+            restore()
             output = closure()
             self._finish_backward()
             for group in optimizer.param_groups:
@@ -103,9 +111,7 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
             return output
 
         output = super().optimizer_step(optimizer, scaled, model, **kwargs)
-        # no rates, if Lightning has skipped the closure
-        for group, rate in zip(optimizer.param_groups, rates, strict=bool(rates)):
-            group["lr"] = rate
+        restore()  # no rates, if Lightning has skipped the closure
         before = self.samples
         self.num_steps += 1  # of which `samples` is a multiple
         if self._average is not None:
