@@ -106,7 +106,7 @@ REFUSED = {
     "DrawingItself": r"DrawingItself\.training_step draws its batches itself",
     "Probabilities": "its rows add up to 1 like those of softmax",
     "KeepingItsActivation": "a run could not go on from its checkpoint",
-    "UsingAllCores": "it changes torch's number of threads from 1 to 2: set cluster.threads",
+    "UsingAllCores": "it changes torch's number of threads from 1 to 3: set cluster.threads",
     "InDoublePrecision": r"default dtype from torch\.float32 to torch\.float64: set training",
     "InItsFolder": "it changes the working directory",
     "WithoutOptimizer": "WithoutOptimizer.configure_optimizers returns no optimizer",

@@ -428,7 +428,6 @@ def compare(
     data: PlacedData,
     told: Told,
     point: Point,
-    worker: int,
     tried: Trial,
     *,
     by_ddp: bool,
@@ -437,16 +436,16 @@ def compare(
     """Raise SettingError("model") unless steps of the virtual clock, whose workers share one copy
     of `module`, are those of plain Trainers that each have a copy of their own.
 
-    `worker`: of this process. `tried`: a trial of the module alone. `by_ddp`: the steps are those
+    `tried`: a trial of the module alone. `by_ddp`: the steps are those
     of a plain Trainer, and leave nothing behind for a second one. `mean`: workers step by the mean
     of their gradients, as by DDP; else each by its own. Returns a caution if
     the module is too slow for it.
     """
-    before, virtual = random_state(), point.kind == "virtual"
-    workers = min(2, point.workers) if virtual else 1
+    before, steps = random_state(), tried.steps
     averages = mean and point.workers > 1 and not by_ddp
-    of_worker = 0 if virtual else worker
-    steps = Steps(point, told, workers, lambda each, n: data.batch(of_worker + each, n))
+    if point.kind == "virtual" and point.workers > 1:
+        steps = Steps(point, told, 2, data.batch)
+    workers = steps.workers
     num_steps = steps.epochs * steps.length * (2 * workers + 3 * averages)
     if tried.seconds * num_steps > _PATIENCE:
         set_random_state(before)
