@@ -10,11 +10,13 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from pytorch_lightning import seed_everything
+from pytorch_lightning.strategies import DDPStrategy
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader
 from torchmetrics import MeanMetric
+from torchmetrics.classification import MulticlassAccuracy
 
 from paceline.model.classifier import Classifier
 from tests.run.own import Drawn, OwnData, OwnModule
@@ -147,6 +149,50 @@ class Masked(Net):
             self.line[2].weight.grad = None
 
 
+class Pruned(Net):
+    """Has a mask of bools, and draws it anew in each step."""
+
+    def __init__(self, lr):
+        super().__init__(lr)
+        self.register_buffer("kept", torch.ones(3, dtype=torch.bool))
+
+    def training_step(self, batch, batch_idx):
+        points, labels = batch
+        self.kept = points.mean(0) > self.kept.double().mean() / 2
+        return cross_entropy(self(points * self.kept), labels)
+
+
+class WithAuxiliaryHead(Net):
+    """Returns two outputs in training, of which one is of a head that is there in training only."""
+
+    def __init__(self, lr):
+        super().__init__(lr)
+        self.head = nn.Linear(3, 3)
+
+    def forward(self, points):
+        logits = self.line(points)
+        return (logits, self.head(points)) if self.training else logits
+
+    def training_step(self, batch, batch_idx):
+        points, labels = batch
+        logits, others = self(points)
+        return cross_entropy(logits, labels) + 0.3 * cross_entropy(others, labels)
+
+
+class BegunAsStudent(Student):
+    """Has a teacher that is a copy of the network as training begins, and stays."""
+
+    def on_train_start(self):
+        self.teacher.load_state_dict(self.line.state_dict())
+
+    def training_step(self, batch, batch_idx):
+        loss = super().training_step(batch, batch_idx)
+        return loss + (self(batch[0]) - self.teacher(batch[0])).square().mean()
+
+    def forward(self, points):
+        return self.line(points)
+
+
 class Guarding(Net):
     """Looks at its gradients, and refuses large ones."""
 
@@ -227,6 +273,13 @@ class RateByStep(Net):
             group["lr"] = self._lr * min(1, (self.trainer.global_step + 1) / 16)
 
 
+class RateByPartOfEpoch(Net):
+    def on_train_batch_start(self, batch, batch_idx):
+        part = self.current_epoch + batch_idx / self.trainer.num_training_batches
+        for group in self.optimizers().param_groups:
+            group["lr"] = self._lr * (1 - part / self.trainer.max_epochs)
+
+
 class RateByEpoch(Net):
     def on_train_epoch_start(self):
         for group in self.optimizers().param_groups:
@@ -279,6 +332,44 @@ class Softened(OwnData):
         return DataLoader(Drawn(), batch_size=5, collate_fn=narrow)
 
 
+class Validating(Net):
+    """Validates by what forward returns, with another loss."""
+
+    def __init__(self, lr):
+        super().__init__(lr)
+        self.accuracy = MulticlassAccuracy(3)
+
+    def scored(self, points):
+        return self(points)
+
+    def validation_step(self, batch, batch_idx):
+        points, labels = batch
+        logits = self.scored(points)
+        self.log("val/loss", cross_entropy(logits, labels, label_smoothing=0.1))
+        self.accuracy(logits, labels)
+        self.log("val/acc", self.accuracy)
+
+
+class HeadOutsideOfForward(Net):
+    def __init__(self, lr):
+        super().__init__(lr)
+        self.head = nn.Linear(3, 3)
+
+    def training_step(self, batch, batch_idx):
+        points, labels = batch
+        return cross_entropy(self.head(self(points)), labels)
+
+
+class ValidatingByItsHead(HeadOutsideOfForward, Validating):
+    def scored(self, points):
+        return 1 - self.head(self(points))
+
+
+class PreparingInSteps(Validating):
+    def scored(self, points):
+        return self((points - 0.5) / 0.3)
+
+
 class Unfreezing(Net):
     def __init__(self, lr):
         super().__init__(lr)
@@ -293,6 +384,54 @@ class UnfreezingInTheMiddle(Unfreezing):
     def on_train_epoch_start(self):
         if self.current_epoch == 1:
             self.line[0].requires_grad_(True)
+
+
+class SeedingItself(Net):
+    def __init__(self, lr):
+        torch.manual_seed(1)
+        super().__init__(lr)
+
+
+class RateByValidation(Net):
+    def on_validation_end(self):
+        self.optimizers().param_groups[0]["lr"] *= 0.9
+
+
+class PlateauByHand(Net):
+    def configure_optimizers(self):
+        optimizer = super().configure_optimizers()
+        self.plateau = lr_scheduler.ReduceLROnPlateau(optimizer)
+        return optimizer
+
+    def on_validation_epoch_end(self):
+        self.plateau.step(1.0)
+
+
+class LeavingTraces(Net):
+    """Counts its steps for all copies of it."""
+
+    steps = []  # noqa: RUF012
+
+    def training_step(self, batch, batch_idx):
+        self.steps.append(batch_idx)
+        return super().training_step(batch, batch_idx) * min(1, len(self.steps) / 100)
+
+
+class OfFirstRank(Ema):
+    def on_train_batch_end(self, *_):
+        if self.trainer.is_global_zero:
+            super().on_train_batch_end()
+
+
+class ByStrategy(Net):
+    def training_step(self, batch, batch_idx):
+        by_ddp = isinstance(self.trainer.strategy, DDPStrategy)
+        return super().training_step(batch, batch_idx) * (1 + by_ddp)
+
+
+class Accumulating(Net):
+    def on_train_epoch_start(self):
+        self.trainer.accumulate_grad_batches = 1 + self.current_epoch
 
 
 class Stopping(Net):

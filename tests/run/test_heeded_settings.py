@@ -8,7 +8,7 @@ from torch.optim import lr_scheduler
 
 from paceline.errors import SettingError
 from paceline.record.training import Training
-from paceline.run.checked_module import HeededSettings
+from paceline.run.users_module import HeededSettings
 from tests.run.test_data_module import own_point
 from tests.tiny import CLOCKS, run_tiny, tiny_point
 

@@ -38,7 +38,7 @@ _AS_EVER = """
     num_sanity_val_steps optimizers overfit_batches precision precision_plugin predicting print
     profiler progress_bar_callback progress_bar_metrics received_sigterm
     reload_dataloaders_every_n_epochs sanity_checking save_checkpoint scaler should_stop state
-    strategy testing training val_check_batch val_check_interval validating"""
+    testing training val_check_batch val_check_interval validating"""
 AS_EVER = _AS_EVER.split()
 
 

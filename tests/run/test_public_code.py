@@ -38,8 +38,8 @@ EQUAL = ["Byol"]
 _EQUAL_TOO = """
     OwnByEpoch Replaced Normalised Guarding Centred MoCo Ema LateEma CentredInPlace Temperature
     Masked FrozenDecay FrozenNorm Parametrised Groups Chained ByItsLoader RateByStep RateByEpoch
-    Logging Penalised OwnTeacher OwnCycle OwnWarmup AllWaysReturn Sharing
-    Net:Softened"""
+    Logging Penalised OwnTeacher OwnCycle OwnWarmup AllWaysReturn Sharing SkippingNan Validating
+    Net:Softened Pruned WithAuxiliaryHead BegunAsStudent"""
 
 EQUAL_TOO = _EQUAL_TOO.split()
 
@@ -57,54 +57,62 @@ def test_it_means_the_same_on_both_clocks(case, tmp_path):
     assert virtual == pytest.approx(real, rel=1e-9)
 
 
-MOVES = "weights change by something else than steps of its optimizer"
-NONE = r"training_step may return None \(public_modules\.py, line \d+\), which skips a step"
-
-REMEMBERS = "something else than buffers changes its loss"
+# What its steps have that a plain Trainer's have not, of a name that rounding decides.
+DIFFERS = "is not that of plain Lightning in step [01] of a worker"
+MOVES = "its trained weights change by something else than steps of its optimizer"
 
 REFUSED = {
-    "Unfreezing": "begins or ends to train weights",
+    "Unfreezing": "(begins or ends to train|optimizer received) weights",
     "Stopping": "sets trainer.should_stop",
-    "Leaving": "on_train_batch_start returned -1",
+    "Leaving": "(returned -1|the step of the one before had ended)",
     "Seeding": "seeds the generator of torch",
     "CountingWorkers": "calls torch.distributed.get_world_size",
     "CountingWorkersLate": "calls torch.distributed.get_world_size",
-    "Bank": REMEMBERS,
-    "BankOfFixedLength": REMEMBERS,
-    "Drawing": REMEMBERS,
-    "FirstNone": REMEMBERS,
-    "ByMetric": REMEMBERS,
-    "OfClass": REMEMBERS,
-    "Reducing": "calls reduce, which needs real workers",
-    "Clipping": "its hooks limit or bend gradients",
-    "OwnClipping": "its hooks limit or bend gradients",
-    "ClippingByHook": "its hooks limit or bend gradients",
+    "Bank": DIFFERS,
+    "BankOfFixedLength": DIFFERS,
+    "Drawing": DIFFERS,
+    "FirstNone": DIFFERS,
+    "ByMetric": DIFFERS,
+    "OfClass": DIFFERS,
+    "Reducing": "trainer.strategy has no meaning in a run",
+    "ByStrategy": "trainer.strategy has no meaning in a run",
+    "RateByValidation": "the rate, or another option of its optimizer, changes by its validation",
+    "PlateauByHand": "configure_optimizers does not return its scheduler",
+    "LeavingTraces": "in step 0 of a worker",
+    "OfFirstRank": DIFFERS,
+    "Accumulating": "sets trainer.accumulate_grad_batches",
+    "Clipping": "hooks make another gradient of line.0.weight of the mean over workers",
+    "OwnClipping": DIFFERS,
+    "ClippingByHook": DIFFERS,
     "ClampingInBatchEnd": MOVES,
-    "ClampingBeforeStep": MOVES,
-    "ClampingWhereItClips": MOVES,
+    "ClampingBeforeStep": DIFFERS,
+    "ClampingWhereItClips": DIFFERS,
     "ClampingInItsStep": MOVES,
     "NormalisingBeforeZeroing": MOVES,
     "OwnWithLossOfTeacher": MOVES,
     "AveragingAtTheEndOfEpochs": r"teacher\.0\.weight changes after the last step",
-    "SkippingNan": NONE,
     "SkippingAlways": "training_step returns None, which skips a step",
-    "WarmupAfterStep": "sets options of its optimizer after a step",
+    "WarmupAfterStep": "the rate, or another option of its optimizer, is not that of plain",
     "SteppingItself": "steps its StepLR",
     "ShortCycle": "its OneCycleLR fails before the end of a run of 36 steps in 3 epochs: Tried",
     "Plateau": "needs a validation metric",
+    "RateByPartOfEpoch": "trainer.num_training_batches has no meaning in a run: in an epoch",
     "SwappingAtTheEnd": r"line\.0\.weight changes after the last step",
     "LateBuffer": "it adds weights after setup and configure_model, or buffers",
     "ByEpoch": "its forward depends on the epoch",
-    "OwnCounting": REMEMBERS,
+    "OwnCounting": DIFFERS,
     "SteppingEverySecondBatch": "its optimizer takes no step in some batch",
-    "SharpnessAware": "its hooks limit or bend gradients, or a step takes several",
+    "SharpnessAware": DIFFERS,
     "DrawingItself": r"DrawingItself\.training_step draws its batches itself",
     "Probabilities": "its rows add up to 1 like those of softmax",
     "KeepingItsActivation": "a run could not go on from its checkpoint",
-    "UsingAllCores": "it changes torch's number of threads from 1 to 2: set cluster.threads",
+    "UsingAllCores": "it changes torch's number of threads from 1 to 3: set cluster.threads",
     "InDoublePrecision": r"default dtype from torch\.float32 to torch\.float64: set training",
     "InItsFolder": "it changes the working directory",
     "WithoutOptimizer": "WithoutOptimizer.configure_optimizers returns no optimizer",
+    "HeadOutsideOfForward": r"head\.bias is trained, and has no part in what forward returns",
+    "ValidatingByItsHead": "its validation_step says val/acc",
+    "PreparingInSteps": "its validation_step gives forward other values than the images",
     "OwnFailingLate": "fails in a rehearsal of a few steps: KeyError: 'of_validation'",
 }
 
@@ -114,8 +122,11 @@ ON_REAL_WORKERS = [
     "Leaving",
     "Seeding",
     "SteppingItself",
+    "RateByPartOfEpoch",
+    "PlateauByHand",
+    "LeavingTraces",
+    "Accumulating",
     "ShortCycle",
-    "SkippingNan",
     "SkippingAlways",
     "SteppingEverySecondBatch",
 ]
@@ -140,6 +151,13 @@ def test_what_cannot_mean_the_same_is_refused_before_training(first, tmp_path):
 def test_real_workers_refuse_it_too(model, tmp_path):
     with pytest.raises(SettingError, match=rf"^model: .*{REFUSED[model]}"):
         run_tiny(point(model, "wall"), tmp_path)
+
+
+@pytest.mark.slow
+def test_real_workers_have_a_module_each_and_their_gradients_are_averaged_after_hooks(tmp_path):
+    run_tiny(point("Bank", "wall", "sync_parameter_server"), tmp_path)
+    with pytest.raises(SettingError, match=rf"^model: .*{REFUSED['Clipping']}"):
+        run_tiny(point("Clipping", "wall", "sync_parameter_server"), tmp_path)
 
 
 @pytest.mark.slow
@@ -191,10 +209,26 @@ def test_networks_of_anybody_s_are_completed_or_refused(tmp_path):
     for network, said in (
         ("synchronised_network", "SyncBatchNorm needs workers"),
         ("network_of_size", "calls torch.distributed.get_world_size"),
-        ("RampedNetwork", "its network.steps changes in training"),
+        ("RampedNetwork", DIFFERS),
     ):
         with pytest.raises(SettingError, match=rf"^model: .*{said}"):
             run_tiny(config(network), tmp_path)
+
+
+@pytest.mark.parametrize("scheme", ["async_parameter_server", "local_sgd"])
+def test_a_rate_of_each_step_is_that_of_all_workers(scheme, tmp_path):
+    for model in ("Chained", "RateByStep", "ByItsLoader"):
+        run_tiny(point(model, scheme=scheme, training__milestones=[]), tmp_path)
+
+
+def test_a_user_is_told_of_equal_seeds_and_of_a_module_that_is_too_slow(tmp_path, monkeypatch):
+    def cautions(model):
+        (report,) = run_tiny(point(model, training__epochs=1), tmp_path)[0].training
+        return report.cautions
+
+    assert [len(cautions(model)) for model in ("Net", "SeedingItself")] == [0, 1]
+    monkeypatch.setattr("paceline.run.trial._PATIENCE", 0.0)
+    assert [len(cautions(model)) for model in ("Net", "SeedingItself", "Bank")] == [1, 2, 1]
 
 
 def test_a_run_leaves_the_settings_of_its_process_to_the_next(tmp_path):

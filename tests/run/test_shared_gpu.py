@@ -8,7 +8,7 @@ from pytorch_lightning import LightningModule
 from torch import nn
 
 from paceline.errors import SettingError
-from paceline.run.checked_module import require_memory
+from paceline.run.users_module import require_memory
 
 BATCH = torch.ones(2, 3), torch.zeros(2)
 CPU = torch.device("cpu")

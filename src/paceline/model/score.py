@@ -95,6 +95,11 @@ def score(
     )
 
 
+def as_precise(images: Tensor, weight: Tensor) -> Tensor:
+    """Return images as precise as `weight`; whole numbers stay as they are, as in training."""
+    return images.to(weight.dtype) if images.is_floating_point() else images
+
+
 @contextmanager
 def evaluation_mode(network: nn.Module) -> Iterator[None]:
     modes = [(module, module.training) for module in network.modules()]

@@ -51,6 +51,7 @@ class TrainingReport:
     if it is unknown, or if another process computed it. `optimizer`: name of the class of the
     module's optimizer. `scheduler`: names of the classes of its schedulers of the learning rate;
     "own hooks" if the module sets the rate itself; None if the rate is that of the settings.
+    `cautions`: sentences on the module for the user.
     """
 
     strategy: StrategyReport
@@ -78,6 +79,7 @@ class TrainingReport:
     data_digest: str | None = None
     optimizer: str | None = None
     scheduler: str | None = None
+    cautions: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True)

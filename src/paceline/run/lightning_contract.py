@@ -100,4 +100,5 @@ REFUSED = {
         "a run evaluates without its Trainer",
     ),
     **dict.fromkeys(("fit", "predict", "test", "validate"), "a run has one fit"),
+    "strategy": "only workers that DDP trains have the strategy of a plain Trainer",
 }

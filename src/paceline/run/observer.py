@@ -16,7 +16,7 @@ from paceline.clock.snapshot import Snapshot, fill, statistics_of
 from paceline.clock.training_strategy import SizedBatches, loss_of
 from paceline.errors import SettingError
 from paceline.exchange.liveness import rest, work
-from paceline.model.score import Score, score
+from paceline.model.score import Score, as_precise, score
 
 LIVE_COLUMNS = ("samples", "seconds", "share", "train_loss", "images_per_second")
 
@@ -192,7 +192,6 @@ class Evaluation:
         scores = []
         for weights in snapshot.weights:
             self.load(weights, snapshot.statistics)
-            dtype = self._weights[0].dtype
-            converted = ((images.to(dtype), labels) for images, labels in batches())
-            scores.append(score(self._module, converted, self._device))
+            given = ((as_precise(x, self._weights[0]), labels) for x, labels in batches())
+            scores.append(score(self._module, given, self._device))
         return scores

@@ -12,6 +12,17 @@ import torch
 import torch.distributed.distributed_c10d as c10d
 
 from paceline.errors import SettingError
+from paceline.record.point import Point
+
+
+def forms_group(point: Point) -> bool:
+    """Return True if the workers of a point form a process group by themselves and take the same
+    steps, so that their modules may call torch.distributed.
+    """
+    if point.workers == 1:
+        return True
+    scheme = point.scheme
+    return point.kind != "virtual" and not scheme.servers and scheme.equal_steps
 
 
 @contextmanager
@@ -49,8 +60,8 @@ def _asked_by_user() -> str | None:
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
         room = module.partition(".")[0]
-        if module.startswith("torch._dynamo"):
-            return None  # the compiler asks for the rank, to name its files
+        if module.startswith(("torch._dynamo", "torch.utils.data")):
+            return None  # to name files of the compiler, and for seeds of a loader's processes
         if room not in ("torch", "contextlib"):
             return None if room in ("pytorch_lightning", "lightning_fabric", "paceline") else name
         distributed = module.startswith("torch.distributed")

@@ -15,7 +15,7 @@ from paceline.cluster.shaped_nodes import RECORD as FAULT
 from paceline.cluster.supervisor import LostWorker, ProcessFailure, Task
 from paceline.data.image_set import AbstractImageData
 from paceline.data.order import check_share
-from paceline.errors import OF_MACHINE, SettingError, printable, said_of_environment
+from paceline.errors import OF_MACHINE, SettingError, printable, said_of_environment, tell
 from paceline.record import provenance
 from paceline.record.checkpoint import begin, has_checkpoint, latest
 from paceline.record.data_digest import data_digest, look_again
@@ -152,6 +152,8 @@ def _train(point: Point, partial: PartialRecord, in_sweep: bool) -> Result:
     fault = _fault(partial.folder)
     shutil.rmtree(task.log_folder, ignore_errors=True)  # of a failure they are kept
     observed = observed_by(point, returned)
+    for caution in {each: None for report in observed.training for each in report.cautions}:
+        tell(caution)
     for table in POINT_TABLES:
         partial.write_table(table.name, table.columns, table.rows(observed))
     about = _about(point, started, observed.training_started)

@@ -31,21 +31,31 @@ class RunTrainer(Trainer):
     """Trainer that tells a module the lengths of the run, on every clock the same.
 
     `told`: set it before `fit`. `batches`: counts the batches of all workers so far, as far as this
-    process knows. Reading what would differ between clocks raises SettingError("model"); code of
-    Lightning and Paceline reads it unchanged.
+    process knows. `by_ddp`: True if DDP takes the steps. Reading what would differ between clocks
+    raises SettingError("model"), and so does setting an attribute; code of Lightning and Paceline
+    reads and sets them unchanged.
     """
 
     told: Told | None = None
     batches: Callable[[], int] = staticmethod(lambda: 0)
+    by_ddp: bool = False
 
     @property
     def global_step(self) -> int:
         """Batches of all workers before this one."""
         return self.batches()
 
+    @property
+    def in_epoch(self) -> bool:
+        """True within an epoch of several workers."""
+        epochs = self.fit_loop.epoch_progress.current
+        several = self.told is not None and self.told.num_workers > 1
+        return several and epochs.ready != epochs.completed
+
     def __setattr__(self, name: str, value: Any) -> None:
-        if name == "should_stop" and value and not called_inside():
-            message = "it sets trainer.should_stop, and a run has the length of its budget"
+        outside = self.told is not None and not called_inside()
+        if outside and name not in RunTrainer.__annotations__ and hasattr(self, name):
+            message = f"it sets trainer.{name}, and the settings of a run are those of its point"
             raise SettingError("model", message)
         super().__setattr__(name, value)
 
@@ -65,6 +75,12 @@ _ANSWERS: Mapping[str, Callable[[Told], Any]] = {
 }
 
 
+_OF_SETUP = {
+    "num_training_batches": "in an epoch, batches of all workers are no measure of batch_idx; use a"
+    " scheduler, or trainer.global_step and trainer.estimated_stepping_batches",
+}
+
+
 class _Answered:
     """Attribute of a RunTrainer that has another value for code of a user than for Lightning."""
 
@@ -76,12 +92,14 @@ class _Answered:
             return self
         name, told, inherited = self._name, trainer.told, self._inherited
         if told is not None and not called_inside():
-            if name in _ANSWERS:
+            if name in _ANSWERS and not (name in _OF_SETUP and trainer.in_epoch):
                 return _ANSWERS[name](told)
             if told.num_workers == 1 and name in ("num_devices", "num_nodes", "world_size"):
                 return 1
-            message = f"trainer.{name} has no meaning in a run: {REFUSED[name]}"
-            raise SettingError("model", message)
+            if name == "strategy" and (trainer.by_ddp or told.num_workers == 1):
+                return inherited.__get__(trainer, owner)  # type: ignore[union-attr]
+            why = REFUSED.get(name) or _OF_SETUP[name]
+            raise SettingError("model", f"trainer.{name} has no meaning in a run: {why}")
         return trainer.__dict__[name] if inherited is None else inherited.__get__(trainer, owner)
 
     def __set__(self, trainer: RunTrainer, value: Any) -> None:

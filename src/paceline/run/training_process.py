@@ -25,6 +25,7 @@ from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot, evaluated_weights
 from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.training_strategy import RemoteOptimizer, seed_generators
+from paceline.clock.wall.ddp import SyncAllReduceStrategy
 from paceline.clock.wall.server import serve
 from paceline.cluster.child import stopped_seconds, tolerate
 from paceline.cluster.cluster import device, device_of_server
@@ -47,22 +48,24 @@ from paceline.record.point_config import PointConfig
 from paceline.record.provenance import source_digest
 from paceline.run.asked import leave_signals_to_launcher
 from paceline.run.budget import budget_of, split_step_of
-from paceline.run.checked_module import HeededSettings, WatchedWeights, require_memory
 from paceline.run.checkpoints import CheckpointFiles, Checkpoints, ServerCheckpoints
 from paceline.run.observer import Evaluation, Observer, TimedBatches
 from paceline.run.open_data import open_data
 from paceline.run.placed_data import reading_of
-from paceline.run.process_watch import check_settings, refuse_strangers, settings_kept
+from paceline.run.process_watch import check_settings, forms_group, refuse_strangers, settings_kept
 from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.rehearsal import rehearse_scores
-from paceline.run.rehearsed_training import forms_group
 from paceline.run.run_trainer import RunTrainer, Told
 from paceline.run.users_module import (
+    HeededSettings,
+    WatchedWeights,
     complete,
     forget_seed,
     has_known_layers,
     meet_strategy,
+    require_memory,
     seed_equally,
+    seeds_itself,
     trains_as_ours,
 )
 from paceline.run.weights import load_weights, save_weights
@@ -165,8 +168,8 @@ class TrainingProcess:
         Raises SettingError before training if module and data cannot be trained or evaluated.
         """
         strategy, data, point, clock = self._strategy, self._data, self._point, self._clock
-        by_hand = self._rehearse()
-        is_watched = not self._is_plain and self._split is None
+        by_hand, caution = self._rehearse()
+        is_watched = not self._is_plain and self._split is None and point.workers > 1
         watched = WatchedWeights(self._module) if is_watched else None
         observer = Observer(
             clock,
@@ -181,7 +184,7 @@ class TrainingProcess:
         strategy.part = files.before
         checkpoints = Checkpoints(point, clock, strategy, files)
         callbacks: list[Callback] = [observer, checkpoints]
-        if watched is not None and point.workers > 1:
+        if watched is not None:
             callbacks.append(watched)
         if not point.model.is_ours and files.before is None:
             callbacks.append(HeededSettings(point.training))
@@ -201,18 +204,19 @@ class TrainingProcess:
         if not trainer.should_stop:
             batches.check_end()
         report = self._report(trainer, observer, batches, files, by_hand)
+        report.cautions = [each for each in (self._caution, caution) if each]
         self._evaluate(report, trainer, watched)
         return report
 
-    def _rehearse(self) -> bool:
-        """Try a user's module before training; return True if it sets its learning rate itself."""
+    def _rehearse(self) -> tuple[bool, str | None]:
+        """Try a user's module before training; see `meet_strategy` for what is returned."""
         point = self._point
         if self._is_first and not (point.model.is_ours and point.data.is_ours):
             rehearse_scores(self._module, self._data)
         shared = point.kind == "virtual" and point.workers > 1  # whose layers must not remember
         tried = not self._is_plain or (shared and not has_known_layers(self._module))
         if not tried or not (self._split is None or self._split.is_first):
-            return False
+            return False, None
         module, strategy = self._module, self._strategy
         return meet_strategy(module, self._data, self._told, point, strategy, self._worker)
 
@@ -307,6 +311,11 @@ class TrainingProcess:
         target = training.corrected(point.model, self._counts.expected_staleness)
         with refuse_strangers(forms_group(point)):
             module = target.build()
+            self._caution = None
+            own_weights = training.initial_weights is None and not target.is_ours
+            if self._is_first and own_weights and seeds_itself(module, target.build, seed):
+                name = f"{type(module).__name__} begins with the same weights for every seed"
+                self._caution = f"{name}, so that intervals over seeds do not include these"
             first = partial(self._data.batch, self._worker, 0)
             together = point.cluster.carried_out_by_ddp(point.scheme)
             complete(module, self._told, seed, lambda: first()[0], together=together)
@@ -345,15 +354,18 @@ class TrainingProcess:
         )
         if isinstance(trainer, RunTrainer):
             trainer.told = self._told
+            trainer.by_ddp = isinstance(self._strategy, SyncAllReduceStrategy)
         return trainer
 
     def _peak_rate(self, trainer: Trainer) -> float:
-        """Return the learning rate after warm-up, before the schedule lowers it."""
-        group = trainer.optimizers[0].param_groups[0]
+        """Return the learning rate after warm-up, before the schedule lowers it: that of the group
+        of weights with the highest.
+        """
         assert self._run.learning_rate is not None
         rule = replace(self._run.learning_rate, schedule="constant")
-        begun = group.get("initial_lr", group["lr"])
-        return group.get("max_lr", begun) * rule.factor(rule.warmup_samples)
+        groups = trainer.optimizers[0].param_groups
+        begun = [each.get("max_lr", each.get("initial_lr", each["lr"])) for each in groups]
+        return max(begun) * rule.factor(rule.warmup_samples)
 
     def _evaluate(
         self, report: TrainingReport, trainer: Trainer, watched: WatchedWeights | None

@@ -1,28 +1,46 @@
-"""Completes a user's LightningModule, and tries it."""
+"""Completes a user's LightningModule, and checks it before and while it trains."""
 
+import math
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from typing import Any
 
 import torch
-from pytorch_lightning import LightningModule, seed_everything
+from pytorch_lightning import Callback, LightningModule, Trainer, seed_everything
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch.nn import Module, SyncBatchNorm
 from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
 
-from paceline.clock.training_strategy import NO_SKIPPING, AbstractTrainingStrategy, check_automatic
+from paceline.clock.snapshot import weights_digest
+from paceline.clock.training_strategy import (
+    NO_SKIPPING,
+    AbstractTrainingStrategy,
+    check_automatic,
+    random_state,
+    set_random_state,
+)
 from paceline.clock.wall.ddp import AbstractSynchronousStrategy, SyncAllReduceStrategy
 from paceline.errors import OF_MACHINE, SettingError, refused
 from paceline.model.classifier import Classifier
 from paceline.record.point import Point
-from paceline.run.checked_module import where_none
+from paceline.record.training import Training
 from paceline.run.lightning_contract import HOOKS, check_hooks
 from paceline.run.placed_data import PlacedData
 from paceline.run.quiet import quiet_trainer
-from paceline.run.rehearsed_training import rehearse_training
+from paceline.run.rehearsal import rehearse_training
 from paceline.run.run_trainer import RunTrainer, Told
+from paceline.run.trial import compare, trained_weights
 from paceline.scheme.counts import Counts
+
+_SIGN = "out of memory"
+_PLACES = {
+    "lr": ("initial_lr", "lr", "max_lr"),  # of a scheduler's beginning, now, and of its peak
+    "momentum": ("momentum",),
+    "weight_decay": ("weight_decay",),
+}
 
 
 def seed_equally(seed: int) -> None:
@@ -36,6 +54,18 @@ def forget_seed() -> None:
     all workers equally.
     """
     os.environ.pop("PL_GLOBAL_SEED", None)
+
+
+def seeds_itself(module: Module, build: Callable[[], Module], seed: int) -> bool:
+    """Return True if `build`, with another seed than the one `module` was built with, makes a
+    module that begins with the same weights. Random numbers go on as they were.
+    """
+    before = random_state()
+    seed_equally(seed + 1)
+    pairs = [*zip(module.parameters(), build().parameters(), strict=False)]
+    forget_seed()
+    set_random_state(before)
+    return bool(pairs) and all(not is_lazy(x) and torch.equal(x, y) for x, y in pairs)
 
 
 def trains_as_ours(module: Any) -> bool:
@@ -115,57 +145,134 @@ def meet_strategy(
     point: Point,
     strategy: AbstractTrainingStrategy,
     worker: int,
-) -> bool:
+) -> tuple[bool, str | None]:
     """Rehearse the training of a user's module, and tell the strategy what was found. Returns True
-    if the module itself changes options of its optimizer, such as the learning rate, between steps.
+    if the module itself changes options of its optimizer, such as the learning rate, between steps,
+    and a caution or None.
 
     Raises SettingError("model") for what the strategy cannot do as others do it.
     """
     virtual, several = point.kind == "virtual", point.workers > 1
     together = isinstance(strategy, SyncAllReduceStrategy)
     check_automatic(module, "a run")
-    if where := "" if strategy.skips_steps else where_none(module):
-        raise SettingError("model", f"its training_step may return None ({where}), {NO_SKIPPING}")
-    found = rehearse_training(module, data, told, point, worker=worker, gathers=together)
+    trial, plain = rehearse_training(module, data, told, point, worker=worker, gathers=together)
     forget_seed()
-    if found.skipped and not strategy.skips_steps:
+    if plain.skipped and not strategy.skips_steps:
         raise SettingError("model", f"its training_step returns None, {NO_SKIPPING}")
-    counts = Counts(point.scheme, point.workers)
-    if several and found.moved and not together:
-        message = "its trained weights change by something else than steps of its optimizer, and "
-        message += "the scheme does not share that: real workers with sync_allreduce are needed"
-        raise SettingError("model", message)
-    if found.unstepped:
-        message = "its optimizer takes no step in some batch, and each batch of a worker is a step "
-        raise SettingError("model", message + "of a run: use a larger batch_size")
-    if several and together and found.divided:
+    if plain.num_steps < trial.num_batches and not plain.skipped:
+        message = "a hook returned -1, or its optimizer takes no step in some batch, and each batch"
+        raise SettingError("model", message + " of a worker is a step of a run")
+    if several and together and plain.divided:
         message = "its backward takes several passes, of which all-reduce averages the first: add "
         raise SettingError("model", message + "the losses, and take one")
-    if found.bent and not together and not counts.applies_own_gradients:
-        message = "its hooks limit or bend gradients, or a step takes several, here those of one "
-        message += "worker and not their mean, as for real workers with scheme=sync_allreduce"
-        raise SettingError("model", message)
-    if virtual and several and found.set_late:
-        message = "it sets options of its optimizer after a step, which are those of all workers on"
-        message += " the virtual clock: set them in on_train_batch_start, by trainer.global_step"
-        raise SettingError("model", message)
-    if virtual and several and (found.counting or found.remembers):
-        what = f"its {found.counting} changes" if found.counting else "something else than buffers "
-        what += " in training" if found.counting else "changes its loss from step to step"
-        message = f"{what}, and the virtual clock has one module for all workers: register it as a "
-        raise SettingError("model", message + "buffer, or use a real cluster")
-    if virtual and several and found.moving and is_overridden("optimizer_step", module):
-        message = "weights that no optimizer holds change, maybe in its optimizer_step, after "
-        message += "which a worker has no new weights yet: change them in on_train_batch_end"
-        raise SettingError("model", message)
-    if virtual and found.moving and point.training.checkpoint_seconds is not None:
+    by_hand = len(trial.rates) > 1 and not trial.trainer.lr_scheduler_configs
+    if isinstance(strategy, AbstractSynchronousStrategy):
+        if together and trial.lacks_gradients:
+            strategy.expect_unused_weights()
+        caution = compare(module, data, told, point, trial, by_ddp=True, mean=True)
+        forget_seed()
+        return by_hand, caution
+    if several and plain.moved:
+        message = "its trained weights change by something else than steps of its optimizer, which "
+        raise SettingError("model", message + "only real workers with sync_allreduce share")
+    strategy.moving = trial.moving
+    mean = not Counts(point.scheme, point.workers).applies_own_gradients
+    caution = compare(module, data, told, point, trial, by_ddp=False, mean=mean)
+    forget_seed()
+    if virtual and trial.moving and point.training.checkpoint_seconds is not None:
         message = "weights that no optimizer holds change, between the steps of one worker and of "
         message += "another: null is needed on the virtual clock"
         raise SettingError("training.checkpoint_seconds", message)
-    if not isinstance(strategy, AbstractSynchronousStrategy):
-        strategy.moving = found.moving
-        return found.by_hand
-    strategy.fills_gradients = found.without_gradient
-    if found.without_gradient and isinstance(strategy, SyncAllReduceStrategy):
-        strategy.expect_unused_weights()
-    return found.by_hand
+    return by_hand, caution
+
+
+class HeededSettings(Callback):
+    """Callback that refuses a module whose optimizer ignores the settings `training.*`.
+
+    Without this check, a sweep over a learning rate that the module ignores would compare equal
+    runs. Options that the optimizer lacks (Adam has no momentum) are not checked, and a momentum
+    that is corrected for staleness neither. If there are several groups of weights, one of them
+    must have the set value. A resumed run must not use this callback, because a schedule may have
+    changed the options of its optimizer since the beginning.
+    """
+
+    def __init__(self, training: Training) -> None:
+        self._set = {"lr": training.lr, "weight_decay": training.weight_decay}
+        if training.momentum_correction == "none":
+            self._set["momentum"] = training.momentum
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Raise SettingError("model") that names all settings which the optimizer ignores."""
+        groups = trainer.optimizers[0].param_groups
+        unheeded: list[str] = []
+        for name, keys in _PLACES.items():
+            value = self._set.get(name)
+            found = [float(each[key]) for each in groups for key in keys if key in each]
+            if value is None or not found:
+                continue
+            if not any(math.isclose(value, each, rel_tol=1e-6) for each in found):
+                unheeded.append(
+                    f"training.{name} is {value:g}, and its optimizer has {found[0]:g}: give it "
+                    f"{name}: ${{training.{name}}}, or set training.{name}={found[0]:g}"
+                )
+        if unheeded:
+            raise SettingError("model", "; ".join(unheeded))
+
+
+class WatchedWeights(Callback):
+    """Watches the weights of a user's module that several workers train."""
+
+    def __init__(self, module: LightningModule) -> None:
+        self._module, self._before = module, dict[str, str]()
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._trained = trained_weights(trainer)
+
+    def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
+        """Raise SettingError("model") if other weights are trained than at the beginning."""
+        if not self._before:
+            named = self._module.named_parameters()
+            self._before = {name: weights_digest([each]) for name, each in named}
+        if trained_weights(trainer) != self._trained:
+            message = "it begins or ends to train weights during the run: let all of them require "
+            message += "gradients, in one optimizer, and detach what is frozen"
+            raise SettingError("model", message)
+
+    def check(self, trainer: Trainer, strategy: AbstractTrainingStrategy) -> None:
+        """Raise RuntimeError if weights changed of which snapshots have no copy."""
+        if isinstance(strategy, AbstractSynchronousStrategy):
+            return  # whose snapshots have all weights
+        held = trained_weights(trainer)
+        for name, weight in self._module.named_parameters():
+            known = id(weight) in held or name in strategy.moving
+            if not known and weights_digest([weight]) != self._before[name]:
+                message = f"{name} changed, which no optimizer holds, and not within the first "
+                raise RuntimeError(message + "steps: snapshots have no copy of it")
+
+
+def require_memory(module: LightningModule, batch: Any, device: torch.device, point: Point) -> None:
+    """Let a copy of `module` take a step on the GPU, while the other workers do the same.
+
+    The memory that a step needs stays reserved by this process until it trains. Random numbers go
+    on as they were. Only steps in 32 bits are tried. Raises
+    SettingError("cluster.workers_per_accelerator") if they do not fit.
+    """
+    if point.training.precision != "32-true":
+        return
+    before = random_state()
+    try:
+        copied = deepcopy(module).to(device)
+        inputs = [part.to(device) for part in batch]
+        optimizer: Any = copied.configure_optimizers()
+        copied.training_step(tuple(inputs), 0).backward()  # pyright: ignore
+        if isinstance(optimizer, Optimizer):
+            optimizer.step()
+    except Exception as error:  # code from outside may raise anything
+        if _SIGN not in str(error):
+            return  # training says so
+        each = point.cluster.workers_per_accelerator
+        message = f"the memory of a GPU does not hold {each} workers of {point.batch_size} images "
+        message += "a step; fewer, or a smaller batch_size, are needed"
+        raise SettingError("cluster.workers_per_accelerator", message) from error
+    finally:
+        set_random_state(before)

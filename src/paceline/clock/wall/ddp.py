@@ -41,7 +41,6 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
     _bytes_exchanged = (0, 0)
     _average: MovingAverage | None = None
     _average_before: list[Tensor] | None = None  # of a run that was resumed
-    fills_gradients: bool = False  # with zeros, where a step gives none, as vectors have
 
     def setup(self, trainer: Trainer) -> None:
         super().setup(trainer)
@@ -94,23 +93,25 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
         self._schedules.set(self.samples // self.run.batch_size)
         factor, rates = self.run.rate_factor(self.samples), list[Any]()
 
+        def restore() -> None:
+            for group, rate in zip(optimizer.param_groups, rates, strict=bool(rates)):
+                group["lr"] = rate
+            rates.clear()
+
         def scaled() -> Any:
-            """Multiply the rates, as they are after backward, for one step of the optimizer."""
+            """Multiply the rates, as they are after backward, for one step of the optimizer, which
+            may call this several times.
+            """
+            restore()
             output = closure()
             self._finish_backward()
-            if self.fills_gradients and output is not None:
-                for weight in self._trained_weights:
-                    if weight.requires_grad and weight.grad is None:
-                        weight.grad = torch.zeros_like(weight)
             for group in optimizer.param_groups:
                 rates.append(group["lr"])
                 group["lr"] = group["lr"] * factor
             return output
 
         output = super().optimizer_step(optimizer, scaled, model, **kwargs)
-        # no rates, if Lightning has skipped the closure
-        for group, rate in zip(optimizer.param_groups, rates, strict=bool(rates)):
-            group["lr"] = rate
+        restore()  # no rates, if Lightning has skipped the closure
         before = self.samples
         self.num_steps += 1  # of which `samples` is a multiple
         if self._average is not None:
