@@ -8,7 +8,7 @@ from pytorch_lightning import LightningDataModule, LightningModule, Trainer
 from pytorch_lightning.core.hooks import CheckpointHooks, DataHooks, ModelHooks
 
 from paceline.errors import SettingError
-from paceline.run.lightning_contract import DATA_HOOKS, HOOKS, REFUSED
+from paceline.run.lightning_contract import DATA_HOOKS, HOOKS, REFUSED, check_hooks
 from paceline.run.run_trainer import RunTrainer, Told
 from tests.tiny import REPOSITORY
 
@@ -61,6 +61,22 @@ def test_each_hook_of_lightning_has_its_use():
     of_data = public(DataHooks, LightningDataModule) - {*TOOLS, *own, "name"}
     of_data -= {"allow_zero_length_dataloader_with_multiple_devices"}
     assert of_data == set(DATA_HOOKS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "uses", "setting"),
+    [(LightningModule, HOOKS, "model"), (LightningDataModule, DATA_HOOKS, "data")],
+)
+def test_a_hook_that_would_not_be_called_is_refused_and_no_other(kind, uses, setting):
+    for hook, use in uses.items():
+        if not hasattr(kind, hook):
+            continue
+        written = type("Own", (kind,), {"training_step": lambda *_: None, hook: lambda *_: None})()
+        if use != "refused":
+            check_hooks(written, setting)
+            continue
+        with pytest.raises(SettingError, match=rf"^{setting}: Own\.{hook} would not be called"):
+            check_hooks(written, setting)
 
 
 def test_each_attribute_of_a_trainer_has_its_use():

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import torch
 import torch.distributed as dist
-from pytorch_lightning.callbacks import EarlyStopping
 from torch import nn
 from torch.optim import lr_scheduler
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
@@ -302,26 +301,6 @@ class Squeezing(OwnModule):
         return self.line(points).squeeze()
 
 
-class OwnStep(OwnModule):
-    def lr_scheduler_step(self, scheduler, metric):
-        scheduler.step(epoch=self.current_epoch)
-
-
-class OwnCallbacks(OwnModule):
-    def configure_callbacks(self):
-        return [EarlyStopping("loss")]
-
-
-class OwnLoader(OwnModule):
-    def train_dataloader(self):
-        return DataLoader(Drawn())
-
-
-class Kept(OwnModule):
-    def optimizer_zero_grad(self, epoch, batch_idx, optimizer):
-        pass
-
-
 class Swapping(Teacher):
     def forward(self, points):
         return self.line(points)
@@ -342,33 +321,6 @@ class Flagged(Teacher):
 
     def on_test_epoch_start(self):
         self.by_teacher = True
-
-
-class Counting(OwnModule):
-    """Ramps by a number of its own."""
-
-    def __init__(self, lr):
-        super().__init__(lr)
-        self.ramp = {"steps": 0}
-
-    def training_step(self, batch, batch_idx):
-        self.ramp["steps"] += 1
-        return super().training_step(batch, batch_idx)["loss"] * min(1, self.ramp["steps"] / 20)
-
-
-class Updating(Teacher):
-    def optimizer_step(self, *arguments, **options):
-        super().optimizer_step(*arguments, **options)
-        super().on_train_batch_end(None, None, 0)
-
-    on_train_batch_end = None
-
-
-class Hidden(OwnModule):
-    def configure_optimizers(self):
-        optimizer = super().configure_optimizers()
-        self.schedule = lr_scheduler.StepLR(optimizer, 5)
-        return optimizer
 
 
 class ByWorld(OwnModule):
@@ -401,14 +353,6 @@ class OfRank(OwnModule):
             print("epoch")
 
 
-class Opponents(OwnModule):
-    def configure_optimizers(self):
-        return [super(Opponents, self).configure_optimizers() for _ in range(2)]
-
-    def training_step(self, batch, batch_idx):
-        return super().training_step(batch, batch_idx)
-
-
 class Manual(OwnModule):
     def __init__(self, lr):
         super().__init__(lr)
@@ -427,21 +371,13 @@ REFUSED = {
     "LateLayer": "adds weights after setup",
     "OneLogit": "one logit cannot",
     "TwoLogits": "there is a label 2, and 2 logits",
-    "OwnStep": "OwnStep.lr_scheduler_step would not be called",
-    "OwnCallbacks": "OwnCallbacks.configure_callbacks would not be called",
-    "OwnLoader": "OwnLoader.train_dataloader would not be called",
-    "Kept": "Kept.optimizer_zero_grad would not be called",
     "Swapping": "hooks such as on_validation_start change what forward returns",
     "Flagged": "hooks such as on_test_start change what forward returns",
-    "Counting": DIFFERS,
-    "Updating": DIFFERS,
-    "Hidden": "Hidden.configure_optimizers does not return its scheduler",
     "ByWorld": "trainer.world_size has no meaning in a run",
     "ByLoader": "trainer.fit_loop has no meaning in a run",
     "Gathering": "it calls torch.distributed.all_reduce",
     "GatheringBySelf": "it calls all_gather",
     "OfRank": "it calls torch.distributed.get_rank",
-    "Opponents": "not SGD, SGD|multiple optimizers",
     "Manual": "manual optimization cannot be driven",
 }
 
