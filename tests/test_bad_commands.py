@@ -18,6 +18,11 @@ REFUSED = {
     "train experiments=5": "experiments",
     "train +data=5": "data",
     "train wrokers=2": "wrokers",
+    "train +unheard=1": "unheard",
+    "train ++unheard=1": "unheard",
+    "train +training.unheard=1": "training.unheard",
+    "train scheme=telepathy": "scheme",
+    "train -m study=quick seed=0,1": "study",  # of which there is a file
     "train study=../bad": "study",
     "train study=glob(*)": "study",
     "train -m seed=glob(*)": "seed",
@@ -26,6 +31,7 @@ REFUSED = {
     f"report {'x' * 300}": "study",
     "sweep quick tuning=5 training.rate=tuned": "tuning",
     # types
+    "train workers=0": "workers",
     "train workers=-1 cluster=virtual cluster.slow_workers=1": "workers",
     f"{OF_SYNTHETIC} data.num_train=abc": "data.num_train",
     "train data.image_shape=[28,28]": "data.image_shape",
