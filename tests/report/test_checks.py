@@ -164,10 +164,16 @@ def test_a_search_with_a_best_rate_at_an_edge_or_with_few_trials_that_trained_is
     assert cautions(pair(), trials=[best | {"at_edge": ""}, lost[0]]) == []
 
 
-@pytest.mark.parametrize(("budgets", "says"), [((1, 2), True), ((1, 1), False)])
-def test_one_worker_has_a_budget_that_was_not_tuned(cautions, budgets, says):
+@pytest.mark.parametrize(
+    ("alone", "several", "says"), [([1], [2], True), ([1], [1], False), ([1, 2], [1], False)]
+)
+def test_one_worker_has_a_budget_that_was_not_tuned(cautions, alone, several, says):
     epochs = "training.epochs"
-    runs = [run | {epochs: budgets[run["workers"] - 1]} for run in sides()]
+    runs = [
+        run | {epochs: n, "key": f"{run['key']}{n}"}
+        for run in sides()
+        for n in (alone, several)[run["workers"] - 1]
+    ]
     found = cautions(runs, axes=["scheme", "workers", "batch_size", "seed", epochs])
     assert [numbers(text) for text in found] == [["1"]] * says
 
