@@ -12,8 +12,8 @@ from paceline.report.answer import ONE, answer, choice, rule
 from paceline.report.findings import of_several_schemes, read_findings, situations
 from paceline.report.number_format import MISSING
 from paceline.report.summary import one_line
-from paceline.report.words import cell, scheme_name
-from tests.made_decisions import AXES, arm, made_family, made_tuning, write_decided
+from paceline.report.words import scheme_name
+from tests.made_decisions import AXES, arm, made_family, write_decided
 from tests.made_findings import decided, made_findings, numbers, spread
 from tests.made_reports import make_run
 
@@ -103,24 +103,6 @@ def test_rates_by_rule_are_no_answer_where_tuned_ones_are_there():
     rows = [decided("gossip", "use", FASTER, **{rate: value}) for value in ("tuned", "by_rule")]
     assert len(cells(made_findings(rows, axes=axes))) == 1
     assert len(cells(made_findings(rows[1:], axes=axes))) == 1
-
-
-def test_situations_have_a_column_for_each_setting_that_differs():
-    link, axes = "cluster.link.bandwidth", ("scheme", "workers", "cluster.link.bandwidth")
-    rows = [decided("gossip", "use", FASTER, **{link: value}) for value in (None, 1.25e8)]
-    found = cells(made_findings(rows, axes=axes))
-    assert [(row["workers"], row["links"]) for row in found] == [
-        ("4", cell(link, None)),
-        ("4", "1 Gbit/s"),
-    ]
-
-
-def test_the_setting_that_a_search_found_is_named(tmp_path):
-    runs = [*arm("sync_allreduce", 801, 0.9, workers=1), *arm("gossip", 201, 0.8)]
-    runs += arm("local_sgd", 201, 0.9)
-    trials = [row | {"own": "scheme.period=4"} for row in made_tuning(runs[-1:], {})]
-    (row,) = cells(read_findings(write_decided(tmp_path / "made", runs, trials)))
-    assert row["use"] == "✓ local SGD (4 steps between means)"
 
 
 def test_split_workers_are_compared_by_their_processes(tmp_path):

@@ -5,7 +5,6 @@ import pytest
 from paceline.report.how_it_was_run import how_it_was_run, target_origin
 from paceline.report.number_format import bit_rate, percent, seconds, size, with_interval
 from paceline.report.page_tables import page_tables
-from paceline.report.words import scheme_name, scheme_words
 from tests.made_decisions import made_tuning
 from tests.made_findings import numbers
 from tests.made_reports import make_run
@@ -20,7 +19,6 @@ LARGE = "96,000 images over all"
 @pytest.mark.parametrize(
     ("name", "run", "settings", "words"),
     [
-        ("Optimizer", {}, {}, "SGD, momentum 0.9, constant schedule"),
         ("Optimizer", {}, {"model._target_": "own.Module"}, "momentum 0.9, constant schedule"),
         ("Optimizer", {}, {"model.optimizer._target_": "torch.optim.RMSprop"}, "RMSprop, mom"),
         ("Optimizer", {"optimizer": "SGD", "scheduler": ""}, {}, "SGD, momentum 0.9, constant"),
@@ -38,13 +36,10 @@ LARGE = "96,000 images over all"
         ),
         ("Data", {}, {"data._target_": "own.Data"}, "fashion_mnist_subset, "),
         ("Data", {}, {"data._target_": "paceline.data.synthetic.Synthetic"}, "fashion_mnist_sub"),
-        ("Budget", {}, {EPOCHS: 5, SAMPLES: None}, "5 epochs over all workers"),
         ("Budget", {}, {EPOCHS: 5, SAMPLES: 96000}, LARGE),
         ("Budget", {}, {EPOCHS: 5}, LARGE),  # samples differ by point
         ("Evaluations", {}, {EVALUATIONS: 1, IMAGES: 2000}, "1 a run, on all validation images"),
         ("Evaluations", {}, {EVALUATIONS: 50}, "50 a run, on all validation images"),
-        ("Evaluations", {}, {EVALUATIONS: 50, IMAGES: 2000}, "50 a run, on 2,000 validation"),
-        ("Cluster", {}, {"workload.num_bytes": 10**8}, "local, gradients of 100 MB"),
         ("Cluster", {}, {"workload.name": "resnet50"}, "local, gradients as of resnet50"),
         (
             "Cluster",
@@ -61,41 +56,12 @@ def test_what_ran_is_told_in_words(findings, name, run, settings, words):
     assert ("is not followed" in told["Data"]) == ("own.Data" in settings.values())
 
 
-def test_settings_that_follow_from_the_number_of_workers_are_said_once(findings):
-    runs = [make_run("sync_allreduce", 1, seed=s, **{"scheme.servers": None}) for s in (0, 1)]
-    for workers in (2, 8):
-        for scheme, servers in (("async_parameter_server", workers // 2), ("mixed", 1)):
-            own = {"scheme.servers": servers}
-            runs += [make_run(scheme, workers, seed=s, **own) for s in (0, 1)]
-    found = findings(runs, axes=["scheme", "workers", "batch_size", "seed", "scheme.servers"])
-    assert dict(how_it_was_run(found))["Servers"] == (
-        f"{scheme_name('async_parameter_server')}: 1 for 2, 4 for 8 workers; "
-        f"{scheme_name('mixed')}: 1"
-    )
-    names = {scheme_words(row) for _, row in found.concluded["decision"].iterrows()}
-    assert names == set(map(scheme_name, ("sync_allreduce", "async_parameter_server", "mixed")))
-    assert "scheme.servers" not in found.varying
-
-
-def test_machines_are_told_with_their_points_and_steps_of_measured_runs_vary_as_they_do(findings):
-    card = {"hardware.gpus": '["NVIDIA H200"]', "hardware.cores": 16}
-    own = "A Made-up Processor, 4 cores, no GPU"
-    two = f"{own}: 1 run; A Made-up Processor, 16 cores, NVIDIA H200: 2 runs"
-    for cards, words in (([{}, {}], own), ([{}, card, card], two)):
-        runs = [make_run(seed=seed, **each) for seed, each in enumerate(cards)]
-        told = dict(how_it_was_run(findings(runs, settings={JITTER: 0})))
-        assert (told["Machine"], told["Cluster"]) == (words, "local")
-
-
-def test_the_search_says_its_trials_its_range_and_what_it_was_done_with(findings):
+def test_what_all_runs_have_is_said_once_and_steps_of_measured_runs_vary_as_they_do(findings):
     runs = [make_run(seed=seed) for seed in (0, 1)]
-    (best,) = made_tuning(runs, {}, workers=1)
-    failed = best | {"key": "f", "lr": 3, "top1": "", "status": "failed", "chosen": "false"}
-    for at, words in (({}, "; chosen by"), ({"batch_size": 32}, "; with 32 images per worker")):
-        found = findings(runs, trials=[best, failed], tuning=[{"at": at}])
-        search = dict(how_it_was_run(found))["Search"]
-        begun = "2 trials for 1 configuration, rates 1 to 3, momentum 0 to 0"
-        assert search.startswith(begun + words)
+    trials = made_tuning(runs, {}, workers=1)
+    told = dict(how_it_was_run(findings(runs, trials=trials, settings={JITTER: 0})))
+    assert (told["Machine"], told["Cluster"]) == ("A Made-up Processor, 4 cores, no GPU", "local")
+    assert numbers(told["Search"]) == ["1", "1", "1", "1", "0", "0"]
 
 
 @pytest.mark.parametrize(
@@ -111,23 +77,12 @@ def test_the_search_says_its_trials_its_range_and_what_it_was_done_with(findings
 )
 def test_the_target_is_said_by_its_number_or_its_distance(findings, target, stated):
     found = findings([make_run(top1=0.9, validation_loss=0.4)], target=target)
-    origin, table = target_origin(found), table_of_target(found)
+    origin = target_origin(found)
+    table = next(table for table in page_tables(found) if table.name == "Time to the target")
     assert numbers(origin) == stated
     side = "below" if target and target["metric"] == "loss" else "above"
     assert f"at or {side} the target" in table.caption
     assert origin in table.caption
-
-
-def table_of_target(found):
-    return next(table for table in page_tables(found) if table.name == "Time to the target")
-
-
-def test_a_target_that_a_run_missed_takes_more_than_the_longest_run(findings):
-    runs = [make_run(seed=seed, top1=top1) for seed, top1 in ((0, 0.9), (1, 0.7))]
-    table = table_of_target(findings(runs, target={"metric": "top1", "value": 0.8}))
-    row = dict(zip(table.columns, table.rows[0], strict=True))
-    told = [row[name] for name in ("reached by", "images", "updates")]
-    assert told == ["1 of 2 runs", "> 96,000", "> 3,000"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from paceline.record import result
 from paceline.record.result import NUMBERS, Number, measured
 from paceline.report.findings import read_findings
 from paceline.report.page import charts, single_page
-from paceline.report.page_tables import page_tables
 from paceline.report.render import markdown
 from tests.made_decisions import arm, write_decided
 from tests.made_reports import (
@@ -107,19 +106,7 @@ def test_kinds_are_named_and_never_mixed(reports):
     means = re.findall(r"<td[^>]*>([\d,]+)<br>.*?<td[^>]*>(measured|virtual)</td></tr>", page)
     assert ("100", "virtual") in means
     assert all(rate != "100" for rate, kind in means if kind == "measured")
-
-
-def test_real_seconds_stand_beside_virtual_ones(findings):
-    def cells(**changes):
-        tables = page_tables(findings([make_run(**changes)]))
-        table = next(table for table in tables if table.name == "Every configuration")
-        return dict(zip(table.columns, table.rows[0], strict=True))
-
-    assert "real seconds" not in cells(real_seconds=7.0)
-    real = {"real_seconds": 70.0, "real_images_per_second": 1371.0}
-    row = cells(kind="virtual", seconds=9.0, **real)
-    told = [row[n] for n in ("seconds of the training clock", "real seconds", "real images/s")]
-    assert told == [f"{number} (no interval), n = 1" for number in ("9.00", "70.0", "1,371")]
+    assert "real seconds" not in reports([make_run(real_seconds=7.0)])
 
 
 def test_the_first_screen_has_at_most_six_rows_and_the_others_are_folded(reports):
