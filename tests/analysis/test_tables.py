@@ -68,6 +68,14 @@ def test_tables_of_other_columns_are_refused(tmp_path):
         read_tables(folder)
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b"a\n1", b"a\n\0\n", "\ufeffa\n1\n".encode(), b"a\n1,2\n"]
+)
+def test_a_table_that_is_cut_off_or_no_plain_text_is_refused(content):
+    with pytest.raises(ValueError, match=r"it is empty, cut off|row 1 has more cells"):
+        typed_table(content)
+
+
 def test_tables_without_a_point_are_refused(tmp_path):
     folder = write_reports(tmp_path / "made")
     header = (folder / "runs.csv").read_text().splitlines()[0]

@@ -150,7 +150,9 @@ BAD = {  # what is wrong inside a record is in test_damage.py
     "a file with holes": odd(f"{KEY}/test.csv", type=tarfile.GNUTYPE_SPARSE),
     "a huge size": odd(f"{KEY}/test.csv", size=2**32),
     "no settings": lambda files: packed({"result.json": files["result.json"]}),
-    "a large result": lambda files: packed(files | {"result.json": b" " * (2**20 + 1)}),
+    "a large result": lambda files: packed(
+        files | {"result.json": files["result.json"] + b" " * 2**20}
+    ),
     "another place": lambda files: packed(moved(files)),
 }
 SPECIAL = {
