@@ -19,6 +19,7 @@ from paceline.analysis.frames import typed_table
 from paceline.errors import SettingError
 from paceline.record.archive import ARCHIVE, read_archive
 from paceline.record.fields import numbers_in
+from paceline.record.foreign_file import UnfitError, read_foreign
 from paceline.record.key import RETIRED
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
@@ -181,6 +182,13 @@ def place(record, content):
             os.truncate(path, 2**28 + 1)
         case _:
             path.write_bytes(content)
+
+
+def test_a_file_is_read_up_to_its_most_bytes(tmp_path):
+    (tmp_path / "four").write_bytes(b"four")
+    assert read_foreign(tmp_path / "four", most_bytes=4) == b"four"
+    with pytest.raises(UnfitError, match=r"^four: 4 bytes are too many"):
+        read_foreign(tmp_path / "four", most_bytes=3)
 
 
 UNFIT = ["folder", "fifo", "endless", "huge", b"", b'{"key": ', b"[]", b"\xff", b"[" * 100_000]
