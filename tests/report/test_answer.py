@@ -13,7 +13,7 @@ from paceline.report.findings import of_several_schemes, read_findings, situatio
 from paceline.report.number_format import MISSING
 from paceline.report.summary import one_line
 from paceline.report.words import scheme_name
-from tests.made_decisions import AXES, arm, made_family, write_decided
+from tests.made_decisions import AXES, arm, write_decided
 from tests.made_findings import decided, made_findings, numbers, spread
 from tests.made_reports import make_run
 
@@ -29,30 +29,6 @@ def cells(findings):
 def row_of(*rows, **findings):
     (row,) = cells(made_findings(rows, **findings))
     return row
-
-
-def test_numbers_are_those_of_the_table(tmp_path):
-    found = read_findings(write_decided(tmp_path / "made", made_family()))
-    (row,) = cells(found)
-    table = found.concluded["decision"].query("workers == 4").set_index("scheme")
-    used = table.loc["sync_allreduce"]
-    assert dict(table["verdict"]) == {
-        "sync_allreduce": "use",
-        "gossip": "as fast",
-        "local_sgd": "as fast",
-        "mixed": "less accurate",
-        "async_parameter_server": "less accurate",
-    }
-    assert row == {
-        "workers": "4",
-        "use": "✓ all-reduce",
-        "images/s": f"{used['images_per_second_mean']:.0f}",
-        "speed-up of the whole run": f"{used['speedup_mean']:.1f}",
-        "top-1": f"{100 * used['top1_mean']:.1f} %",
-        "minus one worker's, points": "+0.00 ± 0.00",
-        "equally fast, within the margin": f"{scheme_name('gossip')}, {scheme_name('local_sgd')}",
-    }
-    assert one_line(found) == "all-reduce (4 workers)"
 
 
 def test_one_worker_is_used_where_no_scheme_is_faster():
