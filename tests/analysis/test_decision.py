@@ -10,8 +10,8 @@ import pytest
 from paceline.analysis.decision import decision
 from paceline.analysis.searches import best_trials, edge_of
 from paceline.analysis.tables import read_tables
-from paceline.record.rows import TUNING
-from tests.made_reports import fail, make_run, write_reports, write_rows
+from tests.made_decisions import made_tuning
+from tests.made_reports import fail, make_run, write_reports
 
 AXES = ["scheme", "workers", "batch_size", "seed"]
 NOISE = (-0.0015, -0.0005, 0.0005, 0.0015)
@@ -193,13 +193,9 @@ def test_local_sgd_with_a_mean_after_each_step_is_all_reduce(
 
 def test_nothing_is_said_against_a_scheme_whose_best_rate_is_at_an_edge(tmp_path):
     runs = [*ONE, *arm("sync_allreduce", 2, 0.9), *arm("gossip", 3, 0.8)]
-    folder = write_reports(tmp_path / "made", runs, axes=AXES)
-    trial = {"workers": 4, "seed": 9, "lr": 1, "momentum": 0, "top1": 0.9, "test_top1": 0.9}
-    trial |= {"status": "finished", "chance": 0.1, "chosen": "true"}
-    edges = {"sync_allreduce": "", "gossip": "highest effective_rate"}
-    rows = [{"key": s, "scheme": s, "at_edge": edge} | trial for s, edge in edges.items()]
-    write_rows(folder / "tuning.csv", list(rows[0]), rows)
-    found = decision(read_tables(folder)).query("workers == 4").set_index("scheme")
+    trials = made_tuning(runs[4:], {"gossip": "highest effective_rate"})
+    found = decided(tmp_path / "made", runs, trials=trials).query("workers == 4")
+    found = found.set_index("scheme")
     assert dict(found["verdict"]) == {"sync_allreduce": "use", "gossip": "not judged"}
     assert found.loc["gossip", "at_edge"] == "highest effective_rate"
 
@@ -248,9 +244,7 @@ def tuned(tmp_path):
     def write(rows):
         axes = ["scheme", "workers", "training.rate", "seed"]
         runs = [make_run(**{"training.rate": rate}, key=rate) for rate in ("by_rule", "tuned")]
-        folder = write_reports(tmp_path / "made", runs, axes=axes)
-        write_rows(folder / "tuning.csv", ["key", "scheme", "workers", *TUNING], rows)
-        return read_tables(folder)
+        return read_tables(write_reports(tmp_path / "made", runs, rows, axes=axes))
 
     return write
 

@@ -221,6 +221,14 @@ def test_times_come_from_records_and_follow_the_samples(root, records, studied):
     assert time_of([by_samples], results) == "about 30.0 minutes"
 
 
+def test_a_point_takes_the_median_of_what_points_like_it_took(root):
+    """One of three was made on a machine that slept."""
+    points = study_points("made", root, ["scheme=sync_allreduce", "seed=0,1,2", "sweep.jobs=1"])
+    for point, seconds in zip(points, (1200, 600, 90000), strict=True):
+        make_record(point.folder, point.config, wall_seconds=seconds)
+    assert time_of(points[:1], finished_results(root / "runs")) == "about 20.0 minutes"
+
+
 def test_times_are_those_of_the_study_itself_where_it_has_any(root, records, studied):
     """Another study may pace its steps, and says so only in its cluster's settings."""
     records(0, wall_seconds=3600)

@@ -191,6 +191,7 @@ def test_tuning_is_collected_apart(root):
     folder = collect(Study("made", root))
     rows = rows_of(folder / "tuning.csv")
     assert [row["key"] for row in rows] == keys(tried)
+    assert {row["chance"] for row in rows} == {"0.1"}  # of ten classes
     chosen = {row["scheme"]: row for row in rows if row["chosen"] == "true"}
     assert {scheme: float(row["lr"]) for scheme, row in chosen.items()} == RATES
     assert [float(row["top1"]) for row in chosen.values()] == pytest.approx([0.8, 0.8])
