@@ -53,19 +53,21 @@ def test_a_setting_that_follows_from_the_scheme_is_told_per_scheme(made):
 FILES = ("runs.csv", "tuning.csv", "study.json")
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_missing_table_names_the_command_that_makes_it(tmp_path, name):
-    folder = write_reports(tmp_path / "made")
-    (folder / name).unlink()
-    with pytest.raises(SettingError, match=rf"study: there is no .*{name}; .*paceline sweep made"):
-        read_tables(folder)
-
-
-def test_tables_of_other_columns_are_refused(tmp_path):
-    folder = write_reports(tmp_path / "made")
-    (folder / "runs.csv").write_text("key,status\nabc,finished\n")
-    with pytest.raises(SettingError, match="no column reason; first: paceline sweep made"):
-        read_tables(folder)
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        *((name, None, rf"there is no .*{name}; .*") for name in FILES),
+        ("runs.csv", "key,status\nabc,finished\n", "no column reason; first: "),
+        ("runs.csv", ",".join(make_run()) + "\n", "no point; first: "),
+    ],
+)
+def test_a_table_that_is_missing_or_empty_names_the_command_that_makes_it(
+    tmp_path, name, content, told
+):
+    path = write_reports(tmp_path / "made") / name
+    path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(SettingError, match=rf"^study: .*{told}paceline sweep made"):
+        read_tables(path.parent)
 
 
 @pytest.mark.parametrize(
@@ -74,14 +76,6 @@ def test_tables_of_other_columns_are_refused(tmp_path):
 def test_a_table_that_is_cut_off_or_no_plain_text_is_refused(content):
     with pytest.raises(ValueError, match=r"it is empty, cut off|row 1 has more cells"):
         typed_table(content)
-
-
-def test_tables_without_a_point_are_refused(tmp_path):
-    folder = write_reports(tmp_path / "made")
-    header = (folder / "runs.csv").read_text().splitlines()[0]
-    (folder / "runs.csv").write_text(header + "\n")
-    with pytest.raises(SettingError, match="no point; first: paceline sweep made"):
-        read_tables(folder)
 
 
 def test_what_a_record_lacks_is_empty(tmp_path):
