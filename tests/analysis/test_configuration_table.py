@@ -265,23 +265,16 @@ def test_diverged_and_failed_points_are_counted_and_enter_no_mean(made):
     assert math.isnan(row["top1_low"])
 
 
-def test_kinds_are_never_averaged_together(made):
-    runs = [make_run(top1=0.8), make_run(seed=1, kind="virtual", top1=0.6)]
-    table = concluded(made(runs))
-    assert list(table["kind"]) == ["measured", "virtual"]
-    assert list(table["top1_mean"]) == [0.8, 0.6]
-
-
-def test_every_axis_but_the_seed_tells_configurations_apart(made):
-    runs = [make_run(seed=s) | {"training.lr": lr} for lr in (0.05, 0.1) for s in (0, 1)]
-    table = concluded(made(runs, axes=["training.lr", "seed"]))
-    assert list(table["training.lr"]) == [0.05, 0.1]
-    assert list(table["n"]) == [2, 2]
-
-
-def test_an_axis_may_be_empty_in_some_points(made):
-    runs = [make_run() | {"training.clip": value} for value in (None, 1.0)]
-    assert list(concluded(made(runs, axes=["training.clip"]))["n"]) == [1, 1]
+def test_kinds_and_every_axis_but_the_seed_tell_configurations_apart(made):
+    """A value may be missing in some points."""
+    kinds = concluded(made([make_run(top1=0.8), make_run(seed=1, kind="virtual", top1=0.6)]))
+    assert list(kinds["kind"]) == ["measured", "virtual"]
+    assert list(kinds["top1_mean"]) == [0.8, 0.6]
+    for name, values in (("training.lr", [0.05, 0.1]), ("training.clip", [None, 1.0])):
+        runs = [make_run(seed=seed) | {name: value} for value in values for seed in (0, 1)]
+        table = concluded(made(runs, axes=[name, "seed"]))
+        assert list(table[name].replace(math.nan, None)) == values
+        assert list(table["n"]) == [2, 2]
 
 
 def test_real_seconds_are_those_of_runs_that_have_them(made):

@@ -24,20 +24,12 @@ def test_interval_is_students(values, mean, half):
     assert (found.low, found.high) == pytest.approx((mean - half, mean + half), abs=1e-5)
 
 
-def test_equal_values_have_an_interval_of_no_width():
+def test_equal_values_have_no_width_one_has_no_interval_and_what_is_missing_does_not_count():
     assert interval([5.0, 5.0]) == (5.0, 5.0, 5.0, 2)
-
-
-def test_one_value_has_no_interval():
-    found = interval([7.0])
-    assert (found.mean, found.n) == (7.0, 1)
-    assert math.isnan(found.low)
-    assert math.isnan(found.high)
-
-
-def test_what_is_missing_is_left_out_of_n():
-    assert interval([math.nan, 2.0, 2.0]).n == 2
-    assert interval([]).n == 0
+    alone = interval([7.0])
+    assert (alone.mean, alone.n) == (7.0, 1)
+    assert [math.isnan(end) for end in (alone.low, alone.high)] == [True, True]
+    assert [interval(each).n for each in ([math.nan, 2.0, 2.0], [], [math.nan])] == [2, 0, 0]
     assert math.isnan(interval([math.nan]).mean)
 
 
