@@ -155,39 +155,37 @@ def test_a_rate_that_cannot_be_is_named(rate, tuning, message):
         put_trial(config(rate, tuning))
 
 
-@pytest.mark.parametrize(
-    ("tuning", "setting"),
-    [
-        ([0.1], "tuning"),
-        ({}, "tuning.effective_rate"),
-        (TUNING | {"searches": 3}, "tuning.searches"),
-        (TUNING | {"effective_rate": 0}, "tuning.effective_rate"),
-        (TUNING | {"momentum": []}, "tuning.momentum"),
-        (TUNING | {"momentum": [0.9, 1]}, "tuning.momentum"),
-        (TUNING | {"own": {"gossip": {}}}, "tuning.own.gossip"),
-        (TUNING | {"own": {"gossip": {"scheme.graph": []}}}, "tuning.own.gossip.scheme.graph"),
-        (TUNING | {"rates": 0}, "tuning.rates"),
-        (TUNING | {"seed": -1}, "tuning.seed"),
-    ],
-)
-def test_a_bad_tuning_is_named(tuning, setting):
-    with pytest.raises(SettingError) as caught:
-        read_tuning(tuning)
-    assert caught.value.setting == setting
-
-
-@pytest.mark.parametrize(
-    ("trial", "setting"),
-    [
-        (3, "trial"),
-        ({"lr": 0.1, "seed": 0}, "trial.momentum"),
-        ({"lr": 0, "momentum": 0.9, "seed": 0}, "trial.lr"),
-        ({"lr": 0.1, "momentum": 1, "seed": 0}, "trial.momentum"),
-    ],
-)
-def test_a_bad_trial_is_named(trial, setting):
+def put(trial):
     cfg = config("by_rule", None)
     cfg.trial = trial
+    put_trial(cfg)
+
+
+@pytest.mark.parametrize(
+    ("read", "value", "setting"),
+    [
+        (read_tuning, [0.1], "tuning"),
+        (read_tuning, {}, "tuning.effective_rate"),
+        *(
+            (read_tuning, TUNING | {name: value}, f"tuning.{more or name}")
+            for name, value, more in (
+                ("searches", 3, ""),
+                ("effective_rate", 0, ""),
+                ("momentum", [], ""),
+                ("momentum", [0.9, 1], ""),
+                ("own", {"gossip": {}}, "own.gossip"),
+                ("own", {"gossip": {"scheme.graph": []}}, "own.gossip.scheme.graph"),
+                ("rates", 0, ""),
+                ("seed", -1, ""),
+            )
+        ),
+        (put, 3, "trial"),
+        (put, {"lr": 0.1, "seed": 0}, "trial.momentum"),
+        (put, {"lr": 0, "momentum": 0.9, "seed": 0}, "trial.lr"),
+        (put, {"lr": 0.1, "momentum": 1, "seed": 0}, "trial.momentum"),
+    ],
+)
+def test_a_bad_tuning_or_trial_is_named(read, value, setting):
     with pytest.raises(SettingError) as caught:
-        put_trial(cfg)
+        read(value)
     assert caught.value.setting == setting

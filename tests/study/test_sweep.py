@@ -151,23 +151,17 @@ def test_more_processes_than_cores_are_warned_of(root, monkeypatch, capsys):
     assert "cores" not in capsys.readouterr().err
 
 
-def test_only_what_dead_processes_began_is_removed(root):
+def test_what_dead_processes_began_is_removed_and_what_they_completed_is_kept(root):
     runs = root / "runs/made"
     alive = PartialRecord(runs / "0123456789ab")
-    dead, other = runs / ".0123456789ac.partial", runs / ".gitignore"
-    for folder in (dead, other):
+    whole, dead = (runs / f".0123456789a{end}.partial" for end in "cd")
+    other = runs / ".gitignore"
+    for folder in (whole, dead, other):
         folder.mkdir()
+    (whole / "result.json").write_text("{}")
     settle_partial_records(runs)
     lock = runs / ".0123456789ab.lock"
-    assert sorted(runs.iterdir()) == sorted([alive.folder, lock, other])
-
-
-def test_a_whole_record_of_a_dead_process_is_kept(root):
-    runs = root / "runs/made"
-    (runs / ".0123456789ab.partial").mkdir(parents=True)
-    (runs / ".0123456789ab.partial/result.json").write_text("{}")
-    settle_partial_records(runs)
-    assert [path.name for path in runs.iterdir()] == ["0123456789ab"]
+    assert sorted(runs.iterdir()) == sorted([alive.folder, lock, other, runs / "0123456789ac"])
 
 
 def test_a_second_sweep_waits_for_the_first(root, capsys):
