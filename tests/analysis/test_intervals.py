@@ -1,3 +1,8 @@
+"""Means, intervals and tests of them: by hand, and where the truth is known.
+
+`python -m benchmarks planted_worlds` draws more of such worlds.
+"""
+
 import math
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""The classifier trains as a plain loop does, and is scored by its logits."""
+
 import math
 from dataclasses import astuple
 from functools import partial

@@ -1,3 +1,5 @@
+"""The learning rate by its rule and schedule, corrected momentum, and LARS."""
+
 from dataclasses import replace
 
 import pytest
