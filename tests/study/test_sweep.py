@@ -239,6 +239,7 @@ RECORDS = {
     "finished": {"status": "finished", "source_digest": "now"},
     "diverged": {"status": "diverged", "source_digest": "now"},
     "failed": {"status": "failed", "source_digest": "now"},
+    "of a bad machine": {"status": "failed", "environment": True, "source_digest": "now"},
     "old": {"status": "finished", "source_digest": "then"},
     "of other data": {"status": "finished", "source_digest": "now", "data_digest": "then"},
 }
@@ -247,9 +248,9 @@ RECORDS = {
 @pytest.mark.parametrize(
     ("rerun", "done_again"),
     [
-        ("none", {"missing"}),
-        ("failed", {"missing", "failed"}),
-        ("stale", {"missing", "old", "of other data"}),
+        ("none", {"missing", "of a bad machine"}),
+        ("failed", {"missing", "of a bad machine", "failed"}),
+        ("stale", {"missing", "of a bad machine", "old", "of other data"}),
         ("all", set(RECORDS)),
     ],
 )
