@@ -58,10 +58,12 @@ def test_marks_are_of_large_losses_and_of_speed_ups_above_the_number_of_workers(
 
 def test_a_number_that_seeds_do_not_tell_is_not_printed():
     """But images/s were measured."""
-    few = spread("speedup", 6.5, 0.17, 245.0, n=2) | spread("images_per_second", 100.0, 5, 2000, 2)
+    few = spread("speedup", 1.3, 0.4, 4.1, n=2) | spread("images_per_second", 100.0, 31, 320, 2)
     row = row_of(decided("gossip", "use", **few))
     assert row["speed-up of the whole run"] == "too few seeds (2)"
     assert row["images/s"] == "100, too few seeds (2)"
+    told = spread("speedup", 1.3, 0.4, 3.9, n=2)  # ends that differ by less than ten times
+    assert row_of(decided("gossip", "use", **told))["speed-up of the whole run"] == "1.3"
 
 
 def test_only_what_tuned_rates_and_enough_seeds_show_is_marked_as_shown():
