@@ -132,7 +132,7 @@ def moved(files):
     return {name: each.replace(KEY.encode(), b"f" * 12) for name, each in files.items()}
 
 
-BAD = {  # what is wrong inside a record is in test_damage.py
+BAD = {  # what is wrong inside a record is in test_reading.py
     "empty": lambda files: b"",
     "text": lambda files: b"no archive",
     "gzip": lambda files: gzip.compress(lzma.decompress(packed(files))),
