@@ -1,6 +1,6 @@
 """Runs of planted schemes, with the time at which each run reaches the target."""
 
-from tests.made_reports import make_run, write_points, write_reports, write_rows
+from tests.made_reports import make_run, write_points, write_reports
 
 SEEDS = range(4)
 TARGET = {"metric": "top1", "value": 0.8}
@@ -44,24 +44,17 @@ def two_arms(crossings, workers, **settings):
 TUNED = {"axes": AXES, "target": TARGET, "settings": {"training.rate": "tuned"}}
 
 
-def write_decided(folder, runs, searched=(), **about):
-    """Write tables with a curve of 100 evaluations a run; return the folder.
-
-    `searched`: accuracies of trials of 4 workers at rising rates, by scheme. Each needs 20
-    evaluations more than the one before.
-    """
+def write_decided(folder, runs, trials=(), **about):
+    """Write tables with a curve of 100 evaluations a run; return the folder."""
     crossings = {run["key"]: run.pop("crossing", None) for run in runs}
-    write_reports(folder, runs, **(TUNED | about))
+    write_reports(folder, runs, trials, **(TUNED | about))
     rows = [
         {"key": key, "samples": n, "updates": n, "seconds": 10.0 * n}
         | {"top1": 0.9 if crossing is not None and 10 * n > crossing else 0.5}
         for key, crossing in crossings.items()
         for n in range(1, 101)
     ]
-    trials, curves = tried(dict(searched))
-    if trials:
-        write_rows(folder / "tuning.csv", list(trials[0]), trials)
-    write_points(folder, {"curve": rows + curves})
+    write_points(folder, {"curve": rows})
     return folder
 
 
@@ -85,21 +78,3 @@ def made_tuning(runs, edges, workers=4):
         {"key": f"{scheme}{workers}", "scheme": scheme} | row | {"at_edge": edges.get(scheme, "")}
         for scheme in dict.fromkeys(run["scheme"] for run in runs)
     ]
-
-
-def tried(searched, workers=4):
-    """Rows of tuning.csv and of the curves of these trials."""
-    rows, curves = [], []
-    for scheme, scores in searched.items():
-        for place, top1 in enumerate(scores):
-            key = f"{scheme}{place}"
-            row = {"key": key, "scheme": scheme, "workers": workers, "seed": 9}
-            row |= {"lr": 0.01 * 3**place, "momentum": 0.5, "top1": top1, "test_top1": top1}
-            row |= {"status": "finished", "chance": 0.1, "at_edge": ""}
-            rows.append(row | {"chosen": "true" if top1 == max(scores) else "false"})
-            curves += [
-                {"key": key, "samples": n, "updates": n, "seconds": 10.0 * n}
-                | {"top1": 0.9 if n > 20 * (place + 1) else 0.5}
-                for n in range(1, 101)
-            ]
-    return rows, curves

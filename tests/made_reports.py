@@ -163,14 +163,17 @@ MAKE = {
 }
 
 
-def write_reports(folder, runs=None, **about):
-    """Write the files that are collected from records, and their archive; returns the folder."""
+def write_reports(folder, runs=None, trials=(), **about):
+    """Write the files that are collected from records, and their archive; returns the folder.
+
+    `trials`: rows of tuning.csv.
+    """
     runs = made_runs() if runs is None else runs
     folder.mkdir(parents=True, exist_ok=True)
     write_rows(folder / "runs.csv", list(dict.fromkeys(n for run in runs for n in run)), runs)
     names = [table.name for table in POINT_TABLES]
     write_points(folder, {name: [row for run in runs for row in MAKE[name](run)] for name in names})
-    write_rows(folder / "tuning.csv", ["key", *TUNING], [])
+    write_rows(folder / "tuning.csv", list(trials[0]) if trials else ["key", *TUNING], trials)
     about = {
         "study": folder.name,
         "axes": ["scheme", "workers", "batch_size", "seed"],

@@ -42,7 +42,7 @@ SMALLEST = {  # rows at least, and constants of the module
 }
 LEFT_OUT = {
     "gpu_workers": "needs a GPU",
-    "planted_worlds": "draws for half a minute; analysis/test_planted_worlds.py has few",
+    "planted_worlds": "draws for half a minute; analysis/test_intervals.py has few",
     "step_times": "counts 259 networks for minutes; prediction/test_network_by_size.py has few",
 }
 OF_ROOT = ("links", "collectives")

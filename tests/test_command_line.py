@@ -128,30 +128,16 @@ def test_a_virtual_run_leaves_the_same_record_with_both_times(root):
 
 
 @pytest.mark.parametrize(
-    ("setting", "arguments"),
+    ("setting", "words"),
     [
-        ("scheme", ["scheme=telepathy"]),
-        ("workers", ["workers=0"]),
-        ("batch_size", ["workers=2", "batch_size=201"]),
-        (URI, [f"{URI}=sqlite:////proc/mlflow.db"]),
-        ("batch_size", ["model.shards=3"]),
-        ("unheard", ["+unheard=1"]),
-        ("unheard", ["++unheard=1"]),
-        ("training.unheard", ["+training.unheard=1"]),
+        ("batch_size", "workers=2 batch_size=201"),
+        ("batch_size", "model.shards=3"),
+        (URI, f"{URI}=sqlite:////proc/mlflow.db"),
+        ("scheme.servers", f"--multirun {SERVED} scheme.servers=abc,1"),  # before a point has run
     ],
 )
-def test_bad_input_is_one_line_that_names_the_setting(setting, arguments, root):
-    assert_refused(run(root, "train", *UNLOGGED, "study=bad", *arguments), setting)
-    assert_no_record(root, "bad")
-
-
-def test_a_multirun_has_not_the_name_of_a_study(root):
-    assert_refused(run(root, "train", "-m", *UNLOGGED, "study=quick", "seed=0,1"), "study")
-
-
-def test_a_bad_scheme_ends_a_multirun_before_a_point_has_run(root):
-    swept = ("--multirun", *UNLOGGED, "study=bad", SERVED, "scheme.servers=abc,1")
-    assert_refused(run(root, "train", *swept), "scheme.servers")
+def test_bad_input_is_one_line_that_names_the_setting_and_leaves_no_record(setting, words, root):
+    assert_refused(run(root, "train", *UNLOGGED, "study=bad", *words.split()), setting)
     assert_no_record(root, "bad")
 
 

@@ -1,12 +1,17 @@
-"""Decisions on planted tables: schemes at 4 workers, with one worker beside them."""
+"""Decisions on planted tables: schemes at 4 workers, with one worker beside them.
+
+Nothing is decided against a scheme whose best trial is at an edge of its search.
+"""
 
 import math
 
 import pytest
 
 from paceline.analysis.decision import decision
+from paceline.analysis.searches import best_trials, edge_of
 from paceline.analysis.tables import read_tables
-from tests.made_reports import fail, make_run, write_reports, write_rows
+from tests.made_decisions import made_tuning
+from tests.made_reports import fail, make_run, write_reports
 
 AXES = ["scheme", "workers", "batch_size", "seed"]
 NOISE = (-0.0015, -0.0005, 0.0005, 0.0015)
@@ -188,13 +193,9 @@ def test_local_sgd_with_a_mean_after_each_step_is_all_reduce(
 
 def test_nothing_is_said_against_a_scheme_whose_best_rate_is_at_an_edge(tmp_path):
     runs = [*ONE, *arm("sync_allreduce", 2, 0.9), *arm("gossip", 3, 0.8)]
-    folder = write_reports(tmp_path / "made", runs, axes=AXES)
-    trial = {"workers": 4, "seed": 9, "lr": 1, "momentum": 0, "top1": 0.9, "test_top1": 0.9}
-    trial |= {"status": "finished", "chance": 0.1, "chosen": "true"}
-    edges = {"sync_allreduce": "", "gossip": "highest effective_rate"}
-    rows = [{"key": s, "scheme": s, "at_edge": edge} | trial for s, edge in edges.items()]
-    write_rows(folder / "tuning.csv", list(rows[0]), rows)
-    found = decision(read_tables(folder)).query("workers == 4").set_index("scheme")
+    trials = made_tuning(runs[4:], {"gossip": "highest effective_rate"})
+    found = decided(tmp_path / "made", runs, trials=trials).query("workers == 4")
+    found = found.set_index("scheme")
     assert dict(found["verdict"]) == {"sync_allreduce": "use", "gossip": "not judged"}
     assert found.loc["gossip", "at_edge"] == "highest effective_rate"
 
@@ -231,3 +232,64 @@ def test_the_loss_is_against_the_most_accurate_scheme(tmp_path):
 def test_one_worker_has_no_verdict(tmp_path):
     runs = [*ONE, *arm("gossip", 1, 0.9, workers=1)]
     assert list(decided(tmp_path / "made", runs)["verdict"]) == ["", ""]
+
+
+SEARCHES = {100: [0.5, 0.9, 0.7], 101: [0.8, 0.6, None]}  # None: diverged
+
+
+@pytest.fixture
+def tuned(tmp_path):
+    """Tables of a study with these rows of tuning.csv: `tuned(rows)`."""
+
+    def write(rows):
+        axes = ["scheme", "workers", "training.rate", "seed"]
+        runs = [make_run(**{"training.rate": rate}, key=rate) for rate in ("by_rule", "tuned")]
+        return read_tables(write_reports(tmp_path / "made", runs, rows, axes=axes))
+
+    return write
+
+
+def trials(workers=4, edge="", searches=SEARCHES):
+    """Rows of a configuration; test top-1 is half that of validation, the last is chosen."""
+    rows = [
+        {
+            "key": f"{workers}-{seed}-{index}",
+            "scheme": "gossip",
+            "workers": workers,
+            "seed": seed,
+            "lr": 0.1 + index,
+            "momentum": 0.5,
+            "top1": top1,
+            "test_top1": top1 and top1 / 2,
+            "status": "diverged" if top1 is None else "finished",
+            "chance": 0.1,
+            "chosen": "false",
+            "at_edge": "",
+        }
+        for seed, scores in searches.items()
+        for index, top1 in enumerate(scores)
+    ]
+    rows[-1] |= {"chosen": "true", "at_edge": edge}
+    return rows
+
+
+def test_nothing_is_said_against_a_configuration_whose_best_lies_at_an_edge(tuned):
+    waits = [row | {"chosen": "false"} for row in trials(workers=16)]
+    tables = tuned([*trials(), *trials(workers=8, edge="lowest learning rate"), *waits])
+    said = {
+        (rate, workers): edge_of(
+            tables, {"scheme": "gossip", "workers": workers, "training.rate": rate}
+        )
+        for rate in ("tuned", "by_rule")
+        for workers in (4, 8, 16)
+    }
+    assert {key: edge for key, edge in said.items() if edge} == {
+        ("tuned", 8): "lowest learning rate",
+        ("tuned", 16): "tuning has not ended",
+    }
+
+
+def test_without_tuning_there_is_no_edge(tuned):
+    tables = tuned([])
+    assert edge_of(tables, {"scheme": "gossip", "workers": 4}) == ""
+    assert best_trials(tables).empty

@@ -1,3 +1,8 @@
+"""Means, intervals and tests of them: by hand, and where the truth is known.
+
+`python -m benchmarks planted_worlds` draws more of such worlds.
+"""
+
 import math
 
 import numpy as np
@@ -5,6 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import ttest_1samp
 
+from benchmarks.planted_worlds import covered, resampled, told
 from paceline.analysis.intervals import difference, holm, interval, p_above, p_differs, ratio
 
 
@@ -23,20 +29,12 @@ def test_interval_is_students(values, mean, half):
     assert (found.low, found.high) == pytest.approx((mean - half, mean + half), abs=1e-5)
 
 
-def test_equal_values_have_an_interval_of_no_width():
+def test_equal_values_have_no_width_one_has_no_interval_and_what_is_missing_does_not_count():
     assert interval([5.0, 5.0]) == (5.0, 5.0, 5.0, 2)
-
-
-def test_one_value_has_no_interval():
-    found = interval([7.0])
-    assert (found.mean, found.n) == (7.0, 1)
-    assert math.isnan(found.low)
-    assert math.isnan(found.high)
-
-
-def test_what_is_missing_is_left_out_of_n():
-    assert interval([math.nan, 2.0, 2.0]).n == 2
-    assert interval([]).n == 0
+    alone = interval([7.0])
+    assert (alone.mean, alone.n) == (7.0, 1)
+    assert [math.isnan(end) for end in (alone.low, alone.high)] == [True, True]
+    assert [interval(each).n for each in ([math.nan, 2.0, 2.0], [], [math.nan])] == [2, 0, 0]
     assert math.isnan(interval([math.nan]).mean)
 
 
@@ -80,3 +78,19 @@ def test_holm_adjusts_for_the_number_of_tests():
     assert math.isnan(holm([math.nan, 0.5])[0])
     assert holm([math.nan, 0.5])[1] == 0.5
     assert list(holm([0.6, 0.7])) == [1, 1]
+
+
+@pytest.mark.parametrize("world", [covered, resampled, told], ids=lambda world: world.__name__)
+def test_what_is_promised_holds_in_planted_worlds(world):
+    found = list(world(1000))
+    assert [each for each in found if not each.least <= each.share <= each.most] == []
+
+
+@pytest.mark.slow
+def test_eight_seeds_find_half_a_point_more_often_than_five():
+    found = {each.name: each.share for each in told(1000)}
+    five, eight = (
+        found[f"a scheme worse by 0.5 points found, unlike errors, n {n}"] for n in (5, 8)
+    )
+    assert five < 0.4
+    assert eight > 0.65

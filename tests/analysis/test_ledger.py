@@ -11,7 +11,6 @@ from paceline.analysis.claim_tests import STATISTICS, Observed, read_study, sele
 from paceline.analysis.claims import Claim, read_claims, read_published
 from paceline.analysis.ledger import FAILS, HOLDS, OPEN, judge, ledger
 from paceline.errors import SettingError
-from paceline.record.rows import TUNING
 from tests.made_reports import make_run, write_reports, write_rows
 
 ROOT = Path(__file__).parents[2]
@@ -192,8 +191,7 @@ def write_searched(root, chosen="true", edge=""):
             own |= {"chosen": chosen if is_last else "false", "at_edge": edge if is_last else ""}
             trials.append(own | {"top1": 0.88 - cost + 0.004 * number, "test_top1": 0.88})
     about = {"axes": ["scheme", "workers", "seed"], "settings": {"training.rate": "tuned"}}
-    folder = write_reports(root / "reports/made", runs, **about)
-    write_rows(folder / "tuning.csv", ["key", "scheme", "workers", *TUNING], trials)
+    write_reports(root / "reports/made", runs, trials, **about)
 
 
 def test_a_search_that_says_nothing_leaves_a_claim_open(root):

@@ -4,13 +4,13 @@ import math
 
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
 
 from paceline.analysis.frames import as_csv, as_written, typed_table
 from paceline.analysis.tables import implied_by_scheme, read_tables
 from paceline.errors import SettingError
 from paceline.report.findings import read_findings
+from tests.damaged import damages
 from tests.made_decisions import made_tuning
 from tests.made_reports import (
     fail,
@@ -18,7 +18,6 @@ from tests.made_reports import (
     make_run,
     write_points,
     write_reports,
-    write_rows,
 )
 
 
@@ -51,27 +50,32 @@ def test_a_setting_that_follows_from_the_scheme_is_told_per_scheme(made):
     assert dict(zip(told["scheme"], told["scheme.period"], strict=True)) == periods
 
 
-@pytest.mark.parametrize("name", ["runs.csv", "tuning.csv", "study.json"])
-def test_a_missing_table_names_the_command_that_makes_it(tmp_path, name):
-    folder = write_reports(tmp_path / "made")
-    (folder / name).unlink()
-    with pytest.raises(SettingError, match=rf"study: there is no .*{name}; .*paceline sweep made"):
-        read_tables(folder)
+FILES = ("runs.csv", "tuning.csv", "study.json")
 
 
-def test_tables_of_other_columns_are_refused(tmp_path):
-    folder = write_reports(tmp_path / "made")
-    (folder / "runs.csv").write_text("key,status\nabc,finished\n")
-    with pytest.raises(SettingError, match="no column reason; first: paceline sweep made"):
-        read_tables(folder)
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        *((name, None, rf"there is no .*{name}; .*") for name in FILES),
+        ("runs.csv", "key,status\nabc,finished\n", "no column reason; first: "),
+        ("runs.csv", ",".join(make_run()) + "\n", "no point; first: "),
+    ],
+)
+def test_a_table_that_is_missing_or_empty_names_the_command_that_makes_it(
+    tmp_path, name, content, told
+):
+    path = write_reports(tmp_path / "made") / name
+    path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(SettingError, match=rf"^study: .*{told}paceline sweep made"):
+        read_tables(path.parent)
 
 
-def test_tables_without_a_point_are_refused(tmp_path):
-    folder = write_reports(tmp_path / "made")
-    header = (folder / "runs.csv").read_text().splitlines()[0]
-    (folder / "runs.csv").write_text(header + "\n")
-    with pytest.raises(SettingError, match="no point; first: paceline sweep made"):
-        read_tables(folder)
+@pytest.mark.parametrize(
+    "content", [b"", b"a\n1", b"a\n\0\n", "\ufeffa\n1\n".encode(), b"a\n1,2\n"]
+)
+def test_a_table_that_is_cut_off_or_no_plain_text_is_refused(content):
+    with pytest.raises(ValueError, match=r"it is empty, cut off|row 1 has more cells"):
+        typed_table(content)
 
 
 def test_what_a_record_lacks_is_empty(tmp_path):
@@ -93,60 +97,25 @@ def test_tables_without_a_row_have_a_header(tmp_path):
     assert tables.csv("configurations").startswith("kind,data,scheme,batch_size,workers,n,")
 
 
-FILES = ("runs.csv", "tuning.csv", "study.json")
-CELLS = st.sampled_from(["", "x", "-1", "nan", "1e400", "0.5", "[]", "<script>", "\0", '"', "../x"])
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def test_a_damaged_file_is_read_or_named(tmp_path):
     runs = made_two_schemes(spread=30)
-    folder = write_reports(tmp_path_factory.mktemp("whole") / "made", runs)
-    tuning = made_tuning(runs, {})
-    write_rows(folder / "tuning.csv", list(tuning[0]), tuning)
-    return folder
+    folder = write_reports(tmp_path / "made", runs, made_tuning(runs, {}))
+    whole = {name: (folder / name).read_bytes() for name in FILES}
 
+    @settings(max_examples=100, derandomize=True, database=None, deadline=None)
+    @given(damages(whole))
+    def is_read_or_named(damage):
+        name, content = damage
+        path, message = folder / name, name
+        path.unlink() if content is None else path.write_bytes(content)
+        try:
+            read_tables(folder)
+        except SettingError as error:
+            message = error.message
+        path.write_bytes(whole[name])
+        assert any(
+            file in message for file in FILES
+        )  # a column that the other lacks is named there
+        assert message.isprintable()
 
-@st.composite
-def damages(draw):
-    """A function that cuts a file, flips a byte, retypes a cell, or repeats or drops a line."""
-    place, how = draw(st.floats(0, 0.999)), draw(st.integers(0, 4))
-    cell, byte = draw(CELLS), draw(st.integers(1, 255))
-
-    def damaged(content):
-        at = int(place * len(content))
-        if how == 0:
-            return content[:at]
-        if how == 1:
-            return content[:at] + bytes([content[at] ^ byte]) + content[at + 1 :]
-        lines = content.splitlines(keepends=True)
-        row = int(place * len(lines))
-        if how == 2:
-            return b"".join([*lines[:row], lines[row], *lines[row:]])
-        if how == 3:
-            return b"".join([*lines[:row], *lines[row + 1 :]])
-        cells = lines[row].split(b",")
-        cells[int(place * 7919) % len(cells)] = cell.encode()
-        return b"".join([*lines[:row], b",".join(cells), *lines[row + 1 :]])
-
-    return damaged
-
-
-@settings(
-    max_examples=60,
-    derandomize=True,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-@given(name=st.sampled_from(FILES), damaged=damages())
-def test_a_damaged_file_is_read_or_named(folder, name, damaged):
-    whole = (folder / name).read_bytes()
-    (folder / name).write_bytes(damaged(whole))
-    message = name
-    try:
-        read_tables(folder)
-    except SettingError as error:
-        message = error.message
-    finally:
-        (folder / name).write_bytes(whole)
-    assert any(file in message for file in FILES)  # a column that the other lacks is named there
-    assert message.isprintable()
+    is_read_or_named()

@@ -58,38 +58,28 @@ def test_where_no_setting_says_fewer_images_curves_are_whole(made):
     assert len(made(runs).curves) == 16
 
 
-def reach(made, *top1, **statuses):
+@pytest.mark.parametrize(
+    ("ends", "lost", "reached", "censored"),
+    [
+        ((0.8, 0.8), (), 2, 0),
+        ((0.8, 0.8, 0.5), (), 2, 1),
+        ((0.8,), ("diverged", "failed"), 1, 1),  # which is censored, or counted apart
+    ],
+)
+def test_runs_that_all_reach_the_target_have_a_mean(made, ends, lost, reached, censored):
     """Two workers, a seed for each final accuracy; the target is 0.78."""
-    runs = [make_run(workers=2, seed=s, top1=t, seconds=8.0) for s, t in enumerate(top1)]
-    runs += [fail(make_run(workers=2, seed=9), s) for s in statuses.values()]
+    runs = [make_run(workers=2, seed=s, top1=top1, seconds=8.0) for s, top1 in enumerate(ends)]
+    ended = [make_run(workers=2, seed=9 + s, top1=0.1) for s in range(len(lost))]
+    runs += map(fail, ended, lost)
     table = concluded(made([make_run(top1=0.8), *runs]), "target")
     (row,) = table[table["workers"] == 2].to_dict("records")
-    return row
-
-
-def test_runs_that_all_get_there_have_a_mean(made):
-    row = reach(made, 0.8, 0.8)
-    assert (row["n"], row["target_n_reached"], row["target_n_censored"], row["n_failed"]) == (
-        2,
-        2,
-        0,
-        0,
-    )
-    assert row["target_seconds_mean"] == pytest.approx(5.0)
-    assert (row["target_samples_mean"], row["target_seconds_n"]) == (pytest.approx(60000.0), 2)
-    assert row["target_updates_mean"] == pytest.approx(60000 / 32)
-
-
-def test_runs_that_never_get_there_are_counted_and_there_is_no_mean(made):
-    row = reach(made, 0.8, 0.8, 0.5)
-    assert (row["target_n_reached"], row["target_n_censored"], row["target_seconds_n"]) == (2, 1, 0)
-    assert math.isnan(row["target_seconds_mean"])
-
-
-def test_diverged_is_censored_and_failed_is_counted_apart(made):
-    row = reach(made, 0.8, a="diverged", b="failed")
-    assert (row["n"], row["n_failed"]) == (3, 1)
-    assert row["target_n_reached"] + row["target_n_censored"] == 2
+    assert (row["n"], row["n_failed"]) == (len(runs), "failed" in lost)
+    assert (row["target_n_reached"], row["target_n_censored"]) == (reached, censored)
+    mean = {"seconds": 5.0, "samples": 60000.0, "updates": 60000 / 32}
+    expected = {n: math.nan if censored else value for n, value in mean.items()}
+    found = {name: row[f"target_{name}_mean"] for name in expected}
+    assert found == pytest.approx(expected, nan_ok=True)
+    assert row["target_seconds_n"] == (0 if censored else reached)
 
 
 def test_without_one_worker_there_is_no_target(made):
@@ -97,17 +87,12 @@ def test_without_one_worker_there_is_no_target(made):
 
 
 def test_a_value_of_the_study_is_the_target_even_without_one_worker(made):
-    runs = [make_run(workers=2, top1=0.8), make_run(kind="virtual", top1=0.6)]
-    table = targets(made(runs, target={"metric": "top1", "value": 0.7}))
-    assert list(table["target"]) == [0.7, 0.7]
-    assert list(table["set_by"]) == ["the study", "the study"]
-
-
-def test_runs_are_held_to_the_value_of_the_study(made):
+    asked = {"metric": "top1", "value": 0.7}
     runs = [make_run(workers=2, seed=s, top1=top1) for s, top1 in enumerate((0.8, 0.6))]
-    (row,) = concluded(made(runs, target={"metric": "top1", "value": 0.7}), "target").to_dict(
-        "records"
-    )
+    tables = made([*runs, make_run(kind="virtual", top1=0.6)], target=asked)
+    assert list(targets(tables)["target"]) == [0.7, 0.7]
+    assert list(targets(tables)["set_by"]) == ["the study", "the study"]
+    row = concluded(tables, "target").iloc[0]
     assert (row["target"], row["target_n_reached"], row["target_n_censored"]) == (0.7, 1, 1)
 
 

@@ -1,6 +1,8 @@
 """`paceline show`: what there is, what failed, what comes next."""
 
 import json
+import math
+import os
 import shlex
 import shutil
 import sys
@@ -11,11 +13,12 @@ from importlib.metadata import version
 import pytest
 
 from paceline import cli
-from paceline.command.show_command import age_of
+from paceline.command.means_view import means_view
+from paceline.command.show_command import age_of, next_command
 from paceline.record.provenance import source_digest
 from paceline.record.record import PartialRecord
 from paceline.study.compose import composed
-from paceline.study.study_points import study_points
+from paceline.study.study_points import Study, study_points
 from tests.made_records import make_record
 from tests.made_reports import make_run, write_page, write_reports
 from tests.small_study import write_small_study
@@ -205,3 +208,54 @@ def test_open_opens_the_page_or_says_what_to_run_first(own, said, monkeypatch):
 
 def test_the_version_is_said(said):
     assert said("--version") == (0, [f"paceline {version('paceline')}"], "")
+
+
+def test_points_come_before_the_page(tmp_path):
+    assert next_command("made", tmp_path, complete=False) == "paceline sweep made"
+    assert next_command("made", tmp_path, complete=True) == "paceline report made"
+
+
+def test_a_page_is_opened_until_a_record_is_newer(tmp_path):
+    page = tmp_path / "reports/made/index.html"
+    record = tmp_path / "runs/made/abc/result.json"
+    for file, seconds, command in (
+        (page, 1000, "paceline show made --open"),
+        (record, 2000, "paceline report made"),
+    ):
+        file.parent.mkdir(parents=True)
+        file.write_text("{}")
+        for path in (*file.parent.rglob("*"), file.parent):
+            os.utime(path, (seconds, seconds))
+        assert next_command("made", tmp_path, complete=True) == command
+
+
+T = 12.706204736  # Student's t at 0.975, one degree of freedom
+
+
+def test_means_are_over_the_seeds_of_a_configuration(root):
+    write_small_study(root, "made", {"scheme": "gossip,sync_allreduce", "seed": "0,1"})
+    changes = [
+        {"test_top1": 0.5, "images_per_second": 60.0},
+        {"test_top1": 0.504, "images_per_second": 66.0},
+        {"test_top1": 0.875, "images_per_second": 25.0},
+        {"status": "failed", "test_top1": None},
+    ]
+    for point, changed in zip(Study("made", root).points, changes, strict=True):
+        make_record(point.folder, point.config, **changed)
+    table, following = means_view(Study("made", root).points)
+    assert [column.header.plain for column in table.columns] == [
+        *("scheme", "top-1, test", "images/s", "finished"),
+    ]
+    least, most = 50.2 - 100 * T * 0.002, 50.2 + 100 * T * 0.002
+    mean, factor = math.sqrt(60 * 66), math.exp(T * math.log(66 / 60) / 2)
+    rate = f"{mean:.0f} ({mean / factor:.0f} to {mean * factor:.0f}), n = 2"
+    cells = [[str(cell) for cell in column.cells] for column in table.columns]
+    assert [*zip(*cells, strict=True)] == [
+        ("gossip", f"50.20 % ({least:.2f} to {most:.2f}), n = 2", rate, "2 of 2 measured"),
+        (
+            "sync_allreduce",
+            *(f"{mean} (no interval), n = 1" for mean in ("87.50 %", "25")),
+            "1 of 2 measured",
+        ),
+    ]
+    assert following == "next: paceline report made"

@@ -1,37 +1,22 @@
 """What somebody brings to a Trainer: modules that know nothing of the project, data and options."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import timm
 import torch
 import torchvision
-from pytorch_lightning import LightningModule
-from pytorch_lightning.callbacks import (
-    BackboneFinetuning,
-    EarlyStopping,
-    LearningRateMonitor,
-    ModelCheckpoint,
-    RichProgressBar,
-    StochasticWeightAveraging,
-)
-from pytorch_lightning.demos.boring_classes import (
-    BoringModel,
-    RandomDataset,
-)
+from pytorch_lightning import LightningModule, callbacks
+from pytorch_lightning.demos.boring_classes import BoringModel, RandomDataset
 from pytorch_lightning.demos.transformer import Transformer
 from pytorch_lightning.loggers import CSVLogger
 from torch import nn
 from torch.optim import lr_scheduler
-from torch.utils.data import (
-    DataLoader,
-    Dataset,
-    IterableDataset,
-    SubsetRandomSampler,
-    TensorDataset,
-    WeightedRandomSampler,
-)
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+from torch.utils.data import SubsetRandomSampler as Subset
+from torch.utils.data import WeightedRandomSampler as Weighted
 from torchmetrics import MaxMetric, MeanMetric
 from torchmetrics.classification import MulticlassAccuracy
 
@@ -235,17 +220,30 @@ def scheduled(make, **monitored):
     return classifying(schedule=lambda optimizer: {"scheduler": make(optimizer), **monitored})
 
 
-def with_callbacks(*make):
-    return lambda folder: {
-        "callbacks": [each(folder) for each in make],
-        "logger": CSVLogger(folder),
-        "enable_checkpointing": True,
-        "enable_progress_bar": True,
-    }
+def option(**options):
+    """A line of weights, by a Trainer with these options."""
+    return Asked(classifying(), options=lambda _: options)
 
 
-def network(make):
-    return Asked(lambda: Classifying(make()), lambda: loader(images(32)))
+def with_callbacks(*make, module=None, validates=False):
+    """As `option`, with callbacks that are made for a folder, a logger and checkpoints."""
+    bars = dict.fromkeys(("enable_checkpointing", "enable_progress_bar"), True)
+    return Asked(
+        module or classifying(),
+        validates=validates,
+        options=lambda folder: (
+            bars | {"callbacks": [each(folder) for each in make], "logger": CSVLogger(folder)}
+        ),
+    )
+
+
+def network(make, *arguments, **options):
+    made = partial(make, *arguments, num_classes=CLASSES, **options)
+    return Asked(lambda: Classifying(made()), lambda: loader(images(32)))
+
+
+def loaded(**options):
+    return Asked(classifying(), lambda: loader(**options))
 
 
 class Backbone(Classifying):
@@ -269,24 +267,17 @@ ASKED = {
         lambda: Classifying(torch.compile(line(), backend="aot_eager"))
     ),
     "manual optimization, two optimizers (GAN)": Asked(Opponents),
-    "timm resnet10t": network(lambda: timm.create_model("resnet10t", num_classes=CLASSES)),
+    "timm resnet10t": network(timm.create_model, "resnet10t"),
     "timm vit_tiny": network(
-        lambda: timm.create_model(
-            "vit_tiny_patch16_224", num_classes=CLASSES, img_size=32, depth=1, embed_dim=12
-        )
+        timm.create_model, "vit_tiny_patch16_224", img_size=32, depth=1, embed_dim=12
     ),
-    "torchvision mobilenet_v3_small": network(
-        lambda: torchvision.models.mobilenet_v3_small(num_classes=CLASSES)
-    ),
-    "torchvision densenet": network(
-        lambda: torchvision.models.DenseNet(4, (1, 1), 8, num_classes=CLASSES)
-    ),
+    "torchvision mobilenet_v3_small": network(torchvision.models.mobilenet_v3_small),
+    "torchvision densenet": network(torchvision.models.DenseNet, 4, (1, 1), 8),
     "SGD, nesterov": Asked(by(torch.optim.SGD, momentum=0.9, nesterov=True)),
-    "AdamW": Asked(by(torch.optim.AdamW)),
-    "RMSprop": Asked(by(torch.optim.RMSprop)),
-    "Adagrad": Asked(by(torch.optim.Adagrad)),
-    "LBFGS": Asked(by(torch.optim.LBFGS)),
-    "Adafactor": Asked(by(torch.optim.Adafactor)),
+    **{
+        name: Asked(by(getattr(torch.optim, name)))
+        for name in ("AdamW", "RMSprop", "Adagrad", "LBFGS", "Adafactor")
+    },
     "StepLR by epochs": Asked(scheduled(lambda each: lr_scheduler.StepLR(each, 1, 0.5))),
     "OneCycleLR by steps": Asked(
         scheduled(lambda each: lr_scheduler.OneCycleLR(each, 0.1, 64), interval="step")
@@ -294,42 +285,28 @@ ASKED = {
     "ReduceLROnPlateau": Asked(
         scheduled(lr_scheduler.ReduceLROnPlateau, monitor="val_loss"), validates=True
     ),
-    "bf16-mixed": Asked(classifying(), options=lambda _: {"precision": "bf16-mixed"}),
-    "gradient_clip_val": Asked(classifying(), options=lambda _: {"gradient_clip_val": 1.0}),
-    "accumulate_grad_batches": Asked(
-        classifying(), options=lambda _: {"accumulate_grad_batches": 2}
+    "bf16-mixed": option(precision="bf16-mixed"),
+    "gradient_clip_val": option(gradient_clip_val=1.0),
+    "accumulate_grad_batches": option(accumulate_grad_batches=2),
+    "limit_train_batches, val_check_interval": replace(
+        option(limit_train_batches=4, val_check_interval=2), validates=True
     ),
-    "limit_train_batches, val_check_interval": Asked(
-        classifying(),
-        validates=True,
-        options=lambda _: {"limit_train_batches": 4, "val_check_interval": 2},
+    "overfit_batches": option(overfit_batches=2),
+    "ModelCheckpoint": with_callbacks(
+        lambda folder: callbacks.ModelCheckpoint(folder, monitor="val_loss"), validates=True
     ),
-    "overfit_batches": Asked(classifying(), options=lambda _: {"overfit_batches": 2}),
-    "ModelCheckpoint": Asked(
-        classifying(),
-        validates=True,
-        options=with_callbacks(lambda folder: ModelCheckpoint(folder, monitor="val_loss")),
+    "EarlyStopping": with_callbacks(lambda _: callbacks.EarlyStopping("val_loss"), validates=True),
+    "LearningRateMonitor, RichProgressBar, CSVLogger": with_callbacks(
+        lambda _: callbacks.LearningRateMonitor(), lambda _: callbacks.RichProgressBar()
     ),
-    "EarlyStopping": Asked(
-        classifying(), validates=True, options=with_callbacks(lambda _: EarlyStopping("val_loss"))
+    "BackboneFinetuning": with_callbacks(
+        lambda _: callbacks.BackboneFinetuning(1), module=Backbone
     ),
-    "LearningRateMonitor, RichProgressBar, CSVLogger": Asked(
-        classifying(),
-        options=with_callbacks(lambda _: LearningRateMonitor(), lambda _: RichProgressBar()),
+    "StochasticWeightAveraging": with_callbacks(
+        lambda _: callbacks.StochasticWeightAveraging(0.01)
     ),
-    "BackboneFinetuning": Asked(Backbone, options=with_callbacks(lambda _: BackboneFinetuning(1))),
-    "StochasticWeightAveraging": Asked(
-        classifying(), options=with_callbacks(lambda _: StochasticWeightAveraging(0.01))
-    ),
-    "DataLoader with workers": Asked(
-        classifying(), lambda: loader(num_workers=1, persistent_workers=True)
-    ),
-    "SubsetRandomSampler": Asked(
-        classifying(), lambda: loader(sampler=SubsetRandomSampler(range(16)), shuffle=False)
-    ),
-    "WeightedRandomSampler": Asked(
-        classifying(),
-        lambda: loader(sampler=WeightedRandomSampler([1.0] * IMAGES, IMAGES), shuffle=False),
-    ),
+    "DataLoader with workers": loaded(num_workers=1, persistent_workers=True),
+    "SubsetRandomSampler": loaded(sampler=Subset(range(16)), shuffle=False),
+    "WeightedRandomSampler": loaded(sampler=Weighted([1.0] * IMAGES, IMAGES), shuffle=False),
     "IterableDataset": Asked(classifying(), lambda: loader(Streamed(), shuffle=False)),
 }

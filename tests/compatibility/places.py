@@ -1,11 +1,11 @@
-"""Where somebody's module is trained: on a virtual clock, and by real workers."""
+"""Where somebody's module is trained: on a virtual clock, by real workers, and by settings."""
 
 import warnings
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from pytorch_lightning import LightningModule
+from pytorch_lightning import LightningDataModule, LightningModule
 from pytorch_lightning.plugins.environments import LightningEnvironment
 
 from paceline.clock.run_spec import RunSpec
@@ -20,6 +20,7 @@ from paceline.timing.step_times import StepTimes
 from tests.clock.virtual.trained import trainer_of
 from tests.compatibility.asked import ASKED, BATCH, IMAGES
 from tests.launching import launch
+from tests.tiny import run_tiny, tiny_point
 
 WORKERS, EPOCHS = 2, 2
 WORKS, LATE = "works", "refused in training"
@@ -125,3 +126,54 @@ def _outcome(name: str, strategy: Any, folder: str) -> str:
 
 def _weights(module: LightningModule) -> torch.Tensor:
     return torch.cat([each.detach().flatten().clone() for each in module.parameters()])
+
+
+class OwnData(LightningDataModule):
+    def __init__(self, name):
+        super().__init__()
+        self._data = ASKED[name].data
+
+    def train_dataloader(self):
+        return self._data()
+
+    val_dataloader = test_dataloader = train_dataloader
+
+
+def own_module(name):
+    return ASKED[name].module()
+
+
+def trained(name, folder):
+    """Outcome of a virtual run with the settings that the module's optimizer has."""
+    here = __name__
+    config = tiny_point(
+        "async_parameter_server",
+        WORKERS,
+        BATCH,
+        "virtual",
+        data={"_target_": f"{here}.OwnData", "name": name},
+        model={"_target_": f"{here}.own_module", "name": name, "shards": 1, "split": "auto"},
+        training__epochs=2,
+        training__precision="32-true",
+        **_settings(name),
+    )
+    try:
+        _, weights = run_tiny(config, folder)
+    except SettingError as error:
+        return f"refused: {error.setting}"
+    assert all(each.isfinite().all() for each in weights.values())
+    return WORKS
+
+
+def _settings(name):
+    """Those of `training` that the module's optimizer has by itself."""
+    found = own_module(name).configure_optimizers()
+    if isinstance(found, dict):
+        found = found["optimizer"]
+    optimizer = found
+    while isinstance(optimizer, (list, tuple)):
+        optimizer = optimizer[0]
+    (group,) = optimizer.param_groups
+    had = {**group, "lr": group.get("initial_lr", group["lr"])}
+    compared = {"lr", "momentum", "weight_decay"} & set(had)
+    return {f"training__{each}": had[each] for each in compared}

@@ -5,8 +5,16 @@ import re
 import pytest
 
 from tests.compatibility.asked import ASKED
-from tests.compatibility.pipeline import trained
-from tests.compatibility.places import LATE, WORKS, ended, own_weights, refused, served, virtual
+from tests.compatibility.places import (
+    LATE,
+    WORKS,
+    ended,
+    own_weights,
+    refused,
+    served,
+    trained,
+    virtual,
+)
 from tests.tiny import REPOSITORY
 
 PAGE = REPOSITORY / "docs/what_works.md"

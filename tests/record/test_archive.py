@@ -132,7 +132,7 @@ def moved(files):
     return {name: each.replace(KEY.encode(), b"f" * 12) for name, each in files.items()}
 
 
-BAD = {  # what is wrong inside a record is in test_damage.py
+BAD = {  # what is wrong inside a record is in test_reading.py
     "empty": lambda files: b"",
     "text": lambda files: b"no archive",
     "gzip": lambda files: gzip.compress(lzma.decompress(packed(files))),
@@ -150,7 +150,9 @@ BAD = {  # what is wrong inside a record is in test_damage.py
     "a file with holes": odd(f"{KEY}/test.csv", type=tarfile.GNUTYPE_SPARSE),
     "a huge size": odd(f"{KEY}/test.csv", size=2**32),
     "no settings": lambda files: packed({"result.json": files["result.json"]}),
-    "a large result": lambda files: packed(files | {"result.json": b" " * (2**20 + 1)}),
+    "a large result": lambda files: packed(
+        files | {"result.json": files["result.json"] + b" " * 2**20}
+    ),
     "another place": lambda files: packed(moved(files)),
 }
 SPECIAL = {

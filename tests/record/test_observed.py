@@ -1,4 +1,4 @@
-"""From what processes saw to a record, with numbers that can be checked by hand."""
+"""From what processes saw to a record: numbers and images per second, checked by hand."""
 
 import itertools
 import json
@@ -13,7 +13,7 @@ import pytest
 from paceline.clock.reports import ServerReport, StrategyReport, WorkerReport
 from paceline.cluster.supervisor import LostWorker
 from paceline.data.order import SampleStream, StreamOrder
-from paceline.record.observed import Observed, SnapshotScore, TrainingReport
+from paceline.record.observed import Observed, SnapshotScore, TrainingReport, images_per_second
 from paceline.record.result import measured, result
 from paceline.record.rows import curve, phases, staleness, timeline
 from paceline.scheme.async_parameter_server import AsyncParameterServer
@@ -391,3 +391,47 @@ def test_a_run_that_measures_throughput_only_finishes_without_a_score():
     found = result(unscored)
     assert (found["status"], found["top1"], found["test_top1"]) == ("finished", None, None)
     assert result(observed(first=none, second=none))["status"] == "diverged"
+
+
+def rate(*step_ends, warmup=0.0, batch_size=8):
+    return images_per_second([np.array(ends) for ends in step_ends], batch_size, warmup)
+
+
+ENDS = [1.0, 2.0, 3.0, 4.0]
+STARTING = [5.0, 10.0, 11.0, 12.0, 13.0, 20.0]
+
+
+@pytest.mark.parametrize(
+    ("step_ends", "warmup", "images"),
+    [
+        ([[5.0, 6.0, 7.0, 8.0]], 0.0, 8 * 3 / 3),  # after the first
+        ([STARTING], 0.0, 8 * 5 / 15),
+        ([STARTING], 0.2, 8 * 3 / 3),  # a slow start and a slow end are left out
+        # of eight steps a quarter is warm-up; 1.5 of each worker are behind the 1.5 s after that
+        ([ENDS, [1.5, 2.5, 3.5, 4.5]], 0.25, 8 * 3 / 1.5),
+        # in lockstep, two steps per second, wherever the warm-up ends within a round
+        *(([ENDS, ENDS], warmup, 16) for warmup in (0.0, 0.125, 0.25, 0.375)),
+        # from 1 s to 5 s four steps, and one and two thirds, as a third of the first came before
+        ([[*ENDS, 5.0], [3.0, 5.0]], 0.0, 8 * (4 + 5 / 3) / 4),
+        *(([ends], 0.0, None) for ends in ([1.0], [])),  # too few steps
+        ([ENDS[:3]], 0.4, None),
+        ([[1.0], [1.0]], 0.0, None),
+    ],
+)
+def test_images_per_second_are_those_of_steps_after_the_warm_up(step_ends, warmup, images):
+    assert rate(*step_ends, warmup=warmup) == images
+
+
+@pytest.mark.parametrize("rounds", [12, 13, 24])
+def test_workers_that_end_their_rounds_a_moment_apart_are_no_faster(rounds):
+    ends = np.arange(1.0, rounds + 1)
+    workers = [ends + 0.001 * worker for worker in range(16)]
+    assert rate(*workers, warmup=0.1) == pytest.approx(16 * 8, rel=0.001)
+
+
+def test_workers_that_wait_for_the_last_step_of_another_are_no_slower():
+    """Each takes a step a second; at the end all but the last wait for it."""
+    workers = [np.arange(1.0, 21) + worker / 4 for worker in range(4)]
+    for ends in workers:
+        ends[-1] = 25.0
+    assert rate(*workers, warmup=0.1) == pytest.approx(4 * 8, rel=1e-12)

@@ -4,7 +4,7 @@ import pytest
 
 from paceline.errors import SettingError
 from paceline.record.point import Point
-from paceline.record.point_config import is_virtual
+from paceline.record.point_config import asked_target, is_virtual
 from paceline.record.without_effect import on_cpu
 from paceline.run.run_point import run_point
 from paceline.study.compose import composed
@@ -37,6 +37,13 @@ REFUSED = {
     "training.milestones=[half]": "training.milestones",
     "scheme.collective=rumour": "scheme.collective",
     "measurement.mlflow.tracking_uri=''": "measurement.mlflow.tracking_uri",
+    "target=0.85": "target",
+    "target={metric:top1}": "target",
+    "target={metric:top1,value:0.85,below_baseline:0.1}": "target",
+    "target={metric:top2,value:0.85}": "target.metric",
+    **{f"target={{metric:loss,value:{v}}}": "target.value" for v in (0, -1, "inf")},
+    **{f"target={{metric:top1,value:{v}}}": "target.value" for v in (85, 0, "nan", "x", "true")},
+    "target={metric:top1,below_baseline:-0.1}": "target.below_baseline",
     # too many for the scheme, the cluster or this machine
     "scheme=sync_parameter_server workers=4 scheme.backup_workers=4": "scheme.backup_workers",
     "scheme=mixed workers=4 scheme.group_size=3": "scheme.group_size",
@@ -89,6 +96,17 @@ def test_what_cannot_be_honoured_is_named_in_one_line():
     found = {words: refusal(words) for words in REFUSED}
     assert found == REFUSED
     assert [words for words in ALLOWED if refusal(words)] == []
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *(None, {"metric": "top1", "value": 0.85}, {"metric": "top5", "below_baseline": 0.03}),
+        *({"metric": "loss", name: 1.5} for name in ("value", "below_baseline")),
+    ],
+)
+def test_a_target_is_kept_as_asked(target):
+    assert asked_target(target) == target
 
 
 @pytest.mark.parametrize(

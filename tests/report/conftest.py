@@ -14,16 +14,16 @@ def reported(tmp_path_factory):
 
 @pytest.fixture
 def reports(tmp_path):
-    """The page's text of these runs: `reports(runs, axes=[...])`."""
+    """The page's text of these runs, in its `folder`: `reports(runs, axes=[...])`."""
 
     def write(runs, **about):
-        folder = write_reports(tmp_path / "made", runs, **about)
-        return write_page(folder).read_text()
+        return write_page(write_reports(write.folder, runs, **about)).read_text()
 
+    write.folder = tmp_path / "made"
     return write
 
 
 @pytest.fixture
 def findings(tmp_path):
-    """Findings of these runs: `findings(runs, axes=[...])`; see `as_needed`."""
+    """Findings of these runs: `findings(runs, axes=[...])`."""
     return lambda runs, **about: read_findings(write_reports(tmp_path / "made", runs, **about))

@@ -1,15 +1,20 @@
-"""Each condition that weakens numbers is noticed; what keeps all conditions has no line."""
+"""Each condition that weakens numbers is noticed; what keeps all conditions has no line.
+
+`paceline report --check` prints the lines, and an unfair comparison is its exit code.
+"""
 
 import re
+from argparse import Namespace
 
 import pytest
 
+from paceline.cli import command
+from paceline.errors import SettingError
 from paceline.record.rows import of_one_rate
 from paceline.report.checks import CAUTION, UNFAIR, checks
-from paceline.report.findings import read_findings
 from tests.made_decisions import made_tuning
 from tests.made_findings import numbers
-from tests.made_reports import fail, make_run, write_page, write_reports, write_rows
+from tests.made_reports import fail, make_run, write_page, write_reports
 
 
 def sides(*, seeds=(0, 1, 2), **changes):
@@ -65,12 +70,9 @@ def test_both_sides_are_of_one_content_of_the_data(unfair):
 
 
 @pytest.mark.parametrize("test_top1", [0.9, None])
-def test_no_rate_was_tuned_on_the_images_of_the_reported_accuracy(tmp_path, test_top1):
+def test_no_rate_was_tuned_on_the_images_of_the_reported_accuracy(unfair, test_top1):
     runs = [run | {"test_top1": test_top1} for run in sides()]
-    folder = write_reports(tmp_path / "made", runs)
-    trials = made_tuning(runs[:1], {})
-    write_rows(folder / "tuning.csv", [*trials[0]], trials)
-    found = texts(read_findings(folder), UNFAIR)
+    found = unfair(runs, trials=made_tuning(runs[:1], {}))
     assert ["were tuned" in text for text in found] == [True] * (test_top1 is None)
 
 
@@ -160,10 +162,24 @@ def test_a_super_linear_speed_up_comes_with_a_warning(cautions):
     assert numbers(text)[:3] == ["1", "1", "125"]
 
 
-@pytest.mark.parametrize(("budgets", "says"), [((1, 2), True), ((1, 1), False)])
-def test_one_worker_has_a_budget_that_was_not_tuned(cautions, budgets, says):
+def test_a_search_with_a_best_rate_at_an_edge_or_with_few_trials_that_trained_is_named(cautions):
+    (best,) = made_tuning(pair(), {"sync_allreduce": "lowest learning rate"}, workers=1)
+    lost = [best | {"key": f"d{n}", "status": "diverged", "chosen": "false"} for n in range(2)]
+    assert "lowest learning rate" in only(cautions(pair(), trials=[best, lost[0]]))
+    assert "Search unreliable: 1 of 3 trials" in cautions(pair(), trials=[best, *lost])[1]
+    assert cautions(pair(), trials=[best | {"at_edge": ""}, lost[0]]) == []
+
+
+@pytest.mark.parametrize(
+    ("alone", "several", "says"), [([1], [2], True), ([1], [1], False), ([1, 2], [1], False)]
+)
+def test_one_worker_has_a_budget_that_was_not_tuned(cautions, alone, several, says):
     epochs = "training.epochs"
-    runs = [run | {epochs: budgets[run["workers"] - 1]} for run in sides()]
+    runs = [
+        run | {epochs: n, "key": f"{run['key']}{n}"}
+        for run in sides()
+        for n in (alone, several)[run["workers"] - 1]
+    ]
     found = cautions(runs, axes=["scheme", "workers", "batch_size", "seed", epochs])
     assert [numbers(text) for text in found] == [["1"]] * says
 
@@ -188,11 +204,10 @@ def test_one_seed_is_said(cautions):
     assert numbers(only(cautions([make_run()]))) == ["1", "1"]
 
 
-def test_unfair_comparisons_are_red_and_cautions_are_listed(tmp_path):
-    runs = [run | {"commit": ""} for run in sides(num_parameters=9)]
-    folder = write_reports(tmp_path / "made", runs)
-    unfair, caution = checks(read_findings(folder))
-    page = write_page(folder).read_text()
+def test_unfair_comparisons_are_red_and_cautions_are_listed(findings):
+    found = findings([run | {"commit": ""} for run in sides(num_parameters=9)])
+    unfair, caution = checks(found)
+    page = write_page(folder := found.tables.archive.parent).read_text()
     assert f'<p class="broken">✗ {unfair.text}</p>' in page
     assert ".broken { color: var(--bad)" in page
     assert f"<li>{caution.text}</li>" in page
@@ -201,3 +216,40 @@ def test_unfair_comparisons_are_red_and_cautions_are_listed(tmp_path):
 
 def test_a_page_of_fair_comparisons_has_no_red_line(reports):
     assert 'class="broken"' not in reports(sides())
+
+
+CHECKED = Namespace(study="made", check=True, single=None, verify=False, records=None)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_an_unfair_comparison_is_the_exit_code(tmp_path, capsys, code):
+    """Of a network with one worker and another one with two."""
+    runs = [
+        make_run("sync_allreduce", workers, 32, seed, num_parameters=9 + (workers - 1) * code)
+        for workers in (1, 2)
+        for seed in (0, 1, 2)
+    ]
+    write_reports(tmp_path / "reports/made", [run | {"commit": ""} for run in runs])
+    assert command("report").run(CHECKED, tmp_path) == code
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[:2] for line in lines if line[:2] in ("✗ ", "! ")] == ["✗ "] * code + ["! "]
+
+
+def test_a_study_that_was_not_collected(tmp_path):
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments/made.yaml").touch()
+    with pytest.raises(SettingError, match="first: paceline sweep made"):
+        command("report").run(CHECKED, tmp_path)
+
+
+def test_a_name_without_a_study_is_not_sent_to_a_sweep(tmp_path):
+    (tmp_path / "runs/adhoc").mkdir(parents=True)
+    for name, told in (
+        ("adhoc", "adhoc has only single runs; paceline show"),
+        ("typo", "no typo"),
+    ):
+        with pytest.raises(SettingError, match=told):
+            command("report").run(
+                Namespace(study=name, check=False, single=None, verify=False, records=None),
+                tmp_path,
+            )

@@ -1,17 +1,34 @@
+"""The page of a study has the numbers of its tables, and nothing that a stranger wrote as markup.
+
+A study with little in it has an honest page, or an error that says what to run first.
+"""
+
 import hashlib
 import re
-from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pandas as pd
+import pytest
 
+from paceline.analysis.analyse import CONCLUSIONS, Conclusion
 from paceline.command.terminal import plain_table, show
-from paceline.report.page import single_page
-from paceline.report.page_tables import page_tables
+from paceline.errors import SettingError
+from paceline.record import result
+from paceline.record.result import NUMBERS, Number, measured
+from paceline.report.findings import read_findings
+from paceline.report.page import charts, single_page
 from paceline.report.render import markdown
-from tests.made_reports import made_two_schemes, make_run, write_page, write_reports
+from tests.made_decisions import arm, write_decided
+from tests.made_reports import (
+    fail,
+    made_two_schemes,
+    make_run,
+    write_page,
+    write_points,
+    write_reports,
+)
 
-REPORTS = Path(__file__).parents[2] / "reports"
 FIGURES = {"target", "time", "scale", "phases"}
 
 
@@ -89,26 +106,11 @@ def test_kinds_are_named_and_never_mixed(reports):
     means = re.findall(r"<td[^>]*>([\d,]+)<br>.*?<td[^>]*>(measured|virtual)</td></tr>", page)
     assert ("100", "virtual") in means
     assert all(rate != "100" for rate, kind in means if kind == "measured")
+    assert "real seconds" not in reports([make_run(real_seconds=7.0)])
 
 
-def test_real_seconds_stand_beside_virtual_ones(findings):
-    real = {"real_seconds": 70.0, "real_images_per_second": 1371.0}
-    table = losses(findings([make_run(kind="virtual", seconds=9.0, **real)]))
-    row = dict(zip(table.columns, table.rows[0], strict=True))
-    assert "real seconds" not in losses(findings([make_run(real_seconds=7.0)])).columns
-    assert row["seconds of the training clock"] == "9.00 (no interval), n = 1"
-    assert row["real seconds"] == "70.0 (no interval), n = 1"
-    assert row["real images/s"] == "1,371 (no interval), n = 1"
-
-
-def losses(findings):
-    return next(table for table in page_tables(findings) if table.name == "Every configuration")
-
-
-def test_the_first_screen_has_at_most_six_rows_and_the_others_are_folded(tmp_path):
-    batches = range(8)
-    runs = [make_run(batch_size=2**n, seed=seed) for n in batches for seed in (0, 1)]
-    page = write_page(write_reports(tmp_path / "made", runs)).read_text()
+def test_the_first_screen_has_at_most_six_rows_and_the_others_are_folded(reports):
+    page = reports([make_run(batch_size=2**n, seed=seed) for n in range(8) for seed in (0, 1)])
     first, folded = page.split("<details>", 1)
     assert first.count("<tr>") == 1 + 6
     assert folded.split("</details>")[0].count("<tr>") == 1 + 2
@@ -132,3 +134,81 @@ def test_no_text_of_a_record_becomes_markup_of_a_page_or_commands_of_a_terminal(
     assert "\x1b" not in readme
     show([BAD, plain_table(["x"], [[BAD]])])
     assert "\x1b" not in capsys.readouterr().out
+
+
+def test_before_collect(tmp_path):
+    with pytest.raises(SettingError, match=r"study: .*paceline sweep made"):
+        write_page(tmp_path / "made")
+
+
+def test_no_point_finished(reports):
+    page = reports([fail(make_run(seed=0)), fail(make_run(seed=1), "diverged", "NaN")])
+    for words in ("No run has finished yet", "0 of 2 runs finished", "ended with exit code 1"):
+        assert words in page
+
+
+def test_without_one_worker_there_is_no_target_and_no_baseline(reports):
+    page = reports([make_run(workers=2, seed=seed) for seed in (0, 1)])
+    assert 'id="figure-target"' not in page
+    assert "Time to the target" not in page
+
+
+TWO = ("sync_allreduce", "gossip")
+SLOW = [pytest.param(each, marks=pytest.mark.slow) for each in ("failed", "diverged")]
+
+
+@pytest.mark.parametrize("status", ["finished", *SLOW])
+def test_a_page_is_written_where_only_some_situations_have_something_to_draw(status, tmp_path):
+    runs = [run for scheme in TWO for run in arm(scheme, None, 0.7)]
+    for run in [run for scheme in TWO for run in arm(scheme, 801, 0.9, workers=2)]:
+        runs.append(run if status == "finished" else fail(run, status, "it did"))
+    folder = write_decided(tmp_path / "made", runs)
+    assert write_page(folder).is_file()
+    for chart in charts(read_findings(folder)):
+        assert chart.rows
+
+
+def test_a_study_without_evaluations_compares_throughput(tmp_path):
+    scores = dict.fromkeys(("top1", "test_top1", "validation_loss"))
+    kinds = [("sync_allreduce", 1), ("sync_allreduce", 2), ("async_parameter_server", 2)]
+    runs = [make_run(*kind, seed=seed, **scores) for kind in kinds for seed in (0, 1, 2)]
+    folder = write_reports(tmp_path / "made", runs)
+    write_points(folder, {"curves": []})
+    drawn = {chart.name: chart for chart in charts(read_findings(folder))}
+    assert len(drawn["scale"].spec["concat"]) == 1  # without the panel of accuracies
+    assert "by images/s" in write_page(folder).read_text()
+
+
+STEPS = Number("steps_of_all", "images", lambda observed: observed.steps, "steps of all workers")
+
+
+def test_a_number_that_is_declared_is_in_the_record_the_summary_and_the_page(reports, monkeypatch):
+    monkeypatch.setattr(result, "NUMBERS", [STEPS])
+    assert measured(SimpleNamespace(steps=7)) == {"steps_of_all": 7}  # type: ignore[arg-type]
+    monkeypatch.setattr(result, "NUMBERS", [*NUMBERS, STEPS])
+    page = reports([make_run(seed=s, steps_of_all=1000 + s) for s in (0, 2)])
+    (row,) = pd.read_csv(reports.folder / "tables/configurations.csv").to_dict("records")
+    assert (row["steps_of_all_mean"], row["steps_of_all_n"]) == (pytest.approx(1001, rel=1e-5), 2)
+    assert page.count('<th scope="col">steps of all workers</th>') == 1
+    assert ">1,001<br>" in page
+    # and runs of code that did not declare it are still shown
+    assert "steps of all workers" not in reports([make_run()])
+    assert "steps_of_all_mean" not in pd.read_csv(reports.folder / "tables/configurations.csv")
+
+
+def test_each_column_has_a_place_of_its_own():
+    shown = [number for number in NUMBERS if number.heading]
+    places = [(each.section, each.place) for each in shown if each.place != Number.place]
+    assert len(set(places)) == len(places)
+
+
+def test_a_conclusion_that_is_declared_is_written_and_linked(reports, monkeypatch):
+    def slowest(tables):
+        return tables.runs.groupby(["kind", "scheme"], as_index=False)["seconds"].max()
+
+    new = Conclusion("slowest_runs", slowest)
+    for module in ("findings", "page"):
+        monkeypatch.setattr(f"paceline.report.{module}.CONCLUSIONS", [*CONCLUSIONS, new])
+    page = reports([make_run(seconds=12.0)])
+    assert len(pd.read_csv(reports.folder / "tables/slowest_runs.csv")) == 1
+    assert page.count('href="tables/slowest_runs.csv"') == 1

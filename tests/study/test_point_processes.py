@@ -12,14 +12,12 @@ import pytest
 from omegaconf import OmegaConf
 
 from paceline.record.reading import record_version
-from paceline.record.rerun import Sweep, failed_by_environment
 from paceline.study.point_processes import Killed, processes_kept, run_points
 from tests.command_line import results, run
 from tests.ends import all_end
 from tests.small_study import write_small_study
 
 KILLED = Killed("killed by SIGKILL")
-FAILED = {"status": "failed", "source_digest": "a"}
 
 
 def job(cfg):
@@ -95,14 +93,6 @@ def test_a_wrong_setting_ends_all():
     with pytest.raises(SystemExit) as left:
         run_points(job, jobs("left", "ends"), 1)
     assert left.value.code == 2
-
-
-@pytest.mark.parametrize("rerun", ["none", "failed", "stale"])
-def test_what_the_machine_made_fail_runs_again(rerun):
-    sweep = Sweep(jobs=1, rerun=rerun)
-    assert sweep.needs_run(FAILED | {"environment": True}, "a", False)
-    assert sweep.needs_run(FAILED | {"environment": False}, "a", False) == (rerun == "failed")
-    assert not failed_by_environment({"status": "finished"})
 
 
 @pytest.mark.slow

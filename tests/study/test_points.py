@@ -99,28 +99,32 @@ def test_a_grid_of_grids_is_a_loop_around_them(root, studied):
         study_points("made", root)
 
 
-@pytest.mark.parametrize("grids", [3, [3], {"workers": 1}])
-def test_grids_that_are_none_are_named(root, studied, grids):
-    studied("made", {"grids": grids})
-    with pytest.raises(SettingError, match="grids: a list of"):
-        study_points("made", root)
+IMAGES = {"global_batch_size": 64}
 
 
 @pytest.mark.parametrize(
-    ("params", "setting", "message"),
+    ("settings", "params", "setting", "message"),
     [
-        ({"scheme": "nonsense"}, "scheme", "there is no nonsense; there are: async_par"),
-        ({"training.speed": "1,2"}, "training.speed", "there is no such setting"),
-        ({"seed": "[0,1"}, "study", "no viable alternative"),
-        ({"seed": "0,1,0"}, "seed", "two points are the same: seed=0 and seed=0"),
-        ({"seed": "0,1", "sweep.jobs": "1,2"}, "sweep.jobs", "two points are the same"),
+        ({}, {"scheme": "nonsense"}, "scheme", "there is no nonsense; there are: async_par"),
+        ({}, {"training.speed": "1,2"}, "training.speed", "there is no such setting"),
+        ({}, {"seed": "[0,1"}, "study", "no viable alternative"),
+        ({}, {"seed": "0,1,0"}, "seed", "two points are the same: seed=0 and seed=0"),
+        ({}, {"seed": "0,1", "sweep.jobs": "1,2"}, "sweep.jobs", "two points are the same"),
+        *(({"grids": grids}, {}, "grids", "a list of") for grids in (3, [3], {"workers": 1})),
+        (IMAGES | {"batch_size": 32}, {}, "global_batch_size", "64, but batch_size=32 is also"),
+        (IMAGES, {"workers": "1,3"}, "global_batch_size", "cannot be divided .* workers=3"),
+        ({"global_batch_size": "many"}, {}, "global_batch_size", "a whole number of at least 1"),
+        ({}, {"global_batch_size": "null,64"}, "global_batch_size", "some points .* have none"),
     ],
 )
-def test_a_bad_study_is_found_before_anything_runs(root, studied, params, setting, message):
-    studied(**params)
+def test_a_bad_study_is_found_before_anything_runs(
+    root, studied, settings, params, setting, message
+):
+    studied("made", settings, **params)
     with pytest.raises(SettingError, match=message) as caught:
         study_points("made", root)
     assert caught.value.setting == setting
+    assert "\n" not in str(caught.value)
 
 
 def test_an_unknown_study_names_those_that_are(root, studied):
@@ -140,23 +144,3 @@ def test_strong_scaling_divides_the_images_of_a_step(studied, root):
     (weak,) = study_points("made", root)
     assert weak.key == strong[2].key
     assert "global_batch_size" not in weak.axes
-
-
-@pytest.mark.parametrize(
-    ("settings", "params", "message"),
-    [
-        ({"global_batch_size": 64, "batch_size": 32}, {}, r"64, but batch_size=32 is also given"),
-        (
-            {"global_batch_size": 64},
-            {"workers": "1,3"},
-            r"64 images cannot be divided .* workers=3",
-        ),
-        ({"global_batch_size": "many"}, {}, r"a whole number of at least 1"),
-        ({}, {"global_batch_size": "null,64"}, r"some points of the study have none"),
-    ],
-)
-def test_images_that_cannot_be_divided_are_refused(studied, root, settings, params, message):
-    studied("made", settings, seed="0", **params)
-    with pytest.raises(SettingError, match=rf"^global_batch_size: .*{message}") as error:
-        study_points("made", root)
-    assert "\n" not in str(error.value)

@@ -33,14 +33,11 @@ def write_progress(folder, text):
     (folder / "progress.csv").write_text(HEADER + text)
 
 
-def test_no_whole_row_is_no_progress(tmp_path):
+def test_the_last_whole_row_counts_however_long_the_file_is(tmp_path):
     assert read_progress(tmp_path) is None
     for text in ("", "64,1.0,0.1"):
         write_progress(tmp_path, text)
         assert read_progress(tmp_path) is None
-
-
-def test_the_last_whole_row_counts_however_long_the_file_is(tmp_path):
     rows = [f"{n},{n}.0,{n / 1000:.4f},0.5,\n" for n in range(1, 500)]
     write_progress(tmp_path, "".join(rows) + "500,500.0")
     assert read_progress(tmp_path) == (0.499, 0.5, None)

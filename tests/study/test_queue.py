@@ -60,20 +60,16 @@ def test_a_slurm_that_does_not_answer_is_not_an_empty_queue(says):
     assert living_jobs("quick") is None
 
 
-def test_the_last_job_of_a_point_is_kept(tmp_path):
+def test_the_last_job_of_a_point_is_kept_until_it_has_written_its_record(tmp_path):
     write_jobs(tmp_path, {"a" * 12: "7", "b" * 12: "8_0"})
     write_jobs(tmp_path, {"a" * 12: "9"})
     assert read_jobs(tmp_path) == {"a" * 12: "9", "b" * 12: "8_0"}
-
-
-def test_a_job_that_has_written_a_points_record_has_it_no_more(tmp_path):
-    write_jobs(tmp_path, {"a" * 12: "7"})
     record = tmp_path / ("a" * 12) / "result.json"
     record.parent.mkdir()
     record.touch()
-    assert read_jobs(tmp_path) == {}
+    assert read_jobs(tmp_path) == {"b" * 12: "8_0"}
     os.utime(record, ns=(0, 1))  # from before
-    assert read_jobs(tmp_path) == {"a" * 12: "7"}
+    assert read_jobs(tmp_path) == {"a" * 12: "9", "b" * 12: "8_0"}
 
 
 def test_a_point_ends_with_its_record_or_when_its_job_is_gone(says, monkeypatch, capsys):

@@ -1,11 +1,19 @@
-"""A search tries a grid of rates, wider ones where the best is at an edge, and repeats the best."""
+"""A search tries a grid of rates, wider ones where the best is at an edge, and repeats the best.
+
+A point by itself may have a trial's rate, and none that only a whole study finds.
+"""
 
 import math
 
 import pytest
+from omegaconf import OmegaConf
 
 from paceline.errors import SettingError
 from paceline.study.search import GridSearch, Trial, trial_of
+from paceline.study.tuning import put_trial, read_tuning
+from tests.made_records import NAMES
+from tests.made_records import SEARCH as TUNING
+from tests.record.test_point_config import CONFIG
 
 SEARCH = {"effective_rate": 0.5, "momentum": [0.0, 0.9], "seed": 100}
 
@@ -110,3 +118,74 @@ def test_points_have_other_seeds_than_trials(seed):
     search.require_other_seeds([0, 99, 104])
     with pytest.raises(SettingError, match=str(seed)):
         search.require_other_seeds([0, seed])
+
+
+def config(rate, tuning, workers=2):
+    training = {**CONFIG["training"], "rate": rate}
+    changes = {"training": training, "tuning": tuning, "workers": workers}
+    changes |= {"global_batch_size": None, "trial": None, "batch_size": 32, "names": NAMES}
+    return OmegaConf.create(CONFIG | changes | {"optimizer": {"lr": "${training.lr}"}})
+
+
+def test_a_trial_has_its_own_rate():
+    cfg = config("tuned", TUNING)
+    cfg.trial = {"lr": 0.3, "momentum": 0.5, "seed": 100}
+    put_trial(cfg)
+    assert (cfg.training.lr, cfg.training.momentum, cfg.seed) == (0.3, 0.5, 100)
+    assert (cfg.optimizer.lr, cfg.training.rate) == (0.3, "by_rule")
+
+
+@pytest.mark.parametrize("tuning", [None, TUNING])
+def test_a_rate_by_rule_is_as_set(tuning):
+    cfg = config("by_rule", tuning)
+    put_trial(cfg)
+    assert cfg == config("by_rule", tuning)
+
+
+@pytest.mark.parametrize(
+    ("rate", "tuning", "message"),
+    [
+        ("best", None, "'best'; there are: by_rule, tuned"),
+        ("tuned", None, "tuned, but the study has no tuning"),
+        ("tuned", TUNING, "found by the search of a study; run paceline sweep"),
+    ],
+)
+def test_a_rate_that_cannot_be_is_named(rate, tuning, message):
+    with pytest.raises(SettingError, match=f"training.rate: {message}"):
+        put_trial(config(rate, tuning))
+
+
+def put(trial):
+    cfg = config("by_rule", None)
+    cfg.trial = trial
+    put_trial(cfg)
+
+
+@pytest.mark.parametrize(
+    ("read", "value", "setting"),
+    [
+        (read_tuning, [0.1], "tuning"),
+        (read_tuning, {}, "tuning.effective_rate"),
+        *(
+            (read_tuning, TUNING | {name: value}, f"tuning.{more or name}")
+            for name, value, more in (
+                ("searches", 3, ""),
+                ("effective_rate", 0, ""),
+                ("momentum", [], ""),
+                ("momentum", [0.9, 1], ""),
+                ("own", {"gossip": {}}, "own.gossip"),
+                ("own", {"gossip": {"scheme.graph": []}}, "own.gossip.scheme.graph"),
+                ("rates", 0, ""),
+                ("seed", -1, ""),
+            )
+        ),
+        (put, 3, "trial"),
+        (put, {"lr": 0.1, "seed": 0}, "trial.momentum"),
+        (put, {"lr": 0, "momentum": 0.9, "seed": 0}, "trial.lr"),
+        (put, {"lr": 0.1, "momentum": 1, "seed": 0}, "trial.momentum"),
+    ],
+)
+def test_a_bad_tuning_or_trial_is_named(read, value, setting):
+    with pytest.raises(SettingError) as caught:
+        read(value)
+    assert caught.value.setting == setting

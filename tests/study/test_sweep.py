@@ -1,12 +1,17 @@
-"""A sweep runs what has no record, and leaves nothing behind."""
+"""A sweep prepares its data, runs what has no record, and leaves nothing behind."""
 
 import sqlite3
 from threading import Thread
+from unittest.mock import Mock
 
 import pytest
 
+from paceline.command.sweep_command import prepare
 from paceline.record.mlflow import client
 from paceline.record.record import PartialRecord
+from paceline.record.rerun import Sweep
+from paceline.record.target import Target
+from paceline.study.compose import composed
 from paceline.study.progress import finished_results, points_table, time_of
 from paceline.study.study_point import counts, to_run
 from paceline.study.study_points import study_points
@@ -18,6 +23,7 @@ from paceline.study.sweep import (
     tell_unfit,
 )
 from tests.made_records import make_record
+from tests.tiny import REPOSITORY
 
 URI = "measurement.mlflow.tracking_uri"
 SHORT = {"sync_allreduce": "allreduce", "async_parameter_server": "async"}
@@ -145,23 +151,17 @@ def test_more_processes_than_cores_are_warned_of(root, monkeypatch, capsys):
     assert "cores" not in capsys.readouterr().err
 
 
-def test_only_what_dead_processes_began_is_removed(root):
+def test_what_dead_processes_began_is_removed_and_what_they_completed_is_kept(root):
     runs = root / "runs/made"
     alive = PartialRecord(runs / "0123456789ab")
-    dead, other = runs / ".0123456789ac.partial", runs / ".gitignore"
-    for folder in (dead, other):
+    whole, dead = (runs / f".0123456789a{end}.partial" for end in "cd")
+    other = runs / ".gitignore"
+    for folder in (whole, dead, other):
         folder.mkdir()
+    (whole / "result.json").write_text("{}")
     settle_partial_records(runs)
     lock = runs / ".0123456789ab.lock"
-    assert sorted(runs.iterdir()) == sorted([alive.folder, lock, other])
-
-
-def test_a_whole_record_of_a_dead_process_is_kept(root):
-    runs = root / "runs/made"
-    (runs / ".0123456789ab.partial").mkdir(parents=True)
-    (runs / ".0123456789ab.partial/result.json").write_text("{}")
-    settle_partial_records(runs)
-    assert [path.name for path in runs.iterdir()] == ["0123456789ab"]
+    assert sorted(runs.iterdir()) == sorted([alive.folder, lock, other, runs / "0123456789ac"])
 
 
 def test_a_second_sweep_waits_for_the_first(root, capsys):
@@ -215,6 +215,14 @@ def test_times_come_from_records_and_follow_the_samples(root, records, studied):
     assert time_of([by_samples], results) == "about 30.0 minutes"
 
 
+def test_a_point_takes_the_median_of_what_points_like_it_took(root):
+    """One of three was made on a machine that slept."""
+    points = study_points("made", root, ["scheme=sync_allreduce", "seed=0,1,2", "sweep.jobs=1"])
+    for point, seconds in zip(points, (1200, 600, 90000), strict=True):
+        make_record(point.folder, point.config, wall_seconds=seconds)
+    assert time_of(points[:1], finished_results(root / "runs")) == "about 20.0 minutes"
+
+
 def test_times_are_those_of_the_study_itself_where_it_has_any(root, records, studied):
     """Another study may pace its steps, and says so only in its cluster's settings."""
     records(0, wall_seconds=3600)
@@ -224,3 +232,56 @@ def test_times_are_those_of_the_study_itself_where_it_has_any(root, records, stu
     points = study_points("other", root, ["sweep.jobs=1"])
     assert time_of(points, [other]) == "about 1.0 hours"
     assert time_of(points, [other, own]) == "about 1.0 minutes"
+
+
+RECORDS = {
+    "missing": None,
+    "finished": {"status": "finished", "source_digest": "now"},
+    "diverged": {"status": "diverged", "source_digest": "now"},
+    "failed": {"status": "failed", "source_digest": "now"},
+    "of a bad machine": {"status": "failed", "environment": True, "source_digest": "now"},
+    "old": {"status": "finished", "source_digest": "then"},
+    "of other data": {"status": "finished", "source_digest": "now", "data_digest": "then"},
+}
+
+
+@pytest.mark.parametrize(
+    ("rerun", "done_again"),
+    [
+        ("none", {"missing", "of a bad machine"}),
+        ("failed", {"missing", "of a bad machine", "failed"}),
+        ("stale", {"missing", "of a bad machine", "old", "of other data"}),
+        ("all", set(RECORDS)),
+    ],
+)
+def test_points_done_again(rerun, done_again):
+    sweep = Sweep(jobs=1, rerun=rerun)
+    found = {n: sweep.needs_run(r, "now", "data_digest" in (r or {})) for n, r in RECORDS.items()}
+    assert {n for n, done in found.items() if done} == done_again
+
+
+def test_auto_jobs_follow_from_the_machine(monkeypatch):
+    """On a virtual clock a point keeps one core busy; real processes are measured by themselves."""
+    monkeypatch.setattr("paceline.record.point_config.num_cores", lambda: 12)
+    for settings, jobs in (
+        (["cluster=virtual"], 12),
+        (["cluster=virtual", "cluster.threads_per_worker=5"], 2),
+        (["cluster=virtual", "cluster.threads_per_worker=16"], 1),
+        (["cluster=local"], 1),
+    ):
+        found = composed([*settings, "sweep.jobs=auto"], REPOSITORY)
+        assert found.sweep.jobs == jobs
+        assert found.key == composed([*settings, "sweep.jobs=3"], REPOSITORY).key
+
+
+def test_data_of_many_points_are_prepared_once(root, monkeypatch, capsys):
+    data = Mock()
+    monkeypatch.setattr(Target, "build", lambda _: data)
+    prepare("made", root, ["data._target_=paceline.made.Data"])
+    data.prepare.assert_called_once_with()
+    assert capsys.readouterr().out == "made is there\n"
+
+
+def test_anybodys_data_prepare_themselves(root, capsys):
+    prepare("made", root)
+    assert capsys.readouterr().out == ""

@@ -29,23 +29,6 @@ def collected(root):
     return root
 
 
-def test_the_archive_has_the_records_of_points_and_trials(root, studied):
-    studied("made", {"tuning": SEARCH}, **{"training.rate": "tuned"})
-    seen = []
-
-    def run(points):
-        """Stand in for a launcher, with the trials and then the points."""
-        seen.append(points)
-        return [make_record(point.folder, point.config) for point in points]
-
-    assert sweep(checked_study("made", root, UNLOGGED), run)
-    collect(Study("made", root))
-    shutil.rmtree(root / "runs")
-    assert sweep(checked_study("made", root, UNLOGGED), run)
-    assert len(seen) == 3
-    assert len(list((root / "runs/made").iterdir())) == 5
-
-
 def test_a_sweep_of_a_clone_runs_what_the_archive_lacks(collected, capsys):
     seen = []
 
@@ -117,20 +100,29 @@ def test_records_of_another_machine_are_taken_up_by_key(root, elsewhere, capsys)
     assert re.findall(r"(?:^|; )(\d+) ", capsys.readouterr().out) == ["0", "1", "1"]
 
 
-def test_trials_that_follow_from_trials_are_taken_up(root, studied, tmp_path):
+def test_points_and_trials_that_follow_from_trials_come_back(root, studied, tmp_path):
     """The keys of later rounds, and of the points, are known only after the earlier ones."""
     studied("made", {"tuning": SEARCH}, seed="0,1", **{"training.rate": "tuned"})
+    seen = []
 
     def run(points):
+        """Stand in for a launcher, with the trials of each round and then the points."""
+        seen.append(points)
         return [make_record(point.folder, point.config) for point in points]
 
     assert sweep(checked_study("made", root, UNLOGGED), run)
     folders = records_in(root / "runs/made")
     write_archive(tmp_path / "all.tar.xz", folders)
+    collect(Study("made", root))
     shutil.rmtree(root / "runs")
+    assert sweep(checked_study("made", root, UNLOGGED), run)  # from its own archive
+    assert len(seen) == 3
+    assert len(folders) == len(records_in(root / "runs/made")) == 6
+    for folder in ("runs", "reports"):
+        shutil.rmtree(root / folder)
     study = checked_study("made", root, source=tmp_path / "all.tar.xz")
     assert [point.status for point in study.points] == ["finished"] * 2
-    assert len(folders) == len(records_in(root / "runs/made")) == 6
+    assert len(records_in(root / "runs/made")) == 6
 
 
 def test_a_bad_file_is_refused_in_a_line(root, studied, elsewhere, tmp_path):

@@ -21,13 +21,14 @@ MORE = {
 SCHEMES = ("sync_allreduce", "async_parameter_server")
 MOMENTA = dict(zip(SCHEMES, (0.9, 0.0), strict=True))  # the best of each scheme
 RATES = dict(zip(SCHEMES, (0.05, 0.5), strict=True))
+AXES = {"scheme": ",".join(RATES), "training.rate": "by_rule,tuned"}
 TRIALS = 2 * (2 * 3 + 1)  # of both schemes: two grids of three rates, and a final
 
 
 @pytest.fixture(autouse=True)
 def tuned(root, studied):
     """The study `made`: 2 schemes, each with a rate by rule and a tuned one."""
-    studied("made", MORE, **{"scheme": ",".join(RATES), "training.rate": "by_rule,tuned"})
+    studied("made", MORE, **AXES)
 
 
 def trials(root, overrides=()):
@@ -73,7 +74,7 @@ def keys(points):
     return [point.key for point in points]
 
 
-def test_a_tuned_point_has_no_key_until_its_configuration_is_tuned(root):
+def test_a_tuned_point_has_a_key_with_the_best_rate_when_its_configuration_is_tuned(root):
     before = study_points("made", root)
     assert [point.has_rate for point in before] == [True, False] * 2
     assert [point.key == "untuned" for point in before] == [False, True] * 2
@@ -81,15 +82,11 @@ def test_a_tuned_point_has_no_key_until_its_configuration_is_tuned(root):
     records(trials(root)[-1:])
     assert [point.has_rate for point in study_points("made", root)] == [True, False, True, True]
     tune(root)
-    assert all(point.has_rate for point in study_points("made", root))
-
-
-def test_a_tuned_point_has_the_best_rate_in_its_key(root):
-    tune(root)
     points = study_points("made", root)
     for point in points:
         tuned = point.axes["training.rate"] == "tuned"
         rate = RATES[point.axes["scheme"]] if tuned else 0.05
+        assert point.has_rate
         assert point.config.lr == point.config.values["model"]["optimizer"]["lr"] == rate
         assert point.key == point.config.key == point.folder.name
     assert len({point.key for point in points}) == 4
@@ -191,6 +188,7 @@ def test_tuning_is_collected_apart(root):
     folder = collect(Study("made", root))
     rows = rows_of(folder / "tuning.csv")
     assert [row["key"] for row in rows] == keys(tried)
+    assert {row["chance"] for row in rows} == {"0.1"}  # of ten classes
     chosen = {row["scheme"]: row for row in rows if row["chosen"] == "true"}
     assert {scheme: float(row["lr"]) for scheme, row in chosen.items()} == RATES
     assert [float(row["top1"]) for row in chosen.values()] == pytest.approx([0.8, 0.8])
@@ -293,24 +291,19 @@ def tuned_rates(root, *overrides):
     ]
 
 
-@pytest.mark.parametrize("change", ["tuning.rates=9", "tuning.effective_rate=0.1"])
-def test_a_search_that_has_ended_is_read_back(root, ended, change):
-    """It stays when its settings change, until its table is removed."""
-    assert keys(study_points("made", root, [change])) == keys(ended)
-    (root / "reports/made/tuning.csv").unlink()
-    assert tuned_rates(root, change) == [None, None]
-
-
-def test_a_scheme_that_is_added_is_searched(root, ended, studied):
+def test_a_search_that_has_ended_is_read_back_until_its_table_is_removed(root, ended, studied):
+    """But not where a scheme is added, or a trial has another result."""
+    changes = ("tuning.rates=9", "tuning.effective_rate=0.1")
+    assert [keys(study_points("made", root, [change])) for change in changes] == [keys(ended)] * 2
     studied("made", MORE, **{"scheme": f"local_sgd,{SCHEMES[1]}", "training.rate": "tuned"})
     assert tuned_rates(root) == [None, RATES[SCHEMES[1]]]
-
-
-def test_trials_with_other_results_are_another_search(root, ended):
+    studied("made", MORE, **AXES)
     made = trials(root)[0]
     shutil.rmtree(made.folder)
     make_record(made.folder, made.config, **result(made) | {"top1": 0.9})
     assert tuned_rates(root) == [None, RATES[SCHEMES[1]]]
+    (root / "reports/made/tuning.csv").unlink()
+    assert [tuned_rates(root, change) for change in changes] == [[None, None]] * 2
 
 
 @pytest.mark.parametrize(("whole", "bad"), [("lr,", "l,"), (",100,", ",,")])

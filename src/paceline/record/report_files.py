@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from paceline.errors import SettingError
+from paceline.errors import SettingError, printable
 from paceline.record.fields import fault_of_fields, types_of
 from paceline.record.foreign_file import UnfitError, read_foreign, values_in
 from paceline.record.rows import StudyState
@@ -50,8 +50,9 @@ def read_about(folder: Path, command: str) -> Any:
 
 
 def damaged(path: Path, what: str, command: str) -> SettingError:
-    """Return the error of a file that `command` made, and that something has damaged since."""
-    return SettingError("study", f"{path} {what}; restore it, or run: {command}")
+    """Return the error, of one line, of a file that `command` made and something has damaged."""
+    line = printable(" ".join(what.split()))
+    return SettingError("study", f"{path} {line}; restore it, or run: {command}")
 
 
 @contextmanager

@@ -1,9 +1,14 @@
-"""A study with tuning, as a user types it, and then again."""
+"""A sweep as a user types it, with tuning, and again; and one that is killed and goes on."""
 
+import subprocess
+
+import psutil
 import pytest
 
 from paceline.record.archive import ARCHIVE
-from tests.command_line import results, run, run_anew
+from paceline.record.record import records_in
+from tests.command_line import results, run, run_anew, start
+from tests.ends import all_end, wait_until
 from tests.made_records import rows_of
 from tests.small_study import STUDY, write_small_study
 
@@ -93,3 +98,37 @@ def test_a_tuned_point_by_itself_needs_its_study(swept):
     code, _, errors = run(root, "train", "training.rate=tuned")
     assert code == 2
     assert errors == ["paceline: training.rate: tuned, but the study has no tuning"]
+
+
+@pytest.mark.parametrize(("command", "jobs"), [("sweep", 1), ("train", 2)])
+def test_a_killed_sweep_leaves_no_process_and_goes_on(command, jobs, root):
+    study = f"{command}{jobs}"
+    write_small_study(root, study, {"seed": "0,1,2"}, training={"epochs": 90})
+    asked = [study] if command == "sweep" else ["--multirun", f"experiments={study}"]
+    arguments = (command, *asked, f"sweep.jobs={jobs}")
+    finished = kill_in_the_second_point(root, study, arguments)
+    code, _, errors = run(root, *arguments[:-1], "sweep.jobs=1")
+    assert (code, errors) == (0, [])
+    assert [result["status"] for result in results(root, study)] == ["finished"] * 3
+    assert finished
+    assert all(path.stat().st_mtime_ns == before for path, before in finished.items())
+    if command == "sweep":
+        assert not list((root / "runs" / study).glob(".*"))
+
+
+def kill_in_the_second_point(root, study, arguments):
+    """SIGKILL while a point trains and another has ended; when which records were written."""
+    folder = root / "runs" / study
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with start(root, *arguments, **silent, start_new_session=True) as launcher:
+        try:
+            wait_until(lambda: records_in(folder))
+            wait_until(lambda: list(folder.glob(".*/progress.csv")))
+            family = psutil.Process(launcher.pid).children(recursive=True)
+        finally:
+            launcher.kill()
+    assert len(family) >= 3  # the forkserver and two workers
+    finished = {p: p.stat().st_mtime_ns for p in folder.glob("[!.]*/1/result.json")}
+    all_end(family)
+    assert 1 <= len(records_in(folder)) < 3
+    return finished

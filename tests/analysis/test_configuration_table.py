@@ -1,4 +1,7 @@
-"""Configurations against one worker, the reference scheme and the first of all."""
+"""Configurations: means over seeds, against one worker, the reference and the first of all.
+
+A scheme with another optimizer is compared like another scheme, and never merged.
+"""
 
 import math
 
@@ -6,7 +9,11 @@ import numpy as np
 import pytest
 
 from paceline.analysis.comparison import against_first
+from paceline.analysis.decision import decision
+from paceline.analysis.tables import read_tables
 from paceline.record.rows import bits_of, text_of
+from paceline.report.findings import read_findings, situations
+from tests.made_decisions import AXES, arm, write_decided
 from tests.made_reports import concluded, fail, make_run
 
 OTHER = "async_parameter_server"
@@ -219,3 +226,114 @@ def test_a_scheme_with_settings_of_its_own_counts_against_one_worker_of_another(
 def test_bits_survive_as_text(count):
     bits = np.random.default_rng(count).random(count) < 0.9
     assert np.array_equal(bits_of(text_of(np.packbits(bits).tobytes()), count), bits)
+
+
+def test_a_row_holds_mean_interval_and_n_over_seeds(made):
+    """Of logarithms, of which the standard error is ln 2 / sqrt(3)."""
+    speeds = enumerate((4000.0, 8000.0, 16000.0))
+    table = concluded(made([make_run(seed=s, images_per_second=speed) for s, speed in speeds]))
+    (row,) = table.to_dict("records")
+    assert (row["n"], row["n_finished"], row["images_per_second_n"]) == (3, 3, 3)
+    assert row["images_per_second_mean"] == pytest.approx(8000)
+    factor = 2 ** (4.30265273 / math.sqrt(3))
+    assert row["images_per_second_low"] == pytest.approx(8000 / factor)
+    assert row["images_per_second_high"] == pytest.approx(8000 * factor)
+
+
+def test_no_interval_leaves_its_range(made):
+    """Two seeds of which each interval by Student's t alone would be wider than the range."""
+    low = {"seconds": 1.0, "staleness_mean": 0.0, "top1": 0.05, "test_top1": 0.6}
+    high = {"seconds": 90.0, "staleness_mean": 2.0, "top1": 0.9, "test_top1": 1.0}
+    runs = [make_run(seed=s, **values) for s, values in enumerate((low, high))]
+    (row,) = concluded(made(runs)).to_dict("records")
+    for name in ("top1", "test_top1"):
+        assert 0 <= row[f"{name}_low"] < low[name]
+        assert high[name] <= row[f"{name}_high"] <= 1
+    assert 0 < row["seconds_low"] < 1 < 90 < row["seconds_high"]
+    assert (row["staleness_mean_low"], row["staleness_mean_mean"]) == (0, 1)
+
+
+def test_diverged_and_failed_points_are_counted_and_enter_no_mean(made):
+    runs = [
+        make_run(seed=0, top1=0.8),
+        fail(make_run(seed=1), "diverged", "at chance") | {"top1": 0.1},
+        fail(make_run(seed=2)),
+    ]
+    (row,) = concluded(made(runs)).to_dict("records")
+    assert [row[f"n_{status}"] for status in ("finished", "diverged", "failed")] == [1, 1, 1]
+    assert (row["n"], row["top1_mean"], row["top1_n"]) == (3, 0.8, 1)
+    assert math.isnan(row["top1_low"])
+
+
+def test_kinds_and_every_axis_but_the_seed_tell_configurations_apart(made):
+    """A value may be missing in some points."""
+    kinds = concluded(made([make_run(top1=0.8), make_run(seed=1, kind="virtual", top1=0.6)]))
+    assert list(kinds["kind"]) == ["measured", "virtual"]
+    assert list(kinds["top1_mean"]) == [0.8, 0.6]
+    for name, values in (("training.lr", [0.05, 0.1]), ("training.clip", [None, 1.0])):
+        runs = [make_run(seed=seed) | {name: value} for value in values for seed in (0, 1)]
+        table = concluded(made(runs, axes=[name, "seed"]))
+        assert list(table[name].replace(math.nan, None)) == values
+        assert list(table["n"]) == [2, 2]
+
+
+def test_real_seconds_are_those_of_runs_that_have_them(made):
+    runs = [make_run(seed=0), make_run(seed=1, real_seconds=4.0)]
+    (row,) = concluded(made(runs)).to_dict("records")
+    assert (row["real_seconds_mean"], row["real_seconds_n"]) == (4.0, 1)
+    assert "real_images_per_second_mean" not in row
+
+
+OPTIMIZER = "model/optimizer"
+
+
+def of(optimizer, runs):
+    return [run | {OPTIMIZER: optimizer, "key": f"{run['key']}{optimizer}"} for run in runs]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    runs = of("sgd", arm("sync_allreduce", 801, 0.9, workers=1))
+    for workers in (4, 8):
+        runs += of("sgd", arm("sync_allreduce", 301, 0.89, workers=workers))
+        runs += of("sgd", arm("gossip", 201, 0.88, workers=workers))
+        runs += of("lars", arm("sync_allreduce", 251, 0.895, workers=workers))
+    return write_decided(tmp_path_factory.mktemp("made") / "made", runs, axes=[*AXES, OPTIMIZER])
+
+
+@pytest.fixture(scope="module")
+def tables(folder):
+    return read_tables(folder)
+
+
+def test_they_share_situations_and_one_worker(folder, tables):
+    assert [each.words for each in situations(read_findings(folder))] == [
+        "1 worker",
+        "4 workers",
+        "8 workers",
+    ]
+    rows = decision(tables).query("workers == 4").set_index(["scheme", OPTIMIZER])
+    assert len(rows) == 3
+    points = 100 * rows["one_worker_top1_difference_mean"]
+    assert points["sync_allreduce", "sgd"] == pytest.approx(-1)
+    assert points["sync_allreduce", "lars"] == pytest.approx(-0.5)
+
+
+def test_the_first_optimizer_is_that_of_the_reference(tables):
+    rows = decision(tables).query("workers == 4").set_index(["scheme", OPTIMIZER])
+    points = 100 * rows["reference_top1_difference_mean"]
+    assert points["sync_allreduce", "lars"] == pytest.approx(0.5)
+    assert points["gossip", "sgd"] == pytest.approx(-1)
+    assert points.isna()["sync_allreduce", "sgd"]
+    compared = concluded(tables, "reference").query("workers == 4")
+    assert [*zip(compared["scheme"], compared[OPTIMIZER], strict=True)] == [
+        ("gossip", "sgd"),
+        ("sync_allreduce", "lars"),
+    ]
+    assert list(100 * compared["reference_top1_difference_mean"]) == pytest.approx([-1, 0.5])
+
+
+def test_their_speed_up_names_the_optimizer_of_one_worker(tables):
+    rows = concluded(tables).query("workers == 4").set_index(["scheme", OPTIMIZER])["baseline"]
+    own = "sync_allreduce batch_size=32 model/optimizer=sgd"
+    assert rows["sync_allreduce", "sgd"] == rows["sync_allreduce", "lars"] == own
