@@ -150,7 +150,7 @@ class Masked(Net):
 
 
 class Pruned(Net):
-    """Has a mask of bools, and draws it anew in each step."""
+    """Has a mask of bools, which it makes anew in each step."""
 
     def __init__(self, lr):
         super().__init__(lr)
@@ -160,6 +160,20 @@ class Pruned(Net):
         points, labels = batch
         self.kept = points.mean(0) > self.kept.double().mean() / 2
         return cross_entropy(self(points * self.kept), labels)
+
+
+class WithMask(Net):
+    """Has a mask of bools that stays, beside a buffer of other numbers."""
+
+    def __init__(self, lr):
+        super().__init__(lr)
+        self.register_buffer("kept", torch.tensor([True, True, False]))
+        self.register_buffer("scale", torch.ones(3))
+
+    def training_step(self, batch, batch_idx):
+        points, labels = batch
+        self.scale = 0.9 * self.scale + 0.1 * points.mean(0)
+        return cross_entropy(self(points.masked_fill(self.kept, 0) * self.scale), labels)
 
 
 class WithAuxiliaryHead(Net):

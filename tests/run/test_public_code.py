@@ -39,7 +39,7 @@ _EQUAL_TOO = """
     OwnByEpoch Replaced Normalised Guarding Centred MoCo Ema LateEma CentredInPlace Temperature
     Masked FrozenDecay FrozenNorm Parametrised Groups Chained ByItsLoader RateByStep RateByEpoch
     Logging Penalised OwnTeacher OwnCycle OwnWarmup AllWaysReturn Sharing SkippingNan Validating
-    Net:Softened Pruned WithAuxiliaryHead BegunAsStudent"""
+    Net:Softened WithMask WithAuxiliaryHead BegunAsStudent"""
 
 EQUAL_TOO = _EQUAL_TOO.split()
 
@@ -104,6 +104,7 @@ REFUSED = {
     "SteppingEverySecondBatch": "its optimizer takes no step in some batch",
     "SharpnessAware": DIFFERS,
     "DrawingItself": r"DrawingItself\.training_step draws its batches itself",
+    "Pruned": "a buffer of bools changes between its steps",
     "Probabilities": "its rows add up to 1 like those of softmax",
     "KeepingItsActivation": "a run could not go on from its checkpoint",
     "UsingAllCores": "it changes torch's number of threads from 1 to 3: set cluster.threads",

@@ -46,21 +46,17 @@ def evenly_spaced(rounds: int, evaluations: int) -> list[int]:
 
 
 def statistics_of(module: nn.Module, moving: Collection[str] = ()) -> list[Tensor]:
-    """Return the buffers of floating-point numbers and of bools: running means and variances of
-    BatchNorm, masks. After them come the parameters named in `moving`, which change although no
-    optimizer holds them, as a moving average of the weights does.
+    """Return the floating-point buffers: running means and variances of BatchNorm. After them come
+    the parameters named in `moving`, which change although no optimizer holds them, as a moving
+    average of the weights does.
     """
-    buffers = [buffer for buffer in module.buffers() if not _counts(buffer)]
+    buffers = [buffer for buffer in module.buffers() if buffer.is_floating_point()]
     return [*buffers, *(weight for name, weight in module.named_parameters() if name in moving)]
 
 
 def counters_of(module: nn.Module) -> list[Tensor]:
-    """Return the other buffers: BatchNorm's number of batches, indices."""
-    return [buffer for buffer in module.buffers() if _counts(buffer)]
-
-
-def _counts(buffer: Tensor) -> bool:
-    return not buffer.is_floating_point() and buffer.dtype != torch.bool
+    """Return the other buffers: BatchNorm's number of batches, masks, indices."""
+    return [buffer for buffer in module.buffers() if not buffer.is_floating_point()]
 
 
 def fill(tensors: Sequence[Tensor], values: Tensor) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from lightning_fabric.utilities.distributed import _all_gather_ddp_if_available
 from pytorch_lightning import LightningModule, Trainer
 from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch import Tensor
@@ -26,7 +25,7 @@ from paceline.model.score import Score, as_precise, evaluation_mode, score
 from paceline.record.point import Point
 from paceline.run.placed_data import Pass, PlacedData
 from paceline.run.process_watch import forms_group, refuse_strangers
-from paceline.run.run_trainer import RunTrainer, Told
+from paceline.run.run_trainer import Told
 from paceline.run.trial import PlainStrategy, Steps, Trial, same, state_of, without_gpu
 
 _NEEDED = "forward must map images [N, ...] to logits [N, classes]"
@@ -113,12 +112,12 @@ def rehearse_training(
     SettingError("model") for whatever a step, a hook or a checkpoint raises.
     """
     before = random_state()
-    steps = Steps(point, told, 1, lambda _, n: data.batch(worker, n))
+    most = 1 if data.traffic.order.period(1) else 2  # before samples move to other workers
+    several = {"most": most, "by_ddp": gathers}
+    steps = Steps(point, told, 1, lambda _, n: data.batch(worker, n), **several)
     strategy = PlainStrategy(steps, worker, by_streams=point.kind == "virtual")
     trial = Trial(module, steps, strategy)
     trainer, trained = trial.trainer, trial.module
-    if told.num_workers > 1:
-        _watch_gathering(trainer, gathers)
     fails = refused("model", "it fails in a rehearsal of a few steps", named=True)
     with fails, refuse_strangers(forms_group(point)):
         trial.fit()
@@ -131,6 +130,11 @@ def rehearse_training(
     if told.num_workers > 1 and trial.seeds:
         message = "it seeds the generator of torch in training, equally in all workers: leave that "
         raise SettingError("model", message + "to the setting `seed`")
+    if trial.masks_change:
+        message = (
+            "a buffer of bools changes between its steps, and snapshots have it as it is at the"
+        )
+        raise SettingError("model", message + " end: let it be of floating-point numbers")
     set_random_state(before)
     groups = [group for each in trainer.optimizers for group in each.param_groups]
     if not groups:
@@ -141,18 +145,6 @@ def rehearse_training(
         message = "it adds weights after setup and configure_model, or buffers; build them there"
         raise SettingError("model", message)
     return trial, strategy
-
-
-def _watch_gathering(trainer: RunTrainer, gathers: bool) -> None:
-    """Let a module gather, or else raise SettingError("model") where it does."""
-    strategy: Any = trainer.strategy
-    trainer.by_ddp = gathers
-
-    def all_gather(*_: Any, **__: Any) -> Any:
-        message = "it calls all_gather, which needs real workers with scheme=sync_allreduce"
-        raise SettingError("model", message)
-
-    strategy.all_gather = _all_gather_ddp_if_available if gathers else all_gather
 
 
 def _check_schedulers(
@@ -213,12 +205,14 @@ def _check_scores(trial: Trial, data: PlacedData) -> None:
     for part, begin in zip(("validation", "test"), data.rehearsed, strict=True):
         images, labels = next(iter(begin()))
         images = as_precise(images, next(module.parameters()))
-        before = repr(scored(module, images, labels))  # a loss that is NaN equals itself
-        ended, epochs.completed = epochs.completed, 0
-        if repr(scored(module, images, labels)) != before:
+        numbers, found = random_state(), set[str]()
+        ended = epochs.completed
+        for epochs.completed in (0, ended):
+            set_random_state(numbers)
+            found.add(repr(scored(module, images, labels)))  # a loss that is NaN equals itself
+        if len(found) > 1:
             message = "its forward depends on the epoch, and snapshots are evaluated after training"
             raise SettingError("model", message)
-        epochs.completed = ended
         accurate |= _check_part(trial, part, images)
     if accurate or trial.moving:
         return
@@ -234,22 +228,27 @@ def _check_part(trial: Trial, part: str, images: Tensor) -> bool:
     Raises SettingError("model") if forward gets other images there or returns other logits, and for
     an accuracy that is not that of these logits.
     """
-    module, trainer, calls = trial.module, trial.trainer, list[tuple[Tensor, Any]]()
+    module, trainer, calls = trial.module, trial.trainer, list[tuple[Tensor, Tensor]]()
+
+    def note(_: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        if len(inputs) == 1 and isinstance(inputs[0], Tensor) and isinstance(output, Tensor):
+            calls.append((inputs[0], output))
+
     with torch.no_grad(), evaluation_mode(module), trainer.precision_plugin.forward_context():
         logits = module(images)
     if not is_overridden(f"{part}_step", module, parent=LightningModule):
         setattr(module, f"{part}_step", lambda batch, batch_idx: module(batch[0]))
-    hook = module.register_forward_hook(lambda _, inputs, output: calls.append((*inputs, output)))
+    hook = module.register_forward_hook(note)
     batches = LazyBatches(1, lambda first: iter([(images, logits.argmax(1))]))
     trainer.limit_val_batches = trainer.limit_test_batches = 1
     evaluate = trainer.validate if part == "validation" else trainer.test
     said: Mapping[str, float] = {}
-    before, rates = state_of(module), LiveOptions(trainer.optimizers[0]).read()
+    weights = {name: each.detach().clone() for name, each in module.named_parameters()}
+    rates = LiveOptions(trainer.optimizers[0]).read()
     with contextlib.suppress(Exception):  # of hooks that a run never calls
         (said,) = evaluate(module, batches, verbose=False)
     hook.remove()
-    after = state_of(module)
-    moved = [name for name, tensor in after.items() if not same(before.get(name, tensor), tensor)]
+    moved = [name for name, now in module.named_parameters() if not same(weights[name], now)]
     if moved or LiveOptions(trainer.optimizers[0]).read() != rates:
         what = moved[0] if moved else "the rate, or another option of its optimizer,"
         message = f"{what} changes by its {part}, as in on_{part}_end, and a run trains without"

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.utilities.distributed import _all_gather_ddp_if_available
 from pytorch_lightning import Callback, LightningModule, Trainer
 from pytorch_lightning.strategies import SingleDeviceStrategy
 from pytorch_lightning.utilities.model_helpers import is_overridden
@@ -22,16 +23,12 @@ from torch.optim import Optimizer
 
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.schedules import LiveOptions, Schedules
-from paceline.clock.training_strategy import (
-    keep_metrics_apart,
-    random_state,
-    seed_generators,
-    set_random_state,
-)
+from paceline.clock.training_strategy import keep_metrics_apart, random_state, set_random_state
 from paceline.clock.virtual.dropout_streams import DropoutStreams
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
 from paceline.data.batches import LazyBatches
 from paceline.errors import OF_MACHINE, SettingError, refused
+from paceline.exchange.process_group import run_store, worker_index
 from paceline.record.point import Point
 from paceline.run.lightning_contract import HOOKS
 from paceline.run.placed_data import PlacedData
@@ -50,16 +47,24 @@ _ROUNDING_OF_HALF = 0.1
 
 class Steps:
     """Steps of `workers` workers: two epochs of few batches, the second of which a module is told
-    to be the last one of the run, since it may do something else there. `draw(worker, n)`: a batch.
+    to be the last one of the run, since it may do something else there. `draw(worker, n)`: a batch,
+    with n below `most`. `by_ddp`: True if DDP takes the steps of the run.
     """
 
     def __init__(
-        self, point: Point, told: Told, workers: int, draw: Callable[[int, int], Any]
+        self,
+        point: Point,
+        told: Told,
+        workers: int,
+        draw: Callable[[int, int], Any],
+        *,
+        most: int = 2,
+        by_ddp: bool = False,
     ) -> None:
-        self.point, self.told, self.workers = point, told, workers
+        self.point, self.told, self.workers, self.by_ddp = point, told, workers, by_ddp
         steps, size = max(1, told.num_steps // told.num_workers), point.batch_size
-        self.epochs, self.length = min(2, steps), max(1, min(2, steps // 2))
-        seed_generators(torch.initial_seed() + _SEED)  # as training draws no batch
+        self.epochs, self.length = min(2, steps), max(1, min(most, steps // 2))
+        _seed(torch.initial_seed() + _SEED)  # as training draws no batch
         self._batches = [[draw(worker, n) for n in range(self.length)] for worker in range(workers)]
         self.run = RunSpec(
             num_workers=workers,
@@ -92,7 +97,7 @@ class PlainStrategy(SingleDeviceStrategy):
 
     def __init__(self, steps: Steps, worker: int, *, by_streams: bool, ahead: int = 0) -> None:
         super().__init__(device=torch.device("cpu"))  # pyright: ignore[reportUnknownMemberType]
-        self._steps, self._worker, self._drawn = steps, worker, 0
+        self._steps, self.worker, self._drawn = steps, worker, 0
         self._by_streams, self._streams, self._ahead = by_streams, None, ahead
         self.global_rank = worker if steps.workers > 1 else 0
         self.num_steps, self._passed = 0, set[int]()
@@ -103,7 +108,7 @@ class PlainStrategy(SingleDeviceStrategy):
         for self._drawn in range(length):
             if self._steps.workers > 1:
                 self._schedules.set(self.known_batches)
-            yield draw(self._worker, self._drawn)
+            yield draw(self.worker, self._drawn)
 
     @property
     def is_global_zero(self) -> bool:
@@ -138,7 +143,7 @@ class PlainStrategy(SingleDeviceStrategy):
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         streams = self._streams
-        with streams.drawing(self._worker, self._drawn) if streams else contextlib.nullcontext():
+        with streams.drawing(self.worker, self._drawn) if streams else contextlib.nullcontext():
             output = super().training_step(*args, **kwargs)
         self.skipped |= output is None
         return output
@@ -166,7 +171,8 @@ class Trial(Callback):
     seeds the generators itself. `seconds`: processor time of the quickest step. `num_batches`:
     steps begun. `reached`: names of the weights to which a loss has given a gradient.
     `lacks_gradients`: True if a step gave none to a trained weight. `rates`: options of the
-    optimizer in all steps. `last`: weights and buffers after the last step.
+    optimizer in all steps. `masks_change`: True if a buffer of bools changes after the first step.
+    `last`: weights and buffers after the last step.
     """
 
     def __init__(
@@ -180,6 +186,7 @@ class Trial(Callback):
         self.at, self._seed, self.seeds = (0, 0), _SEED, False
         self.seconds, self.num_batches, self.lacks_gradients = math.inf, 0, False
         self.reached, self.rates = set[str](), set[tuple[float, ...]]()
+        self.masks_change, self._masks = False, list[Tensor]()
         training = steps.point.training
         trainer = quiet_trainer(
             RunTrainer,
@@ -197,7 +204,10 @@ class Trial(Callback):
             gradient_clip_algorithm=training.gradient_clip_algorithm,
         )
         assert isinstance(trainer, RunTrainer)
-        self.trainer, trainer.told = trainer, steps.told
+        self.trainer, trainer.told, trainer.by_ddp = trainer, steps.told, steps.by_ddp
+        if steps.told.num_workers > 1 and isinstance(strategy, PlainStrategy):
+            gather: Any = _all_gather_ddp_if_available if steps.by_ddp else _refuse_to_gather
+            strategy.all_gather = gather
         trainer.batches = lambda: steps.told_batches(strategy.known_batches)
 
     def fit(self) -> None:
@@ -212,7 +222,7 @@ class Trial(Callback):
             strategy.samples_before_next()  # which ends the step before, as in a run
 
         self._reseed()
-        self._needed = sum(each.requires_grad for each in self.module.parameters())  # as DDP counts
+        self._needed = [each for each in self.module.parameters() if each.requires_grad]  # by DDP
         self.trainer.fit(self.module, LazyBatches(length, epoch))
 
     def _draw(self, worker: int, n: int) -> Any:
@@ -220,12 +230,9 @@ class Trial(Callback):
         return self.steps.batch(worker, n)
 
     def _reseed(self) -> None:
-        """Seed the generators of the CPU. Those of a GPU that is not yet used stay as they are."""
         worker, n = self.at
         self._seed = _SEED + 1000 * n + worker
-        torch.default_generator.manual_seed(self._seed)
-        random.seed(self._seed)
-        np.random.seed(self._seed)
+        _seed(self._seed)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.current_epoch > 0:
@@ -234,6 +241,9 @@ class Trial(Callback):
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         self.seeds |= torch.initial_seed() != self._seed
         self._reseed()
+        masks = [x.clone() for x in pl_module.buffers() if x.dtype == torch.bool]
+        self.masks_change |= self.num_batches > 1 and not all(map(torch.equal, masks, self._masks))
+        self._masks = masks
         if not self.num_batches:
             held = trained_weights(trainer)
             others = [each for each in pl_module.named_parameters() if id(each[1]) not in held]
@@ -244,7 +254,7 @@ class Trial(Callback):
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
         gradients = self.gradients()
         self.reached |= {name for name, each in gradients.items() if each.any()}
-        self.lacks_gradients |= len(gradients) < self._needed
+        self.lacks_gradients |= any(each.grad is None for each in self._needed)
 
     def on_before_optimizer_step(
         self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer
@@ -269,6 +279,18 @@ class Trial(Callback):
         now = dict(self.module.named_parameters())
         changed = any(not same(before, now[name]) for name, before in self._others.items())
         return frozenset(self._others if changed else ())
+
+
+def _refuse_to_gather(*_: Any, **__: Any) -> Any:
+    message = "it calls all_gather, which needs real workers with scheme=sync_allreduce"
+    raise SettingError("model", message)
+
+
+def _seed(seed: int) -> None:
+    """Seed the generators of the CPU; those of a GPU that is not yet used stay as they are."""
+    torch.default_generator.manual_seed(seed % 2**63)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
 
 
 class _Seen(NamedTuple):
@@ -334,13 +356,13 @@ class _Compared(Trial):
 
     def on_after_backward(self, trainer: Trainer, pl_module: LightningModule) -> None:
         (worker, n), own = self.at, self.gradients()
-        workers = range(self.steps.workers) if self._mean else [worker]
+        workers = range(self.steps.workers) if self._mean and self.steps.workers > 1 else [worker]
         try:
             every = [self._beside.seen[each, n].gradients[self._taken] for each in workers]
         except (KeyError, IndexError):
             raise self._differs("the number of gradients in a step") from None
         self._taken += 1
-        others = every[worker if self._mean else 0]
+        others = every[workers.index(worker)]
         largest = max((each.abs().max() for each in own.values()), default=torch.zeros(()))
         for name, weight in pl_module.named_parameters():
             if name in own or name in others:
@@ -430,41 +452,48 @@ def compare(
     point: Point,
     tried: Trial,
     *,
-    by_ddp: bool,
     mean: bool,
 ) -> str | None:
     """Raise SettingError("model") unless steps of the virtual clock, whose workers share one copy
     of `module`, are those of plain Trainers that each have a copy of their own.
 
-    `tried`: a trial of the module alone. `by_ddp`: the steps are those
-    of a plain Trainer, and leave nothing behind for a second one. `mean`: workers step by the mean
+    `tried`: a trial of the module alone. Steps by DDP are those of
+    plain Trainers, and must leave nothing behind for the next one. `mean`: workers step by the mean
     of their gradients, as by DDP; else each by its own. Returns a caution if
     the module is too slow for it.
     """
     before, steps = random_state(), tried.steps
-    averages = mean and point.workers > 1 and not by_ddp
+    averages = mean and point.workers > 1 and not steps.by_ddp
     if point.kind == "virtual" and point.workers > 1:
         steps = Steps(point, told, 2, data.batch)
-    workers = steps.workers
+    workers, seconds = steps.workers, tried.seconds
+    if steps.by_ddp and point.workers > 1:  # all workers decide alike, as they may meet in steps
+        store, name = run_store(), "seconds of a trial"
+        if worker_index() == 0:
+            store.set(name, str(seconds))
+        seconds = float(store.get(name))
     num_steps = steps.epochs * steps.length * (2 * workers + 3 * averages)
-    if tried.seconds * num_steps > _PATIENCE:
+    if seconds * num_steps > _PATIENCE:
         set_random_state(before)
         message = f"{type(module).__name__} was not compared with plain Lightning, as each of "
-        return f"{message}{num_steps} steps would take {tried.seconds:.1f} s"
+        return f"{message}{num_steps} steps would take {seconds:.1f} s"
     with refused("model", "it fails beside plain Lightning", named=True, passing=OF_MACHINE):
-        if by_ddp:
-            strategy = PlainStrategy(steps, 0, by_streams=True)
+        first = 0
+        if steps.by_ddp and isinstance(tried.strategy, PlainStrategy):
+            first = tried.strategy.worker
+            strategy = PlainStrategy(steps, first, by_streams=False)
         else:
             strategy = VirtualStrategy(SyncAllReduce() if mean else Independent(), steps.run)
             strategy.moving = tried.moving
         shared = _Recorded(module, steps, strategy)
         shared.fit()
-        for each in range(workers):
-            plain = PlainStrategy(steps, each, by_streams=True, ahead=0 if mean else each)
+        for each in range(first, first + workers):
+            ahead, streams = 0 if mean else each, not steps.by_ddp
+            plain = PlainStrategy(steps, each, by_streams=streams, ahead=ahead)
             _Compared(module, steps, plain, shared, mean=mean).fit()
         shared.seen.clear()  # frees memory
-    if averages:
-        _check_averages(module, steps)
+        if averages:
+            _check_averages(module, steps)
     set_random_state(before)
     return None
 
@@ -483,8 +512,9 @@ def _check_averages(module: LightningModule, steps: Steps) -> None:
         except Exception:  # a hook refuses large gradients
             return
     for first, last, halfway in zip(*(each.stepped for each in trials), strict=True):
-        for name, middle in halfway.items():
-            ends = first[name], last[name]
+        for name in {**first, **last, **halfway}:
+            none = torch.zeros(())
+            middle, *ends = (each.get(name, none) for each in (halfway, first, last))
             largest = max(each.abs().max() for each in ends)
             if (middle - sum(ends) / 2).abs().max() > 1e-3 * largest:
                 message = f"hooks make another gradient of {name} of the mean over workers, which "

@@ -169,7 +169,7 @@ def meet_strategy(
     if isinstance(strategy, AbstractSynchronousStrategy):
         if together and trial.lacks_gradients:
             strategy.expect_unused_weights()
-        caution = compare(module, data, told, point, trial, by_ddp=True, mean=True)
+        caution = compare(module, data, told, point, trial, mean=True)
         forget_seed()
         return by_hand, caution
     if several and plain.moved:
@@ -177,7 +177,7 @@ def meet_strategy(
         raise SettingError("model", message + "only real workers with sync_allreduce share")
     strategy.moving = trial.moving
     mean = not Counts(point.scheme, point.workers).applies_own_gradients
-    caution = compare(module, data, told, point, trial, by_ddp=False, mean=mean)
+    caution = compare(module, data, told, point, trial, mean=mean)
     forget_seed()
     if virtual and trial.moving and point.training.checkpoint_seconds is not None:
         message = "weights that no optimizer holds change, between the steps of one worker and of "
@@ -223,16 +223,17 @@ class WatchedWeights(Callback):
     """Watches the weights of a user's module that several workers train."""
 
     def __init__(self, module: LightningModule) -> None:
-        self._module, self._before = module, dict[str, str]()
+        self._module = module
+        self._before: dict[str, str] | None = None  # digests as training begins
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._trained = trained_weights(trainer)
 
     def on_train_batch_start(self, trainer: Trainer, *_: Any) -> None:
         """Raise SettingError("model") if other weights are trained than at the beginning."""
-        if not self._before:
-            named = self._module.named_parameters()
-            self._before = {name: weights_digest([each]) for name, each in named}
+        if self._before is None:
+            others = [x for x in self._module.named_parameters() if id(x[1]) not in self._trained]
+            self._before = {name: weights_digest([each]) for name, each in others}
         if trained_weights(trainer) != self._trained:
             message = "it begins or ends to train weights during the run: let all of them require "
             message += "gradients, in one optimizer, and detach what is frozen"
@@ -245,7 +246,7 @@ class WatchedWeights(Callback):
         held = trained_weights(trainer)
         for name, weight in self._module.named_parameters():
             known = id(weight) in held or name in strategy.moving
-            if not known and weights_digest([weight]) != self._before[name]:
+            if not known and weights_digest([weight]) != (self._before or {}).get(name):
                 message = f"{name} changed, which no optimizer holds, and not within the first "
                 raise RuntimeError(message + "steps: snapshots have no copy of it")
 
