@@ -452,22 +452,23 @@ def compare(
     point: Point,
     tried: Trial,
     *,
+    synchronous: bool,
     mean: bool,
 ) -> str | None:
     """Raise SettingError("model") unless steps of the virtual clock, whose workers share one copy
     of `module`, are those of plain Trainers that each have a copy of their own.
 
-    `tried`: a trial of the module alone. Steps by DDP are those of
-    plain Trainers, and must leave nothing behind for the next one. `mean`: workers step by the mean
+    `tried`: a trial of the module alone. `synchronous`: steps
+    are those of plain Trainers, and must leave nothing behind for the next one. `mean`: workers step by the mean
     of their gradients, as by DDP; else each by its own. Returns a caution if
     the module is too slow for it.
     """
     before, steps = random_state(), tried.steps
-    averages = mean and point.workers > 1 and not steps.by_ddp
+    averages = mean and point.workers > 1 and not synchronous
     if point.kind == "virtual" and point.workers > 1:
         steps = Steps(point, told, 2, data.batch)
     workers, seconds = steps.workers, tried.seconds
-    if steps.by_ddp and point.workers > 1:  # all workers decide alike, as they may meet in steps
+    if synchronous and point.workers > 1:  # all workers decide alike, as they may meet in steps
         store, name = run_store(), "seconds of a trial"
         if worker_index() == 0:
             store.set(name, str(seconds))
@@ -479,7 +480,7 @@ def compare(
         return f"{message}{num_steps} steps would take {seconds:.1f} s"
     with refused("model", "it fails beside plain Lightning", named=True, passing=OF_MACHINE):
         first = 0
-        if steps.by_ddp and isinstance(tried.strategy, PlainStrategy):
+        if synchronous and isinstance(tried.strategy, PlainStrategy):
             first = tried.strategy.worker
             strategy = PlainStrategy(steps, first, by_streams=False)
         else:
@@ -488,7 +489,7 @@ def compare(
         shared = _Recorded(module, steps, strategy)
         shared.fit()
         for each in range(first, first + workers):
-            ahead, streams = 0 if mean else each, not steps.by_ddp
+            ahead, streams = 0 if mean else each, not synchronous
             plain = PlainStrategy(steps, each, by_streams=streams, ahead=ahead)
             _Compared(module, steps, plain, shared, mean=mean).fit()
         shared.seen.clear()  # frees memory
