@@ -228,7 +228,7 @@ def test_a_user_is_told_of_equal_seeds_and_of_a_module_that_is_too_slow(tmp_path
         return report.cautions
 
     assert [len(cautions(model)) for model in ("Net", "SeedingItself")] == [0, 1]
-    monkeypatch.setattr("paceline.run.trial._PATIENCE", 0.0)
+    monkeypatch.setattr("paceline.run.compared_steps._PATIENCE", 0.0)
     assert [len(cautions(model)) for model in ("Net", "SeedingItself", "Bank")] == [1, 2, 1]
 
 

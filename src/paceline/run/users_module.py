@@ -27,12 +27,13 @@ from paceline.errors import OF_MACHINE, SettingError, refused
 from paceline.model.classifier import Classifier
 from paceline.record.point import Point
 from paceline.record.training import Training
+from paceline.run.compared_steps import compare
 from paceline.run.lightning_contract import HOOKS, check_hooks
 from paceline.run.placed_data import PlacedData
 from paceline.run.quiet import quiet_trainer
 from paceline.run.rehearsal import rehearse_training
 from paceline.run.run_trainer import RunTrainer, Told
-from paceline.run.trial import compare, trained_weights
+from paceline.run.trial import trained_weights
 from paceline.scheme.counts import Counts
 
 _SIGN = "out of memory"
