@@ -195,6 +195,18 @@ def test_a_file_that_was_replaced_is_another_content(monkeypatch):
 
 
 @pytest.mark.usefixtures("folder")
+def test_files_of_a_model_are_of_the_content_too():
+    data, model = Target("data", OWN | {"root": "photos"}), {"start": "splits/0.npy"}
+    of_data, before = data_digest(data), data_digest(data, model)
+    assert of_data not in (None, before)
+    assert data_digest(data, {"start": "none.npy"}) == of_data
+    replace_with_the_same_size_and_time(Path("splits/0.npy"))
+    look_again()
+    assert data_digest(data) == of_data
+    assert is_of_other_data({"data_digest": before}, data, model)
+
+
+@pytest.mark.usefixtures("folder")
 def test_other_files_change_nothing(tmp_path):
     before = digest(root="splits")
     Path("splits/.cache").touch()

@@ -178,6 +178,6 @@ def _trained_records(runs: Path) -> dict[str, Path]:
         ended = result["status"] == "finished" and result["kind"] == "virtual"
         if ended and result["source_digest"] == digest:
             config = read_config(record)
-            if not is_of_other_data(result, config.target("data")):
+            if not is_of_other_data(result, config.target("data"), *config.files_of_model):
                 found.setdefault(key_of_weights(config), record)
     return found

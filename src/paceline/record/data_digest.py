@@ -22,49 +22,55 @@ def look_again() -> None:
     _known.clear()
 
 
-def data_digest(data: Target) -> str | None:
+def data_digest(data: Target, *others: Any) -> str | None:
     """Return a digest of the content of the data set with these settings: 12 hexadecimal digits.
 
     For a class of Paceline it follows from `fingerprint`. For any other class it is of the files
-    and folders that its settings name. Returns None if there are no such files, or if they cannot
-    be read. It is computed once, until `look_again`.
+    and folders that its settings name. Those that the settings `others` name, as of a model, are
+    added. Returns None if there are no such files, or if they cannot be read. It is computed once,
+    until `look_again`.
     """
-    settings = repr(data.values)
+    settings = repr((data.values, others))
     if settings not in _known:
         try:
-            content = _content(data)
+            content, added = _content(data), _named(others)
         except (SettingError, OSError):
-            content = None
+            content = added = None
+        content = [content, added] if added else content
         text = json.dumps(content).encode()
         _known[settings] = None if content is None else hashlib.sha256(text).hexdigest()[:12]
     return _known[settings]
 
 
-def is_of_other_data(result: Mapping[str, Any] | None, data: Target) -> bool:
-    """Return whether a record is of data that now have another content.
-
-    `result`: content of its result.json. False if the digest of the record or of the present data
-    is unknown.
+def is_of_other_data(result: Mapping[str, Any] | None, data: Target, *others: Any) -> bool:
+    """Return whether a record is of data, or of files that `others` name, that now have another
+    content. `result`: content of its result.json. False if the digest of the record or of the
+    present data is unknown.
     """
     found = (result or {}).get("data_digest")
-    return found is not None and data_digest(data) not in (found, None)
+    return found is not None and data_digest(data, *others) not in (found, None)
 
 
 def _content(data: Target) -> object:
     if not data.is_ours:
-        named = [each for text in _texts(data.values) for each in _files(text)]
-        return content_digest(dict(named)) if named else None
+        return _named(data.values)
     from paceline.data.prepared import AbstractPreparedImageData  # torch takes seconds
 
     built = data.build()
     return built.fingerprint() if isinstance(built, AbstractPreparedImageData) else None
 
 
+def _named(settings: Any) -> str | None:
+    """Return a digest of the files that settings name; None if they name none."""
+    named = [each for text in _texts(settings) for each in _files(text)]
+    return content_digest(dict(named)) if named else None
+
+
 def _texts(value: Any) -> Iterator[str]:
     """Yield each text among settings."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping | list):
+    elif isinstance(value, Mapping | list | tuple):
         inside: Any = cast("Any", value)
         for each in inside.values() if isinstance(value, Mapping) else inside:
             yield from _texts(each)

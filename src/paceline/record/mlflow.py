@@ -109,7 +109,12 @@ class RecordLog:
         page += f"?viewStateShareKey={min(self._views)}" if self._views else ""
         if self._uri.startswith("http"):
             return self._uri.rstrip("/") + page
-        return f"mlflow ui --backend-store-uri {self._uri}, then http://127.0.0.1:5000{page}"
+        shown = f"mlflow ui --backend-store-uri {self._uri}, then http://127.0.0.1:5000{page}"
+        if ".dvc/tmp/exps" in str(Path.cwd()):
+            return (
+                shown + "; DVC deletes them with this folder: set MLFLOW_TRACKING_URI to keep them"
+            )
+        return shown
 
     def __enter__(self) -> Self:
         if self._uri:

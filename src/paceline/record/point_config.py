@@ -126,6 +126,12 @@ class PointConfig:
         own = {name: values[name] for name in values if name not in of_the_run}
         return Target(group, own, self.of_record)
 
+    @property
+    def files_of_model(self) -> list[Any]:
+        """Settings of a user's model, and the initial weights, which may name files."""
+        model, initial = self.target("model"), self.values["training"].get("initial_weights")
+        return [*([] if model.is_ours else [dict(model.values)]), *([initial] if initial else [])]
+
     def of_the_run(self, group: str) -> dict[str, Any]:
         """Return those settings of the group `model` or `data` that its class does not get.
 

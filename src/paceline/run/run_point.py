@@ -57,7 +57,8 @@ def run_point(point: Point, *, in_sweep: bool = False) -> Outcome:
         check_length(point)
     prepare_data(point.data)
     look_again()
-    data = data_digest(point.data)  # kept, so that workers need not read the bytes again
+    # kept, so that workers need not read the bytes again
+    data = data_digest(point.data, *point.config.files_of_model)
     partial = PartialRecord(point.config.folder)
     try:
         partial.write_config(point.config.values)

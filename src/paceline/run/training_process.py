@@ -149,7 +149,8 @@ class TrainingProcess:
         self._data = open_data(data, reading)
         check_settings(settings, "data")
         self._is_first = self._worker == shard_index() == 0
-        self._data_digest = data_digest(point.data) if self._is_first else None
+        files = point.config.files_of_model
+        self._data_digest = data_digest(point.data, *files) if self._is_first else None
         self._budget = budget_of(point, self._data.num_train)
         self._counts = Counts(point.scheme, point.workers)
         self._module = self._build_module()

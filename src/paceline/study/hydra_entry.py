@@ -141,7 +141,7 @@ def _run(
     multirun, from 1; None outside of a multirun. `log`: logs the record; None if the sweep does.
     """
     result = read_result(config.folder)
-    other = is_of_other_data(result, config.target("data"))
+    other = is_of_other_data(result, config.target("data"), *config.files_of_model)
     if result is not None and not config.sweep.needs_run(result, source_digest(), other):
         Point.unchecked(config)  # a setting that is no part of the key may be wrong
         note = f"already there{_again(result, other)}"

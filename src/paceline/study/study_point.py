@@ -100,7 +100,8 @@ class StudyPoint:
     @property
     def is_of_other_data(self) -> bool:
         """True if the point has a record, of data that have changed since."""
-        return is_of_other_data(self.result, self.config.target("data"))
+        data, files = self.config.target("data"), self.config.files_of_model
+        return is_of_other_data(self.result, data, *files)
 
     @property
     def is_unsettled(self) -> bool:
