@@ -111,9 +111,8 @@ class RecordLog:
             return self._uri.rstrip("/") + page
         shown = f"mlflow ui --backend-store-uri {self._uri}, then http://127.0.0.1:5000{page}"
         if ".dvc/tmp/exps" in str(Path.cwd()):
-            return (
-                shown + "; DVC deletes them with this folder: set MLFLOW_TRACKING_URI to keep them"
-            )
+            setting = "measurement.mlflow.tracking_uri"
+            return f"{shown}; DVC deletes them with this folder, unless {setting} names another"
         return shown
 
     def __enter__(self) -> Self:
