@@ -77,6 +77,7 @@ REFUSED = {
     "Reducing": "trainer.strategy has no meaning in a run",
     "ByStrategy": "trainer.strategy has no meaning in a run",
     "RateByValidation": "the rate, or another option of its optimizer, changes by its validation",
+    "LossByValidation": "shares changes by its validation",
     "PlateauByHand": "configure_optimizers does not return its scheduler",
     "LeavingTraces": "in step 0 of a worker",
     "OfFirstRank": DIFFERS,

@@ -131,10 +131,8 @@ def rehearse_training(
         message = "it seeds the generator of torch in training, equally in all workers: leave that "
         raise SettingError("model", message + "to the setting `seed`")
     if trial.masks_change:
-        message = (
-            "a buffer of bools changes between its steps, and snapshots have it as it is at the"
-        )
-        raise SettingError("model", message + " end: let it be of floating-point numbers")
+        message = "a buffer of bools changes between its steps, and snapshots have it as at the end"
+        raise SettingError("model", f"{message}: let it be of floating-point numbers")
     set_random_state(before)
     groups = [group for each in trainer.optimizers for group in each.param_groups]
     if not groups:
@@ -243,12 +241,12 @@ def _check_part(trial: Trial, part: str, images: Tensor) -> bool:
     trainer.limit_val_batches = trainer.limit_test_batches = 1
     evaluate = trainer.validate if part == "validation" else trainer.test
     said: Mapping[str, float] = {}
-    weights = {name: each.detach().clone() for name, each in module.named_parameters()}
+    before = state_of(module)
     rates = LiveOptions(trainer.optimizers[0]).read()
     with contextlib.suppress(Exception):  # of hooks that a run never calls
         (said,) = evaluate(module, batches, verbose=False)
     hook.remove()
-    moved = [name for name, now in module.named_parameters() if not same(weights[name], now)]
+    moved = [name for name, now in state_of(module).items() if not same(before[name], now)]
     if moved or LiveOptions(trainer.optimizers[0]).read() != rates:
         what = moved[0] if moved else "the rate, or another option of its optimizer,"
         message = f"{what} changes by its {part}, as in on_{part}_end, and a run trains without"

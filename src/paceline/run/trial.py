@@ -228,9 +228,6 @@ class Trial(Callback):
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         self.seeds |= torch.initial_seed() != self._seed
         self._reseed()
-        masks = [x.clone() for x in pl_module.buffers() if x.dtype == torch.bool]
-        self.masks_change |= self.num_batches > 1 and not all(map(torch.equal, masks, self._masks))
-        self._masks = masks
         if not self.num_batches:
             held = trained_weights(trainer)
             others = [each for each in pl_module.named_parameters() if id(each[1]) not in held]
@@ -250,6 +247,9 @@ class Trial(Callback):
 
     def on_train_batch_end(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
         self.seconds = min(self.seconds, time.process_time() - self._began)
+        masks = [x.clone() for x in pl_module.buffers() if x.dtype == torch.bool]
+        self.masks_change |= self.num_batches > 1 and not all(map(torch.equal, masks, self._masks))
+        self._masks = masks
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.last = state_of(pl_module)
