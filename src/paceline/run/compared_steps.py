@@ -15,10 +15,8 @@ from paceline.clock.training_strategy import random_state, set_random_state
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
 from paceline.errors import OF_MACHINE, SettingError, refused
 from paceline.exchange.process_group import run_store, worker_index
-from paceline.record.point import Point
 from paceline.run.lightning_contract import HOOKS
 from paceline.run.placed_data import PlacedData
-from paceline.run.run_trainer import Told
 from paceline.run.trial import PlainStrategy, Steps, Trial, state_of
 from paceline.scheme.independent import Independent
 from paceline.scheme.sync_allreduce import SyncAllReduce
@@ -185,8 +183,6 @@ class _Pushed(Trial):
 def compare(
     module: LightningModule,
     data: PlacedData,
-    told: Told,
-    point: Point,
     tried: Trial,
     *,
     synchronous: bool,
@@ -199,10 +195,10 @@ def compare(
     leave nothing behind for the next one. `mean`: workers step by the mean of their gradients, as
     by DDP; else each by its own. Returns a caution if the module is too slow for it.
     """
-    before, steps = random_state(), tried.steps
+    before, steps, point = random_state(), tried.steps, tried.steps.point
     averages = mean and point.workers > 1 and not synchronous
     if point.kind == "virtual" and point.workers > 1:
-        steps = Steps(point, told, 2, data.batch)
+        steps = Steps(point, steps.told, 2, data.batch)
     workers, seconds = steps.workers, tried.seconds
     if synchronous and point.workers > 1:  # all workers decide alike, as they may meet in steps
         store, name = run_store(), "seconds of a trial"

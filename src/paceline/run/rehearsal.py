@@ -113,8 +113,7 @@ def rehearse_training(
     """
     before = random_state()
     most = 1 if data.traffic.order.period(1) else 2  # before samples move to other workers
-    several = {"most": most, "by_ddp": gathers}
-    steps = Steps(point, told, 1, lambda _, n: data.batch(worker, n), **several)
+    steps = Steps(point, told, 1, lambda _, n: data.batch(worker, n), most=most, by_ddp=gathers)
     strategy = PlainStrategy(steps, worker, by_streams=point.kind == "virtual")
     trial = Trial(module, steps, strategy)
     trainer, trained = trial.trainer, trial.module

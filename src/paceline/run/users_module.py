@@ -170,7 +170,7 @@ def meet_strategy(
     if isinstance(strategy, AbstractSynchronousStrategy):
         if together and trial.lacks_gradients:
             strategy.expect_unused_weights()
-        caution = compare(module, data, told, point, trial, synchronous=True, mean=True)
+        caution = compare(module, data, trial, synchronous=True, mean=True)
         forget_seed()
         return by_hand, caution
     if several and plain.moved:
@@ -178,7 +178,7 @@ def meet_strategy(
         raise SettingError("model", message + "only real workers with sync_allreduce share")
     strategy.moving = trial.moving
     mean = not Counts(point.scheme, point.workers).applies_own_gradients
-    caution = compare(module, data, told, point, trial, synchronous=False, mean=mean)
+    caution = compare(module, data, trial, synchronous=False, mean=mean)
     forget_seed()
     if virtual and trial.moving and point.training.checkpoint_seconds is not None:
         message = "weights that no optimizer holds change, between the steps of one worker and of "
