@@ -22,6 +22,7 @@ from benchmarks.config import ROOT, point_of
 from benchmarks.exchange_turns import Asked, measure_exchanges
 from benchmarks.row import row
 from paceline.clock.run_spec import RunSpec
+from paceline.clock.virtual.simulation import Simulation
 from paceline.cluster.supervisor import Task
 from paceline.cluster.virtual import VirtualCluster
 from paceline.exchange.collectives import COLLECTIVES, collective
@@ -30,7 +31,7 @@ from paceline.exchange.shard import shard_bounds
 from paceline.exchange.wire.connection import Header
 from paceline.exchange.wire.server_wire import ServerWire
 from paceline.exchange.wire.worker_wire import WorkerWire
-from paceline.prediction.predict import timed_clock
+from paceline.prediction.predict import whole_rounds
 from paceline.record.point import Point
 from paceline.record.target import Target
 from paceline.study.compose import composed
@@ -81,13 +82,13 @@ def _servers(scheme: str, workers: int, servers: int, link: str) -> Iterator[dic
     point = _point(scheme, workers, link, f"scheme.servers={servers}")
     together = scheme == SCHEMES[1]
     seconds = median(_run(point, workers, servers, together) for _ in range(RUNS[link]))
-    clock = timed_clock(
-        point.scheme,
-        RunSpec(workers, workload=OwnNetwork().of_size(NUM_BYTES, 0)),
-        profile=_profile(point),
-        step_times=StepTimes(step_seconds=1e-9),
-        steps=STEPS,
+    run = RunSpec(
+        workers,
+        num_steps=whole_rounds(point.scheme, workers, STEPS),
+        workload=OwnNetwork().of_size(NUM_BYTES, 0),
     )
+    times = StepTimes(step_seconds=1e-9)
+    clock = Simulation(point.scheme, run, _profile(point), times).completed()
     predicted = fmean(_step(worker.step_ends) for worker in clock.workers)
     there_and_back = 2 if together else 1  # of what all workers push to a server
     passed = max(2.0, there_and_back * workers / servers) * NUM_BYTES / LINKS[link]

@@ -76,7 +76,7 @@ def test_messages_are_as_long_as_compressed_ones():
     found = []
     for name in ("none", "bf16"):
         strategy, _ = train(SyncAllReduce(compression=name), 2, 20, profile=slow)
-        found.append((strategy.clock.workers[0].bytes_sent, strategy.clock.kernel.now))
+        found.append((strategy.simulation.workers[0].bytes_sent, strategy.simulation.kernel.now))
     (sent, ended), (sent_half, ended_half) = found
     assert (sent, sent_half) == (10 * 103 * 8, 10 * 103 * 2)
     assert ended > ended_half

@@ -8,9 +8,10 @@ from pytorch_lightning.utilities.types import LRSchedulerConfig
 from torch.testing import assert_close
 
 from paceline.clock.flat_optimizer import group_segments
-from paceline.clock.run_spec import RunSpec, ServerSpec, VectorSpec
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.schedules import LiveOptions, Schedules
 from paceline.clock.served_weights import ServedWeights
+from paceline.clock.vector_spec import ServerSpec, VectorSpec
 from paceline.model.learning_rate import LearningRate
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.sync_then_async import SyncThenAsync

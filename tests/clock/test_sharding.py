@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from paceline.clock.flat_weights import held_weights
 from paceline.clock.schedules import LiveOptions
 from paceline.errors import SettingError
-from paceline.prediction.predict import point_clock
+from paceline.prediction.predict import simulate_point
 from paceline.record.point import Point
 from paceline.scheme.sync_parameter_server import SyncParameterServer
 from paceline.study.compose import composed
@@ -86,7 +86,9 @@ def received_by(clock):
 
 def test_without_training_messages_have_the_shares_of_the_tensors():
     """Of the workload, or of the network that would be trained, with its statistics."""
-    clock, equal = (point_clock(point_with(RESNET, each), 3) for each in (IN_TURN, SERVED))
+    clock, equal = (
+        simulate_point(point_with(RESNET, each), 12).completed() for each in (IN_TURN, SERVED)
+    )
     tensors = point_with(RESNET).workload.sizes_of_tensors
     assert received_by(clock) == [4 * sum(tensors[server::3]) for server in range(3)]
     assert len({each // 100 for each in received_by(equal)}) == 1
@@ -95,7 +97,7 @@ def test_without_training_messages_have_the_shares_of_the_tensors():
     sizes = [weight.numel() for weight in point.model.build().parameters()]
     statistics = 4 * 2 * 3 * 4  # of three BatchNorm layers, in pushes to the first server
     shares = [4 * sum(sizes[server::3]) + statistics * (server == 0) for server in range(3)]
-    assert received_by(point_clock(point, 3)) == shares
+    assert received_by(simulate_point(point, 12).completed()) == shares
 
 
 @pytest.mark.parametrize(

@@ -77,9 +77,9 @@ def cumulative(batch_norm):
 def test_a_mean_over_all_batches_is_over_the_workers_own(workers, monkeypatch):
     monkeypatch.setattr("tests.clock.virtual.trained.tiny_network", cumulative)
     strategy, module = train(Independent(), workers, 4 * workers, step_times=StepTimes())
-    for worker in strategy.clock.workers:
+    for worker in strategy.execution.workers:
         batches = batches_of(tiny_point("independent", workers, 4), worker.index)
         means = [batches[n][0].flatten(1).mean(0) for n in range(4)]
-        assert_close(worker.statistics.vector[:16], torch.stack(means).mean(0))
+        assert_close(worker.statistics[:16], torch.stack(means).mean(0))
         assert [int(counter) for counter in worker.counters] == [4]
     assert int(module.network[1].num_batches_tracked) == 4

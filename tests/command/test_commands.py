@@ -50,6 +50,7 @@ for words in json.loads(sys.argv[1]):
         (["train", "-m", "data=image_folder", "data.root=none", "seed=0,1"], 2, _SLOW),
         (["show", "quick"], 0, _SLOW),
         (["sweep", "quick", "--dry-run"], 0, _SLOW),
+        (["predict", "cluster=titan", "workload=googlenet", "--steps=5"], 0, _SLOW),
     ]
     asked = json.dumps([words for words, _, _ in cases])
     asking = [sys.executable, "-c", program, asked]

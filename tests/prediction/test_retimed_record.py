@@ -8,13 +8,13 @@ import torch
 import yaml
 
 from paceline.errors import SettingError
-from paceline.prediction.retime import has_weights_of_any_network, key_of_weights, retime
+from paceline.prediction.retime import key_without_times, retime
 from paceline.record.record import attempts, records_in
 from tests.command_line import run
 from tests.made_records import rows_of
 from tests.small_study import STUDY, write_small_study
 from tests.test_command_line import UNLOGGED
-from tests.tiny import TINY, point_of, tiny_point
+from tests.tiny import point_of, tiny_point
 
 WALL = {
     "started",
@@ -129,23 +129,13 @@ def virtual(scheme="sync_allreduce", workers=4, **settings):
     return point_of(tiny_point(scheme, workers, 4, cluster="virtual", **settings))
 
 
-def test_settings_of_time_alone_leave_the_weights():
-    key = key_of_weights(virtual().config)
-    for setting, value in (("link__latency", 0.5), ("step_seconds", 2), ("overlap", False)):
-        assert key_of_weights(virtual(**{f"cluster__{setting}": value}).config) == key
-    for setting, value in (("step_jitter", 0.5), ("slow_workers", 1), ("threads_per_worker", 2)):
-        assert key_of_weights(virtual(**{f"cluster__{setting}": value}).config) != key
-    assert key_of_weights(virtual(training__lr=0.01).config) != key
-    assert key_of_weights(virtual(workers=2).config) != key
-
-
-def test_weights_depend_on_the_network_where_times_decide_who_shares():
-    assert all(map(has_weights_of_any_network, map(virtual, SCHEMES)))
-    for scheme in ("gossip", "independent", "sync_parameter_server", "async_parameter_server"):
-        assert not has_weights_of_any_network(virtual(scheme))
-    shuffled = {**TINY["data"], "placement": "partitioned", "shuffle_every": 1}
-    assert not has_weights_of_any_network(virtual(data=shuffled))
-    assert not has_weights_of_any_network(point_of(tiny_point("sync_allreduce", 2, 4)))
+def test_a_cluster_leaves_the_key_of_what_it_trains_on():
+    key = key_without_times(virtual().config)
+    for setting, value in (("link__latency", 0.5), ("step_jitter", 0.5), ("overlap", False)):
+        assert key_without_times(virtual(**{f"cluster__{setting}": value}).config) == key
+    assert key_without_times(virtual(cluster__threads_per_worker=2).config) != key
+    assert key_without_times(virtual(training__lr=0.01).config) != key
+    assert key_without_times(virtual(workers=2).config) != key
 
 
 ON_ONE = ("cluster=virtual", "cluster.step_jitter=0.2", "cluster.node_link.bandwidth=1e5")
@@ -175,8 +165,8 @@ def test_what_has_no_times_to_change_is_refused(root):
     gossip = trained(root, "scheme=gossip").parent.name
     for key, setting, overrides in (
         ("0123456789ab", "record", ON_NODES),
-        (gossip, "scheme", ON_NODES),
-        (unseen, "cluster.step_jitter", (*ON_NODES, "cluster.step_jitter=0")),
+        (gossip, "cluster", ON_NODES),  # in another order
+        (unseen, "cluster", (*ON_NODES, "cluster.step_jitter=0")),
         (unseen, "workers", (*ON_NODES, "workers=4")),
         (unseen, "cluster", ("cluster=local",)),
     ):

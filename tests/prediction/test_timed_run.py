@@ -5,10 +5,10 @@ from statistics import fmean
 
 import pytest
 
-from paceline.clock.flat_optimizer import plain_segment
 from paceline.clock.run_spec import RunSpec
+from paceline.clock.virtual.simulation import Simulation
 from paceline.clock.virtual.virtual_strategy import FREE
-from paceline.prediction.predict import idle_segment, point_clock, timed_clock, timed_run
+from paceline.prediction.predict import simulate_point, timed_run, whole_rounds
 from paceline.record.point import Point
 from paceline.study.compose import composed
 from paceline.timing.profile import ClusterProfile, Link, SharedCores
@@ -35,12 +35,6 @@ CASES = [  # by turns one of the four of a scheme is not slow
 ]
 
 
-def test_the_segment_without_an_optimizer_is_that_of_sgd():
-    ours, its = idle_segment(3), plain_segment(3)
-    unused = {"foreach": None, "differentiable": False, "fused": None}
-    assert {**ours, "options": {**ours["options"], **unused}} == its
-
-
 @pytest.mark.parametrize(("name", "profile"), CASES)
 def test_times_are_those_of_the_run_that_trains(name, profile):
     """Shards of several servers differ by a weight there, and here by none: times by as much in
@@ -48,15 +42,10 @@ def test_times_are_those_of_the_run_that_trains(name, profile):
     """
     scheme = SCHEMES[name]()
     workers, profile = workers_for(scheme, 6), PROFILES[profile]
-    clock = timed_clock(
-        scheme,
-        RunSpec(workers, workload=OwnNetwork().of_size(NUM_BYTES, 0)),
-        profile=profile,
-        step_times=JITTERED,
-        steps=10,
-    )
-    steps = clock._run.num_steps
-    trained = train(scheme, workers, steps, length=2 * steps, profile=profile)[0].clock
+    steps = whole_rounds(scheme, workers, 10)
+    run = RunSpec(workers, num_steps=steps, workload=OwnNetwork().of_size(NUM_BYTES, 0))
+    clock = Simulation(scheme, run, profile, JITTERED).completed()
+    trained = train(scheme, workers, steps, length=2 * steps, profile=profile)[0].simulation
     tolerance = 1e-12 if scheme.servers < 2 else scheme.servers / NUM_WEIGHTS
     ours, theirs = (
         [[*each.step_ends, each.seconds_communicating] for each in run.workers]
@@ -80,7 +69,7 @@ def test_data_that_move_take_the_time_of_the_run_that_trains(tmp_path):
     config["data"] = {**config["data"], "placement": "partitioned", "shuffle_every": 1}
     seen, _ = run_tiny(config, tmp_path)
     point = point_of(config)
-    clock = point_clock(point, steps=9, workload=point.workload.of_size(NUM_BYTES, 0))
+    clock = simulate_point(point, 36, workload=point.workload.of_size(NUM_BYTES, 0)).completed()
     for ours, theirs in zip(clock.workers, seen.workers, strict=True):
         assert ours.step_ends == pytest.approx(theirs.step_ends, rel=1e-12)
         assert ours.seconds_fetching == pytest.approx(theirs.seconds_data, rel=1e-9)

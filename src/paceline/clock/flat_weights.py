@@ -7,8 +7,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from paceline.clock.flat_optimizer import ELEMENTWISE, Segment, group_segments
-from paceline.clock.run_spec import VectorSpec
 from paceline.clock.schedules import LiveOptions
+from paceline.clock.vector_spec import VectorSpec
 from paceline.errors import SettingError
 from paceline.exchange.shard import round_robin
 from paceline.scheme.rule import AbstractScheme

@@ -131,3 +131,26 @@ class StrategyReport:
     workers: list[WorkerReport]
     servers: list[ServerReport] = field(default_factory=list[ServerReport])
     engine: str = "one_by_one"
+
+
+def images_per_second(
+    step_ends: list[np.ndarray], batch_size: int, warmup_fraction: float
+) -> float | None:
+    """Return the images per second between the warm-up and the last steps of the run.
+
+    `step_ends`: for each worker, an array of the times at which its steps ended [seconds since the
+    run began]. `warmup_fraction`: share of all steps that is left out at the beginning and again at
+    the end, where workers wait for others. The measured time begins and ends when some worker ends
+    a step. Steps of other workers that run at these two moments count in part, because
+    workers in lockstep end their steps some milliseconds apart. The result is None if fewer than
+    two steps remain, or if all that remain end at the same time.
+    """
+    ends = np.sort(np.concatenate(step_ends))
+    left_out = int(len(ends) * warmup_fraction)
+    timed = ends[left_out : len(ends) - left_out]
+    if len(timed) < 2 or timed[-1] <= timed[0]:
+        return None
+    window = timed[[0, -1]]
+    ended = ((np.append(0.0, each), np.arange(len(each) + 1.0)) for each in step_ends)
+    steps = sum(np.diff(np.interp(window, times, counts))[0] for times, counts in ended)
+    return float(steps) * batch_size / float(timed[-1] - timed[0])

@@ -39,12 +39,6 @@ def state_of(snapshots: Sequence[Snapshot]) -> list[dict[str, Any]]:
     return [vars(snapshot) for snapshot in snapshots]
 
 
-def evenly_spaced(rounds: int, evaluations: int) -> list[int]:
-    """Return the rounds after which to keep a snapshot, ascending; the last one is `rounds`."""
-    count = min(evaluations, rounds)
-    return [rounds * (index + 1) // count for index in range(count)]
-
-
 def statistics_of(module: nn.Module, moving: Collection[str] = ()) -> list[Tensor]:
     """Return the floating-point buffers: running means and variances of BatchNorm. After them come
     the parameters named in `moving`, which change although no optimizer holds them, as a moving
@@ -96,6 +90,11 @@ class MovingAverage:
     def __init__(self, weights: Sequence[Tensor], sample_decay: float) -> None:
         self.weights = [weight.detach().clone() for weight in weights]
         self._decay = sample_decay
+
+    @classmethod
+    def begun(cls, weights: Sequence[Tensor], sample_decay: float | None) -> "MovingAverage | None":
+        """Begin an average of these weights; None without a decay."""
+        return None if sample_decay is None else cls(weights, sample_decay)
 
     def update(self, weights: Sequence[Tensor], images: int) -> None:
         """Take in weights that changed during `images` images of all workers."""

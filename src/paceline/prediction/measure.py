@@ -22,8 +22,9 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from pytorch_lightning import seed_everything
 
 from paceline.clock.flat_optimizer import group_segments
-from paceline.clock.run_spec import RunSpec, ServerSpec, VectorSpec
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.served_weights import ServedWeights
+from paceline.clock.vector_spec import ServerSpec, VectorSpec
 from paceline.clock.wall.ddp import SyncAllReduceStrategy
 from paceline.cluster.cluster import device
 from paceline.cluster.launcher import call_in_processes

@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import Any
 
 from paceline.errors import SettingError
-from paceline.model.network import published_image_shape
 from paceline.model.network_size import NetworkSize
 from paceline.record.point_config import PointConfig
 from paceline.record.target import Target
@@ -35,6 +34,8 @@ def own_images(job: Sequence[str], config: PointConfig) -> list[str]:
         raise SettingError("model", message + (known or ["vit_b_16"])[0])
     if any(each.partition(".")[0] == "data" for each in chosen):
         return []
+    from paceline.model.network import published_image_shape  # torch takes seconds
+
     shape = published_image_shape(name_of(config))
     return [] if shape is None else ["data=image_folder", f"data.image_shape={[*shape]}"]
 
@@ -79,6 +80,8 @@ def with_network(config: PointConfig) -> PointConfig:
     if (chip := _chip(config)) is not None:
         values["training"] = {**config.values["training"], "precision": "32-true"}  # here: nothing
     if counts_network(config):
+        from paceline.model.network import published_image_shape  # torch takes seconds
+
         name, shape = name_of(config), config.values["data"].get("image_shape")
         size, kept = _counted(json.dumps(config.target("model").values), tuple(shape))
         if chip is not None:

@@ -14,17 +14,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 
-from paceline.clock.flat_optimizer import SGD, Segment
-from paceline.clock.run_spec import RunSpec, VectorSpec
-from paceline.clock.virtual.clock import VirtualClock
-from paceline.clock.virtual.clock_parts import ClockParts
+from paceline.clock.reports import images_per_second
+from paceline.clock.run_spec import RunSpec
+from paceline.clock.virtual.simulation import Simulation
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
 from paceline.prediction.evidence import FACTOR, STEP_FACTOR
 from paceline.prediction.network_by_size import with_network
-from paceline.record.observed import images_per_second
 from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.run.budget import declared_shape, split_step_of
@@ -32,8 +29,7 @@ from paceline.scheme.counts import Counts
 from paceline.scheme.rule import AbstractScheme
 from paceline.settings import in_bytes_per_second
 from paceline.timing.chip import RateOfSize
-from paceline.timing.profile import ClusterProfile
-from paceline.timing.step_times import StepRate, StepTimes
+from paceline.timing.step_times import StepRate
 from paceline.timing.workload import OWN, AbstractWorkload, SizedNetwork
 
 MOST_SENDERS = 2  # of whole gradients to one receiver at once, up to which the model is confirmed
@@ -225,17 +221,18 @@ def timed_run(point: Point, steps: int, workload: AbstractWorkload | None = None
     `workload`: network whose sizes the messages have, by default the point's own. Raises
     SettingError for a cluster that is not modelled, and for too few steps.
     """
-    clock = point_clock(point, steps, workload=workload)
-    ends = [np.array(worker.step_ends) for worker in clock.workers]
+    num_steps = whole_rounds(point.scheme, point.workers, steps)
+    run = simulate_point(point, num_steps, workload=workload).completed()
+    ends = [np.array(worker.step_ends) for worker in run.workers]
     rate = images_per_second(ends, point.batch_size, point.measurement.warmup_fraction)
     if rate is None:
         raise SettingError("steps", f"{steps} are too few for a rate")
     total = sum(float(end[-1]) for end in ends if len(end))
-    communicating = sum(worker.seconds_communicating for worker in clock.workers)
-    waiting = min(communicating, sum(worker.seconds_waiting for worker in clock.workers))
-    busy, seconds = clock.busy_seconds(), clock.kernel.now
+    communicating = sum(worker.seconds_communicating for worker in run.workers)
+    waiting = min(communicating, sum(worker.seconds_waiting for worker in run.workers))
+    busy, seconds = run.busy_seconds(), run.kernel.now
     name = max(busy, key=lambda each: busy[each]) if any(busy.values()) else "nothing"
-    servers = clock.report().servers
+    servers = run.report().servers
     return TimedRun(
         images_per_second=rate,
         computing=1 - communicating / total,
@@ -246,16 +243,16 @@ def timed_run(point: Point, steps: int, workload: AbstractWorkload | None = None
     )
 
 
-def point_clock(
+def simulate_point(
     point: Point,
-    steps: int,
+    num_steps: int,
     snapshot_samples: Sequence[int] = (),
     workload: AbstractWorkload | None = None,
-) -> VirtualClock:
-    """Return a point's virtual clock after `steps` steps of every worker without training.
+) -> Simulation:
+    """Return a point's run of `num_steps` steps of all workers, to be read to its end.
 
     `snapshot_samples`: as in RunSpec. `workload`: as in `timed_run`. Raises SettingError for a
-    cluster that is not modelled.
+    cluster that is not modelled, and for more servers than pushes.
     """
     cluster = point.cluster
     if not isinstance(cluster, VirtualCluster):
@@ -272,57 +269,21 @@ def point_clock(
     run = RunSpec(
         num_workers=point.workers,
         batch_size=point.batch_size,
+        num_steps=num_steps,
         snapshot_samples=snapshot_samples,
+        seed=point.seed,
         workload=workload or sized_workload(point),
         traffic=traffic,
         split_step=split_step_of(point, point.model.build, lambda: declared_shape(point)),
     )
-    return timed_clock(point.scheme, run, cluster.profile, step_times, steps)
+    Counts(point.scheme, point.workers).check_servers(num_steps)
+    return Simulation(point.scheme, run, cluster.profile, step_times)
 
 
-def timed_clock(
-    scheme: AbstractScheme,
-    run: RunSpec,
-    profile: ClusterProfile,
-    step_times: StepTimes,
-    steps: int,
-) -> VirtualClock:
-    """Return the virtual clock after `steps` steps of every worker, with one weight per server.
-
-    `steps` and the seed of `step_times` replace the number of steps and the seed of `run`. The
-    batch size of `run` matters only for snapshots. Raises SettingError if there are more servers
-    than pushes.
-    """
-    weights = torch.zeros(max(1, scheme.servers))
-    counts = Counts(scheme, run.num_workers)
-    batches = counts.batches_per_round
-    num_steps = math.ceil(steps * run.num_workers / batches) * batches
-    counts.check_servers(num_steps)
-    size = run.batch_size or 1
-    parts = ClockParts(
-        scheme,
-        replace(run, batch_size=size, num_steps=num_steps, seed=step_times.seed),
-        profile=profile,
-        step_times=step_times,
-        weights=weights,
-        statistics=torch.zeros(0),
-    )
-    clock = VirtualClock(parts, VectorSpec([idle_segment(len(weights))]), weights)
-    while (worker := clock.next_worker()) is not None:
-        clock.finish_idle_step(worker)
-    clock.end()
-    return clock
-
-
-def idle_segment(num_weights: int) -> Segment:
-    """Return the segment of `plain_segment`, with the options that are read. That makes an
-    optimizer, for the first of which torch imports its compiler, in a second.
-    """
-    plain = {"lr": 1.0, "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0}
-    options = {**plain, "nesterov": False, "maximize": False}
-    return Segment(
-        num_weights=num_weights, shape=[], first_number=0, optimizer=SGD, options=options
-    )
+def whole_rounds(scheme: AbstractScheme, workers: int, steps: int) -> int:
+    """Return the steps of all workers in whole rounds with at least `steps` of each worker."""
+    batches = Counts(scheme, workers).batches_per_round
+    return math.ceil(steps * workers / batches) * batches
 
 
 def sized_workload(point: Point) -> AbstractWorkload:

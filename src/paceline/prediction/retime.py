@@ -1,20 +1,20 @@
 """Computes when a recorded run would have had its accuracies on another modelled cluster.
 
-Nothing is trained again. If all workers take part in each mean, and only the random step times
-decide their order, then a run on other links has the same weights. A run of the virtual clock
-without gradients tells its times.
+Nothing is trained again. Two runs whose operations are the same, in the same order, have the same
+weights; a simulation of both tells if they are, and the times of the other one.
 """
 
 import csv
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple, cast
 
-from paceline.clock.virtual.clock import VirtualClock
+from paceline.clock.virtual.simulation import Simulation
 from paceline.cluster.virtual import VirtualCluster
 from paceline.errors import SettingError
-from paceline.prediction.predict import point_clock
+from paceline.prediction.predict import simulate_point
 from paceline.record.data_digest import is_of_other_data
 from paceline.record.observed import Observed, TrainingReport
 from paceline.record.point import Point
@@ -28,15 +28,8 @@ from paceline.study.compose import composed
 from paceline.study.study_point import StudyPoint
 
 _TIMING = ("cluster", "workload")
-# Settings of a modelled cluster that decide which worker comes first in a mean.
-_ORDER = ("step_jitter", "slow_workers", "slow_factor", "straggler_probability", "straggler_factor")
-# Settings of a modelled cluster that change only times, for workers that meet in each mean.
-_OF_TIME = (
-    *("step_seconds", "step_rates", "chip", "server_seconds", "server_bandwidth"),
-    *("server_tensor_seconds", "server_copy_bandwidth"),
-    *("server_placement", "workers_per_node", "topology", "node_cores", "overlap"),
-    *("link", "node_link", "allreduce_link", "message_seconds", "message_bandwidth"),
-)
+# Settings of a cluster that training depends on, beside the order of its operations.
+_TRAINED_ON = ("_target_", "accelerator", "threads_per_worker")
 _NUMBERS = (  # of result.json, that change with the times and the bytes of messages
     *("seconds", "images_per_second", "updates_per_second", "data_wait_share"),
     *("bytes_sent", "bytes_received"),
@@ -59,8 +52,8 @@ def retime(key: str, overrides: Sequence[str], root: Path) -> list[Retimed]:
     """Return the evaluations of the record `key` with the times of the cluster in `overrides`.
 
     The weights are bit for bit those of a run that trains on that cluster. Raises SettingError for
-    a record that is missing or does not fit, for a scheme whose order of updates depends on time,
-    and for a cluster with other settings of jitter, slow workers or stragglers.
+    a record that is missing or does not fit, and for a cluster on which the order of operations
+    would be another one.
     """
     folder = next(iter(sorted(root.glob(f"runs/*/{key}"))), None)
     if folder is None:
@@ -71,29 +64,18 @@ def retime(key: str, overrides: Sequence[str], root: Path) -> list[Retimed]:
         if name.split(".")[0] not in _TIMING:
             raise SettingError(name, "only cluster and workload can be retimed")
     new = Point.of(old.config.replaced(**{name: config.values[name] for name in _TIMING}))
-    _check(old, new)
-    rows, clock = _curve_and_clock(new, folder)
+    if not (can_be_retimed(old) and can_be_retimed(new)):
+        message = "only a modelled cluster without shuffles, and with one server, can be retimed"
+        raise SettingError("cluster", message)
+    rows = _curve(folder)
+    run = retimed(old, new, folder, rows)
+    if run is None:
+        message = "the order of updates, or of the values in a mean, differs there: train again"
+        raise SettingError("cluster", message)
     return [
-        Retimed(int(row["samples"]), float(row["top1"]), float(row["seconds"]), snapshot.seconds)
-        for row, snapshot in zip(rows, clock.holder.snapshots, strict=True)
+        Retimed(int(row["samples"]), float(row["top1"]), float(row["seconds"]), seconds)
+        for row, (_, seconds) in zip(rows, run.snapshots, strict=True)
     ]
-
-
-def _check(old: Point, new: Point) -> None:
-    if not isinstance(new.cluster, VirtualCluster) or not isinstance(old.cluster, VirtualCluster):
-        raise SettingError("cluster", "only a modelled cluster can be retimed, and only to another")
-    if not _is_ordered_by_steps(old):
-        name = type(old.scheme).__name__
-        raise SettingError("scheme", f"the order of updates of {name} depends on time: train again")
-    for setting in _ORDER:
-        was = getattr(old.cluster, setting)
-        if was != getattr(new.cluster, setting):
-            message = f"it decides which worker is first in a mean: {was} is needed, as recorded"
-            raise SettingError(f"cluster.{setting}", message)
-
-
-def _is_ordered_by_steps(point: Point) -> bool:
-    return not point.scheme.servers and point.scheme.equal_steps
 
 
 def retime_points(points: Sequence[StudyPoint]) -> None:
@@ -102,42 +84,63 @@ def retime_points(points: Sequence[StudyPoint]) -> None:
     `points`: points that have no record yet. The other record may be of any study; it must be
     finished and made by the present code. Prints a line for each record that is written.
     """
-    old = [point for point in points if point.config.sweep.rerun != "all"]
-    asked = [point for point in old if has_weights_of_any_network(point.point)]
+    asked = [point for point in points if point.config.sweep.rerun != "all"]
+    asked = [point for point in asked if can_be_retimed(point.point)]
     if not asked:
         return
     trained = _trained_records(asked[0].folder.parent.parent)
     for point in asked:
-        source = trained.get(key_of_weights(point.config))
-        if source is not None:
-            _write_retimed(point.point, point.folder, source)
-            print(f"{point.key} {point.words}: retimed from {source.name}", flush=True)
+        for source in trained.get(key_without_times(point.config), ()):
+            rows = _curve(source)
+            run = retimed(Point.of(read_config(source)), point.point, source, rows)
+            if run is not None:
+                _write_retimed(point.point, point.folder, source, run, rows)
+                print(f"{point.key} {point.words}: retimed from {source.name}", flush=True)
+                break
 
 
-def has_weights_of_any_network(point: Point) -> bool:
-    """Return True if a run of `point` has the same weights on any modelled network."""
-    cluster = point.cluster
-    if not isinstance(cluster, VirtualCluster) or cluster.shared_cores is not None:
-        return False
-    whole = point.sharding.shards == 1 and point.placement.shuffle_every is None
-    return whole and _is_ordered_by_steps(point)
+def can_be_retimed(point: Point) -> bool:
+    """Return True for a modelled cluster on which no data move, and on which a run without training
+    has exactly the times of one with: several servers would have other shares of one weight each.
+    """
+    modelled = isinstance(point.cluster, VirtualCluster) and point.scheme.servers < 2
+    return modelled and point.placement.shuffle_every is None
 
 
-def key_of_weights(config: PointConfig) -> str:
+def key_without_times(config: PointConfig) -> str:
     """Return a key that is equal for points that differ only in settings that change times."""
     cluster = config.values["cluster"]
-    rest = {name: cluster[name] for name in cluster if name not in _OF_TIME}
+    rest = {name: cluster[name] for name in _TRAINED_ON if name in cluster}
     return config.replaced(cluster=rest, workload={}).key
 
 
-def _write_retimed(point: Point, folder: Path, source: Path) -> None:
+def retimed(
+    old: Point, new: Point, folder: Path, rows: Sequence[Mapping[str, str]]
+) -> Simulation | None:
+    """Return the run of `new` if it has the operations of `old`, whose record is `folder`, with a
+    snapshot at each of the `rows` of its curve; None if it has others.
+    """
+    num_steps = require_fit(folder)["samples"] // old.batch_size
+    samples = [int(row["samples"]) for row in rows]
+    before, after = (simulate_point(each, num_steps, samples) for each in (old, new))
+    pairs = itertools.zip_longest(*(filter(None, each.operations()) for each in (before, after)))
+    return after if all(one == other for one, other in pairs) else None
+
+
+def _write_retimed(
+    point: Point,
+    folder: Path,
+    source: Path,
+    run: Simulation,
+    rows: Sequence[Mapping[str, str]],
+) -> None:
     """Write the record of `point` to `folder`, with the results of the record `source`.
 
     Real seconds are copied from `source`, which was trained. Raises SettingError if the record
     cannot be written.
     """
-    result, (rows, clock) = require_fit(source), _curve_and_clock(point, source)
-    timed = SimpleNamespace(strategy=clock.report(), shard=0)  # what numbers of time read
+    result = require_fit(source)
+    timed = SimpleNamespace(strategy=run.report(), shard=0)  # what numbers of time read
     observed = Observed(
         [cast("TrainingReport", timed)],
         scheme=point.scheme,
@@ -145,8 +148,8 @@ def _write_retimed(point: Point, folder: Path, source: Path) -> None:
         warmup_fraction=point.measurement.warmup_fraction,
         is_scored=point.measurement.evaluations > 0,
     )
-    ends = [snapshot.seconds for snapshot in clock.holder.snapshots]
-    curve = [{**row, "seconds": round(seconds, 4)} for row, seconds in zip(rows, ends, strict=True)]
+    times = zip(rows, run.snapshots, strict=True)
+    curve = [{**row, "seconds": round(seconds, 4)} for row, (_, seconds) in times]
     partial = PartialRecord(folder)
     partial.copy_files(chosen_attempt(source), ["progress.csv"])
     partial.write_config(point.config.values)
@@ -159,17 +162,15 @@ def _write_retimed(point: Point, folder: Path, source: Path) -> None:
     partial.complete({**result, **own, **numbers, "retimed_from": source.name})
 
 
-def _curve_and_clock(point: Point, folder: Path) -> tuple[list[dict[str, str]], VirtualClock]:
-    """Return the rows of a record's curve, and the clock of `point` with a snapshot at each."""
+def _curve(folder: Path) -> list[dict[str, str]]:
+    """Return the rows of a record's curve."""
     with (chosen_attempt(folder) / "curve.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    steps = require_fit(folder)["samples"] // (point.batch_size * point.workers)
-    return rows, point_clock(point, steps, [int(row["samples"]) for row in rows])
+        return list(csv.DictReader(file))
 
 
-def _trained_records(runs: Path) -> dict[str, Path]:
-    """Return folders of finished virtual trainings by the present code, by key of their weights."""
-    digest, found = source_digest(), dict[str, Path]()
+def _trained_records(runs: Path) -> dict[str, list[Path]]:
+    """Return folders of finished virtual trainings by the present code, by key without times."""
+    digest, found = source_digest(), dict[str, list[Path]]()
     records = (record for study in sorted(runs.glob("[!.]*")) for record in records_in(study))
     for record in records:
         result = read_result(record)
@@ -179,5 +180,5 @@ def _trained_records(runs: Path) -> dict[str, Path]:
         if ended and result["source_digest"] == digest:
             config = read_config(record)
             if not is_of_other_data(result, config.target("data"), *config.files_of_model):
-                found.setdefault(key_of_weights(config), record)
+                found.setdefault(key_without_times(config), []).append(record)
     return found

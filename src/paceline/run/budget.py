@@ -9,9 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
-from paceline.clock.snapshot import evenly_spaced
 from paceline.data.image_set import AbstractImageData
 from paceline.errors import SettingError
 from paceline.record.point import Point
@@ -64,6 +61,12 @@ def budget_of(point: Point, num_train: int) -> Budget:
     )
 
 
+def evenly_spaced(rounds: int, evaluations: int) -> list[int]:
+    """Return the rounds after which to keep a snapshot, ascending; the last one is `rounds`."""
+    count = min(evaluations, rounds)
+    return [rounds * (index + 1) // count for index in range(count)]
+
+
 def split_step_of(
     point: Point, module: Callable[[], Any], image_shape: Callable[[], Sequence[int]]
 ) -> SplitStep | None:
@@ -79,7 +82,9 @@ def split_step_of(
         return None
     if point.workload.name != OWN:
         return point.workload.split_step(sharding, point.batch_size)
-    from paceline.clock.split.network_plan import modelled_split  # Lightning takes seconds
+    import torch  # takes seconds, and so does Lightning
+
+    from paceline.clock.split.network_plan import modelled_split
 
     dtype = torch.float64 if point.training.precision == "64-true" else torch.float32
     return modelled_split(module(), sharding, point.batch_size, image_shape(), dtype)

@@ -30,7 +30,7 @@ from paceline.errors import SettingError
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.local_sgd import LocalSGD
 from paceline.scheme.post_local_sgd import PostLocalSGD
-from paceline.scheme.rule import AbstractScheme
+from paceline.scheme.rule import AbstractScheme, Apply
 from paceline.scheme.sync_allreduce import SyncAllReduce
 from paceline.scheme.sync_parameter_server import SyncParameterServer
 from paceline.scheme.sync_then_async import SyncThenAsync
@@ -185,15 +185,15 @@ def test_it_trains_and_validates_the_shared_weights(scheme):
     module = made(Validated)
     strategy, _ = fit(module, scheme, 4, epochs=20, validation=[loader()], num_sanity_val_steps=0)
     assert len(module.held) == 20
-    clock = strategy.clock
+    run = strategy.execution
     # of 160 steps some may be under way when the last epoch ends
-    assert 160 - 4 < sum(worker.num_steps for worker in clock.workers) <= 160
+    assert 160 - 4 < sum(worker.num_steps for worker in run.workers) <= 160
     line = [*module.line.weight.detach().flatten().tolist(), float(module.line.bias.detach())]
     assert line == pytest.approx([2.0, -1.0, 0.5], abs=0.05)
     held = torch.cat([each.detach().flatten() for each in strategy.held_weights])
-    assert_close(held, clock.shared().weights[0])
-    if clock.servers is None:
-        means = torch.stack([worker.statistics.vector for worker in clock.workers]).mean(0)
+    assert_close(held, run.shared().weights[0])
+    if not scheme.servers:
+        means = torch.stack([worker.statistics for worker in run.workers]).mean(0)
         normalised = module.normalised
         assert_close(torch.cat([normalised.running_mean, normalised.running_var]), means)
 
@@ -212,6 +212,12 @@ class WithLBFGS(Anybodys):
 class Telepathy(AbstractScheme):
     def step(self, turn):
         yield "a thought"
+
+
+class Choosing(AbstractScheme):
+    def step(self, worker):
+        if worker.gradient.norm() >= 0:
+            yield Apply(worker.gradient)
 
 
 class Endless(IterableDataset):
@@ -267,6 +273,12 @@ def test_modules_trainers_and_loaders(module, options, said):
 def test_schemes_and_workers(scheme, workers, said):
     with pytest.raises(SettingError, match=f"^{said}"):
         VirtualStrategy(scheme, RunSpec(workers))
+
+
+def test_a_rule_that_chooses_by_values_is_refused():
+    """What happens when is decided before any value is known."""
+    with pytest.raises(SettingError, match=r"^scheme: its rule chooses by the values"):
+        fit(Anybodys(), Choosing(), 2)
 
 
 class WithTest(Anybodys):

@@ -7,8 +7,9 @@ import pytest
 
 from paceline.clock.run_spec import RunSpec
 from paceline.clock.virtual.kernel import Cores, Kernel, Moment
+from paceline.clock.virtual.simulation import Simulation
 from paceline.errors import SettingError
-from paceline.prediction.predict import predict, timed_clock
+from paceline.prediction.predict import predict, whole_rounds
 from paceline.record.target import Target
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.elastic_averaging import ElasticAveraging
@@ -38,10 +39,8 @@ def ends(shared, jobs):
         yield cores.busy(seconds)
         found[number] = kernel.now
 
-    for number, job in enumerate(jobs):
-        kernel.start(work(number, *job))
-    while len(kernel):
-        kernel.advance()
+    kernel.begin(work(number, *job) for number, job in enumerate(jobs))
+    assert not any(kernel.run())
     return [found[number] for number in range(len(jobs))]
 
 
@@ -132,8 +131,8 @@ TWO, SERVING = {1: 1, 2: 2}, {"server_seconds": 0.25, "link": Link(0.125, math.i
 def test_four_steps_on_shared_cores(scheme, workers, cores, more, step):
     profile = machine(**cores)
     profile = replace(profile, shared_cores=replace(profile.shared_cores, **more))
-    run = RunSpec(workers)
-    clock = timed_clock(scheme, run, profile=profile, step_times=StepTimes(), steps=4)
+    run = RunSpec(workers, num_steps=whole_rounds(scheme, workers, 4))
+    clock = Simulation(scheme, run, profile, StepTimes()).completed()
     assert clock.kernel.now == pytest.approx(4 * step)
     if isinstance(scheme, Independent):
         assert [each.compute_seconds for each in clock.workers] == pytest.approx([step] * workers)

@@ -11,8 +11,7 @@ from torch.testing import assert_close
 from paceline.clock.virtual import stacked_convolution, virtual_strategy
 from paceline.clock.virtual.dropout_streams import DropoutStreams
 from paceline.clock.virtual.stacked_convolution import ByMatrices
-from paceline.clock.virtual.virtual_worker import Buffer
-from paceline.clock.virtual.wave_engines import ENGINES, Trained
+from paceline.clock.virtual.wave_engines import ENGINES, Trained, views_of
 from paceline.errors import SettingError
 from paceline.timing.profile import ClusterProfile, Link
 from tests.clock.virtual.test_resume import FIRST_OF_EACH, Killed, WritesAt, assert_same
@@ -39,10 +38,10 @@ def run_with(engine, scheme, device="cpu", **options):
 
 
 def times_of(strategy):
-    clock = strategy.clock
-    snapshots = [(each.samples, each.updates, each.seconds) for each in clock.holder.snapshots]
-    ends = [(each.step_ends, each.step_numbers, each.bytes_sent) for each in clock.workers]
-    return clock.kernel.now, snapshots, ends
+    simulation, kept = strategy.simulation, strategy.execution.snapshots
+    snapshots = [(each.samples, each.updates, each.seconds) for each in kept]
+    ends = [(each.step_ends, each.step_numbers, each.bytes_sent) for each in simulation.workers]
+    return simulation.kernel.now, snapshots, ends
 
 
 @on_every_device
@@ -56,7 +55,7 @@ def test_weights_are_those_of_one_by_one(scheme, device):
         assert_close(weights_of(module), weights_of(expected), rtol=1e-10, atol=1e-10)
         assert times_of(strategy) == times_of(other)
         vectors = [
-            [(each.weights, each.statistics) for each in run.clock.holder.snapshots]
+            [(each.weights, each.statistics) for each in run.execution.snapshots]
             for run in (strategy, other)
         ]
         assert_close(*vectors, rtol=1e-10, atol=1e-10)
@@ -218,13 +217,13 @@ def test_backward_adds_to_the_vector_that_is_given():
         clip=None,
         clip_by_value=False,
     )
-    gradient = Buffer(torch.ones(103, dtype=torch.float64))
+    gradient = torch.ones(103, dtype=torch.float64)
     trained.begin_gradient(gradient)
     assert [weight.grad.data_ptr() for weight in weights] == [
-        view.data_ptr() for view in gradient.views(weights)
+        view.data_ptr() for view in views_of(gradient, weights)
     ]
-    assert not gradient.vector.any()
-    trained.end_gradient(gradient)
+    assert not gradient.any()
+    trained.end_gradient()
     assert [weight.grad for weight in weights] == [None] * len(weights)
 
 

@@ -55,10 +55,8 @@ def arrivals(messages, num_ports=8, bandwidth=10.0):
         yield from flows.send(*message)
         ends[number] = kernel.now
 
-    for number, message in enumerate(messages):
-        kernel.start(send(number, *message))
-    while len(kernel):
-        kernel.advance()
+    kernel.begin(send(number, *message) for number, message in enumerate(messages))
+    assert not any(kernel.run())
     assert kernel.num_processes == 0
     assert kernel.now == max(ends)
     return ends

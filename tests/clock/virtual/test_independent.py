@@ -84,7 +84,7 @@ def trained(scheme, cluster):
     profile = ClusterProfile(**{**profile, "server_bandwidth": math.inf, **cluster})
     options = {"step_times": DRAWS, "profile": profile, "length": 2 * STEPS}  # some are dropped
     strategy, module = train(scheme, WORKERS, STEPS, **options)
-    ends = [worker.step_ends for worker in strategy.clock.workers]
+    ends = [worker.step_ends for worker in strategy.simulation.workers]
     servers = strategy.report(np.arange(float(STEPS)), seconds_data=0.0).servers
     return SimpleNamespace(weights=vector(module), ends=ends, servers=servers)
 

@@ -4,13 +4,11 @@ from functools import partial
 
 import pytest
 
-from paceline.clock.virtual.kernel import Event, Kernel, Moment
+from paceline.clock.virtual.kernel import Event, Kernel, Moment, Operation
 
 
 def run(kernel):
-    kernel.settle()
-    while len(kernel):
-        kernel.advance()
+    return [each for each in kernel.run() if each is not None]
 
 
 def test_calls_happen_in_order_of_time_and_then_of_planning():
@@ -32,11 +30,12 @@ def test_a_process_waits_for_moments_events_and_other_processes():
 
     def outer():
         seen.append((yield happening))
-        seen.append((yield kernel.start(inner())))
+        ended = yield from kernel.start(inner())
+        seen.append((yield ended))
         yield Moment(10)
         seen.append((yield happening))  # it has happened
 
-    kernel.start(outer())
+    kernel.begin([outer()])
     kernel.at(1, lambda: kernel.happen(happening, "happened"))
     assert kernel.num_processes == 1
     run(kernel)
@@ -57,8 +56,27 @@ def test_nobody_goes_on_inside_the_call_that_lets_an_event_happen():
         kernel.happen(happening)
         seen.append("cause")
 
-    for name in ("first", "second"):
-        kernel.start(waiting(name))
-    kernel.start(causing())
+    kernel.begin([waiting("first"), waiting("second"), causing()])
     run(kernel)
     assert seen == ["cause", "first", "second"]
+
+
+def test_operations_come_in_order_before_their_process_goes_on():
+    kernel, seen = Kernel(), []
+
+    def inner():
+        yield Operation("inner", 1)
+        yield kernel.after(1)
+
+    def outer(name):
+        yield Operation(name, 2, 3)
+        seen.append(name)
+        yield from kernel.start(inner())
+
+    kernel.begin(map(outer, ("first", "second")))
+    for operation in kernel.run():
+        seen.append(operation)
+    inside = ("inner", 1)
+    assert seen[:6] == [("first", 2, 3), "first", inside, ("second", 2, 3), "second", inside]
+    assert not any(seen[6:])
+    assert kernel.now == 1

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.virtual.clock_parts import MessageSizes
 from paceline.clock.virtual.kernel import Buses, Cores, Kernel, Moment
-from paceline.clock.virtual.virtual_links import Brought, allreduce_end
+from paceline.clock.virtual.message_sizes import tensors_of_servers
+from paceline.clock.virtual.simulated_messages import Brought, allreduce_end
+from paceline.clock.virtual.simulation import Simulation
 from paceline.clock.virtual.virtual_network import VirtualNetwork
 from paceline.exchange.collectives import collective as named
-from paceline.prediction.predict import timed_clock
+from paceline.prediction.predict import whole_rounds
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.elastic_averaging import ElasticAveraging
 from paceline.scheme.gossip import Gossip
@@ -34,13 +35,14 @@ NUM_BYTES = 8 * 103  # of the tiny network's gradient
 def clock_of(scheme, workers, steps, profile, **options):
     """The clock after so many steps of 1 s of all workers."""
     options = {"step_times": StepTimes(), **options}
-    return train(scheme, workers, steps, profile=profile, **options)[0].clock
+    return train(scheme, workers, steps, profile=profile, **options)[0].simulation
 
 
 def timed(scheme, workers, profile, num_bytes=NUM_BYTES, times=None, steps=1):
     """The same for messages of any length, of so many steps of each worker, without training."""
-    run = RunSpec(workers, workload=OwnNetwork().of_size(num_bytes, 0))
-    return timed_clock(scheme, run, profile=profile, step_times=times or StepTimes(), steps=steps)
+    num_steps = whole_rounds(scheme, workers, steps)
+    run = RunSpec(workers, num_steps=num_steps, workload=OwnNetwork().of_size(num_bytes, 0))
+    return Simulation(scheme, run, profile, times or StepTimes()).completed()
 
 
 def ends_of(clock):
@@ -69,10 +71,8 @@ def passages(profile, messages, workers=4, servers=2, **options):
         yield Moment(begin)
         found[number] = yield from getattr(network, verb)(*message)
 
-    for number, message in enumerate(messages):
-        kernel.start(send(number, *message))
-    while len(kernel):
-        kernel.advance()
+    kernel.begin(send(number, *message) for number, message in enumerate(messages))
+    assert not any(kernel.run())
     return [found[number] for number in range(len(messages))]
 
 
@@ -155,8 +155,8 @@ class LateMean(AbstractScheme):
 
 def test_servers_share_the_tensors_of_a_message():
     """Of 103 weights in 4 tensors, a cut in the middle divides the first one."""
-    sizes = MessageSizes(OwnNetwork(), NUM_BYTES, False, [80, 5, 15, 3])
-    found = [sizes.tensors(n, sharding) for sharding in ("bytes", "round_robin") for n in (1, 2)]
+    tensors, ways = [80, 5, 15, 3], ("bytes", "round_robin")
+    found = [tensors_of_servers(tensors, n, sharding) for sharding in ways for n in (1, 2)]
     assert found == [[4], [1, 4], [4], [2, 2]]
 
 
@@ -288,7 +288,7 @@ def test_two_steps_by_hand(scheme, workers, profile, ends):
 def test_what_a_group_sends_and_when():
     scheme, _, profile, _ = BY_HAND[[*BY_HAND][-1]]
     clock = clock_of(scheme, 4, 8, profile)
-    report = clock.servers.served[0].report
+    report = clock.servers.pushes[0].report
     assert report.pushes == [(0, 0), (2, 1), (0, 1), (2, 1)]
     assert report.bytes_received == 4 * NUM_BYTES
     for way in ("bytes_sent", "bytes_received"):
@@ -312,7 +312,7 @@ def test_a_saturated_server_sets_the_pace_and_the_staleness():
     """Eight workers at 1 s a step, and a server that needs 0.25 s for each push."""
     clock = clock_of(ASYNC, 8, 80, machine(0.25))
     assert clock.kernel.now == 1 + 80 * 0.25
-    assert {staleness for _, staleness in clock.servers.served[0].report.pushes[8:]} == {7}
+    assert {staleness for _, staleness in clock.servers.pushes[0].report.pushes[8:]} == {7}
     waited = clock.workers[1].timeline[:3]
     assert waited == [(1, "compute", 0, 1), (1, "wait", 1, 1.25), (1, "communicate", 1.25, 1.5)]
 
@@ -426,10 +426,7 @@ def test_a_slow_worker_holds_up_nobody_who_does_not_meet_it(scheme, half):
     times = StepTimes(slow_workers=1, slow_factor=2)
     clock = clock_of(scheme, 4, 28, machine(), step_times=times, snapshot_samples=[56, 112])
     assert [worker.num_steps for worker in clock.workers] == [4, 8, 8, 8]
-    assert [(each.samples, each.seconds) for each in clock.holder.snapshots] == [
-        (56, half),
-        (112, 8),
-    ]
+    assert clock.snapshots == [(56, half), (112, 8)]
 
 
 def test_neighbours_wait_until_the_slowest_of_them_sends_and_then_communicate():

@@ -8,7 +8,7 @@ import torch
 from torch.testing import assert_close
 
 from paceline.clock.snapshot import weights_digest
-from paceline.clock.virtual.virtual_own_weights import RunningMean
+from paceline.clock.virtual.shared_states import RunningMean
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.gossip import Gossip
 from paceline.scheme.post_local_sgd import PostLocalSGD
@@ -45,11 +45,11 @@ def test_every_rule_runs_to_its_end(scheme, at_least, num_steps, place):
     workers = workers_for(scheme(), at_least)
     options = {"profile": place, "length": 4 * num_steps + 8 * workers}
     strategy, _ = train(scheme(), workers, num_steps, **options)
-    clock = strategy.clock
-    assert clock.kernel.num_processes == 0
-    assert sum(worker.num_steps for worker in clock.workers) >= num_steps
-    for worker in clock.workers:
-        assert worker.gradient is worker.answer is worker.message is None
+    simulation = strategy.simulation
+    assert simulation.kernel.num_processes == 0
+    assert sum(worker.num_steps for worker in simulation.workers) >= num_steps
+    for worker in strategy.execution.workers:
+        assert worker.gradient is worker.rule is worker.message is worker.incoming is None
 
 
 @pytest.mark.parametrize("workers", [2, 3])
@@ -57,17 +57,17 @@ def test_the_mean_at_the_end_happens_at_once_after_that_of_the_last_step(workers
     """Whoever goes on from a mean may bring something for the next one at the same instant."""
     scheme, num_steps = PostLocalSGD(period=4, switch_at=1), 9 * workers
     strategy, _ = train(scheme, workers, num_steps)
-    assert strategy.clock.kernel.num_processes == 0
-    ended_with = [worker.weights.vector for worker in strategy.clock.workers]
-    assert_close(ended_with, [strategy.clock.shared().weights[0]] * workers, **exactly)
-    num_bytes = sum(worker.bytes_sent for worker in strategy.clock.workers)
+    assert strategy.simulation.kernel.num_processes == 0
+    ended_with = [worker.weights for worker in strategy.execution.workers]
+    assert_close(ended_with, [strategy.execution.shared().weights[0]] * workers, **exactly)
+    num_bytes = sum(worker.bytes_sent for worker in strategy.simulation.workers)
     assert num_bytes == (9 + 1) * 2 * (workers - 1) * 103 * 8  # the tiny network's 103 weights
 
 
 def test_a_slow_worker_delays_its_neighbours_first_and_then_theirs():
     slow = StepTimes(slow_workers=1, slow_factor=1e6)
     strategy, _ = train(SyncGossip("ring"), 8, 48, step_times=slow)
-    workers = strategy.clock.workers
+    workers = strategy.simulation.workers
     before = [sum(end < 1e6 for end in worker.step_ends) for worker in workers]
     assert before == [0, 0, 1, 2, 3, 2, 1, 0]
     assert {worker.bytes_sent for worker in workers} == {6 * 2 * 103 * 8}
@@ -103,7 +103,7 @@ def test_recycled_buffers_are_deep_copies(scheme):
         runs.append(train(scheme(), workers, 65, **settings))
     assert_close(*(weights_of(module) for _, module in runs), **exactly)
     kept = [
-        [(each.weights, each.statistics) for each in strategy.clock.holder.snapshots]
+        [(each.weights, each.statistics) for each in strategy.execution.snapshots]
         for strategy, _ in runs
     ]
     assert_close(*kept, **exactly)
@@ -120,25 +120,25 @@ def test_recycled_buffers_are_deep_copies(scheme):
 )
 def test_sixteen_workers_hold_no_more_vectors_than_they_need(scheme, steps, most):
     strategy, _ = train(scheme, 16, steps)
-    assert strategy.clock.pool.made <= most
-    assert strategy.seconds(real=1e9) == strategy.clock.kernel.now < 1e3
+    assert strategy.execution.lender.made <= most
+    assert strategy.seconds(real=1e9) == strategy.simulation.kernel.now < 1e3
 
 
 @pytest.mark.parametrize("scheme", [SyncAllReduce(), AsyncParameterServer(2), Gossip("ring")])
 def test_a_report_holds_modelled_times_of_every_worker(scheme):
     strategy, _ = train(scheme, 4, 32, snapshot_samples=[64, 128])
-    report, workers = strategy.report(np.arange(32.0), seconds_data=5.0), strategy.clock.workers
+    report, workers = strategy.report(np.arange(32.0), seconds_data=5.0), strategy.execution.workers
     assert (report.counted, report.diverged) == (4, False)
     for found, worker in zip(report.workers, workers, strict=True):
-        assert found.step_ends.tolist() == worker.step_ends
+        assert found.step_ends.tolist() == worker.virtual.step_ends
         assert (found.seconds_data, found.steps) == (0, worker.num_steps)
-        assert found.weights_digest == weights_digest([worker.weights.vector])
+        assert found.weights_digest == weights_digest([worker.weights])
     assert sum(found.steps for found in report.workers) == 32
     drawn = [(each.index, n) for each in workers for n in range(each.num_steps)]
     assert list(strategy.batches_drawn()) == drawn
     assert len(strategy.real_seconds(strategy.finish())) == len(strategy.finish()) == 2
     for server in range(scheme.servers):  # it has diverged where one of them has
-        served = strategy.clock.servers.served[server].report
+        served = strategy.simulation.servers.pushes[server].report
         served.diverged = True
         assert strategy.report(np.arange(32.0), seconds_data=0.0).diverged
         served.diverged = False

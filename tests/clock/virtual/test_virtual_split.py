@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from paceline.clock.run_spec import RunSpec
-from paceline.prediction.predict import timed_clock
+from paceline.clock.virtual.simulation import Simulation
+from paceline.prediction.predict import whole_rounds
 from paceline.scheme.async_parameter_server import AsyncParameterServer
 from paceline.scheme.independent import Independent
 from paceline.scheme.sync_allreduce import SyncAllReduce
@@ -28,9 +29,9 @@ def timed(scheme, link=FREE, workers=2, steps=1, **more):
     """The clock after steps of 8 s of one process, all on one machine with this link."""
     profile = ClusterProfile(FREE, link, None, 0, math.inf, **more)
     times = StepTimes(step_seconds=8)
-    return timed_clock(
-        scheme, RunSpec(workers, workload=SIZED, split_step=STEP), profile, times, steps
-    )
+    num_steps = whole_rounds(scheme, workers, steps)
+    run = RunSpec(workers, num_steps=num_steps, workload=SIZED, split_step=STEP)
+    return Simulation(scheme, run, profile, times).completed()
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_weights_are_those_of_whole_workers_bit_for_bit(name):
     halves = StepTimes(2, jitter=0.5, seed=3)
     split = train(SCHEMES[name](), 2, 20, step_times=halves, split_step=OF_TINY)
     assert all(map(torch.equal, weights_of(whole[1]).values(), weights_of(split[1]).values()))
-    for one, other in zip(whole[0].clock.workers, split[0].clock.workers, strict=True):
+    for one, other in zip(whole[0].simulation.workers, split[0].simulation.workers, strict=True):
         assert one.step_ends == other.step_ends
         assert (one.activation_bytes, other.activation_bytes) == (0, 64 * one.num_steps)
 

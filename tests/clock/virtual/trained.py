@@ -12,9 +12,9 @@ from pytorch_lightning import Trainer
 from pytorch_lightning.trainer.connectors import callback_connector
 
 from paceline.clock.run_spec import RunSpec
-from paceline.clock.virtual.virtual_own_weights import SharedStates
+from paceline.clock.virtual.lender import Lender
+from paceline.clock.virtual.shared_states import SharedStates
 from paceline.clock.virtual.virtual_strategy import VirtualStrategy
-from paceline.clock.virtual.virtual_worker import BufferPool
 from paceline.errors import SettingError
 from paceline.model.classifier import Classifier
 from paceline.record.target import Target
@@ -104,18 +104,14 @@ def copied_vectors():
     """Let no two workers share a vector, and recycle none."""
     begin = SharedStates.__init__
 
-    def begin_apart(self, parts, vectors, weights):
-        begin(self, parts, vectors, weights)
+    def begin_apart(self, *arguments):
+        begin(self, *arguments)
         for worker, state in enumerate(self.of[1:]):
             self._split(state, {worker})
 
-    def release(self, buffer):
-        buffer.holders -= 1
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SharedStates, "__init__", begin_apart)
-        patch.setattr(BufferPool, "share", lambda self, buffer: self.copy(buffer.vector))
-        patch.setattr(BufferPool, "release", release)
+        patch.setattr(Lender, "lend", lambda self: self._like.new_empty(self._shape))
         yield
 
 

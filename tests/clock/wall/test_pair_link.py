@@ -3,7 +3,8 @@
 import pytest
 import torch.distributed as dist
 
-from paceline.clock.run_spec import RunSpec, VectorSpec
+from paceline.clock.run_spec import RunSpec
+from paceline.clock.vector_spec import VectorSpec
 from paceline.clock.wall.pair_link import pair_link
 from paceline.exchange.liveness import LostPeerError
 from paceline.exchange.process_group import join, leave, receive_json, send_json, this_node

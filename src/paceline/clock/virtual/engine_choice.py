@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from paceline.clock.training_strategy import random_state, set_random_state
-from paceline.clock.virtual.virtual_worker import Ahead, Buffer, VirtualWorker
+from paceline.clock.virtual.execution import Ahead, WorkerVectors
 from paceline.clock.virtual.wave_engines import (
     ENGINES,
     AbstractEngine,
@@ -22,29 +22,26 @@ from paceline.errors import SettingError, first_line
 
 _TRIED = 4  # workers whose first results are compared
 _ROUNDED = 0.03  # largest relative difference by rounding to 24 bits, in a deep network
-BatchesOf = Callable[[Sequence[VirtualWorker]], Any]
+BatchesOf = Callable[[Sequence[WorkerVectors]], Any]
 Result = tuple[Tensor, Tensor, Tensor]
 
 
 def choose_engine(
     asked: EngineName,
     trained: Trained,
-    workers: Sequence[VirtualWorker],
+    workers: Sequence[WorkerVectors],
     batches_of: BatchesOf,
-    *,
-    compared: bool = True,
 ) -> AbstractEngine | None:
     """Return an engine for waves of all `workers`, or None for one by one.
 
-    `batches_of(workers)`: batches of the workers' present steps, stacked. `compared`: False if the
-    engine's results need not be compared, since they were before. Raises
+    `batches_of(workers)`: batches of the workers' present steps, stacked. Raises
     SettingError("cluster.engine") if the one asked for cannot compute the module's steps.
     """
     if asked == "one_by_one" or (asked == "auto" and trained.weights[0].device.type != "cuda"):
         return None
     engine, reasons, unfit = None, list[str](), trained.why_not()
     for name in ("vmap", "graph") if asked == "auto" else (asked,):
-        found = unfit or _tried(ENGINES[name], trained, workers, batches_of, compared)
+        found = unfit or _tried(ENGINES[name], trained, workers, batches_of)
         if not isinstance(found, str):
             engine = found
             break
@@ -60,16 +57,15 @@ def choose_engine(
 def _tried(
     kind: type[AbstractEngine],
     trained: Trained,
-    workers: Sequence[VirtualWorker],
+    workers: Sequence[WorkerVectors],
     batches_of: BatchesOf,
-    compared: bool,
 ) -> AbstractEngine | str:
     """Return an engine if its results are those of one by one, or else the reason."""
     chosen = [each for each in workers if each.weights is not None][:_TRIED]
     random, losses = random_state(), trained.weights[0].new_empty(len(chosen)).unbind()
     for worker, loss in zip(chosen, losses, strict=True):
-        result = Buffer(torch.empty_like(worker.weights.vector))  # type: ignore[union-attr]
-        worker.ahead = Ahead(result, Buffer(torch.empty_like(worker.statistics.vector)), loss)
+        result = torch.empty_like(worker.weights)  # type: ignore[arg-type]
+        worker.ahead = Ahead(result, torch.empty_like(worker.statistics), loss)
     exactly = 1e-9 if trained.weights[0].dtype == torch.float64 else _ROUNDED
     try:
         engine = kind(trained, len(workers))
@@ -86,7 +82,7 @@ def _tried(
                     for row, worker in enumerate(chosen)
                 ]
                 used.compute(chosen, batches_of(chosen))
-            for worker, expected in zip(chosen, theirs, strict=True) if compared else ():
+            for worker, expected in zip(chosen, theirs, strict=True):
                 if (found := _difference(worker, expected)) > most:
                     return f"it is {found:.1g} from what it gives one by one"
     except SettingError:
@@ -116,21 +112,21 @@ def _full_precision(trained: Trained):
         torch.set_float32_matmul_precision(matmul)
 
 
-def _by_itself(trained: Trained, worker: VirtualWorker, batch: Any) -> Result:
+def _by_itself(trained: Trained, worker: WorkerVectors, batch: Any) -> Result:
     """Return gradient, statistics after it, and loss of a worker's step by itself."""
     assert worker.weights is not None
-    gradient = Buffer(torch.empty_like(worker.weights.vector))
-    statistics = Buffer(worker.statistics.vector.clone())
+    gradient = torch.empty_like(worker.weights)
+    statistics = worker.statistics.clone()
     trained.refer_to(worker.weights, statistics, [each.clone() for each in worker.counters])
     with trained.dropout.drawing(worker.index, worker.num_steps):
         loss = trained.step((batch, []), gradient)
-    return gradient.vector, statistics.vector, loss
+    return gradient, statistics, loss
 
 
-def _difference(worker: VirtualWorker, expected: Result) -> float:
+def _difference(worker: WorkerVectors, expected: Result) -> float:
     """Return a result's largest distance from another, as a share of it; infinity for NaN."""
     assert worker.ahead is not None
-    found = worker.ahead.gradient.vector, worker.ahead.statistics.vector, worker.ahead.loss
+    found = worker.ahead.gradient, worker.ahead.statistics, worker.ahead.loss
     largest = 0.0
     for ours, theirs in zip(found, expected, strict=True):
         squares = [float(each.double().square().sum()) for each in (ours - theirs, theirs)]

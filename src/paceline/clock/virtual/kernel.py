@@ -2,20 +2,21 @@
 
 A process is a generator. It yields a Moment or an Event to wait for it, or None to wait until all
 other processes that can continue at this instant have done so; the value of an event is the value
-of the `yield`. `happen` only schedules the waiting processes: none continues before the calling
-process waits itself.
+of the `yield`. An Operation that it yields is handed to whoever runs the kernel before the process
+goes on. `happen` only schedules the waiting processes: none continues
+before the calling process waits itself.
 """
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from paceline.timing.profile import SharedCores
 
 Result = TypeVar("Result")
-# A generator that yields what it waits for, and returns a result.
+# A generator that yields what it waits for and operations, and returns a result.
 Process = Generator[Any, Any, Result]
 
 
@@ -23,6 +24,13 @@ class Moment(NamedTuple):
     """Time on the virtual clock [virtual seconds]."""
 
     time: float
+
+
+class Operation(tuple[Any, ...]):
+    """Something to be done with vectors: its name, and what it is done to."""
+
+    def __new__(cls, name: str, *arguments: Any) -> "Operation":
+        return super().__new__(cls, (name, *arguments))
 
 
 class Event:
@@ -59,10 +67,6 @@ class Kernel:
         self._order = count()
         self._ready: deque[tuple[Running, Any]] = deque()
 
-    def __len__(self) -> int:
-        """Return the number of planned calls, with those that have been cancelled."""
-        return len(self._planned)
-
     def at(self, time: float, call: "Callable[[], object] | Running") -> Plan:
         """Plan `call` for `time`. Raises ValueError if that is before now."""
         if time < self.now:
@@ -79,11 +83,19 @@ class Kernel:
         """Return the moment `seconds` after now."""
         return Moment(self.now + seconds)
 
-    def start(self, process: Process[Any]) -> Event:
-        """Run a process to its first wait; return the event of its end, with its return value."""
+    def begin(self, processes: Iterable[Process[Any]]) -> None:
+        """Let processes begin, in order, as soon as the kernel runs."""
+        for process in processes:
+            self.num_processes += 1
+            self._ready.append((Running(process, Event()), None))
+
+    def start(self, process: Process[Any]) -> Process[Event]:
+        """Run a process to its first wait, inside of another; return the event of its end, with its
+        return value.
+        """
         running = Running(process, Event())
         self.num_processes += 1
-        self._resume(running, None)
+        yield from self._resume(running, None)
         return running.end
 
     def happen(self, event: Event, value: Any = None) -> None:
@@ -93,25 +105,33 @@ class Kernel:
             self._ready.extend([(running, value) for running in event.waiting])
             event.waiting = []
 
-    def advance(self) -> None:
-        """Advance to the next planned call, and run until every process waits."""
-        time, _, call = heapq.heappop(self._planned)
-        if call is not None:
-            self.now = time
-            if isinstance(call, Running):
-                self._resume(call, None)
+    def run(self) -> Iterator[Operation | None]:
+        """Run until every process has ended or waits for what never comes. Yields the operations of
+        all processes in order, and None before time advances.
+        """
+        while True:
+            if self._ready:
+                running, value = self._ready.popleft()
             else:
-                call()
-            self.settle()
+                yield None
+                if not self._planned:
+                    return
+                time, _, call = heapq.heappop(self._planned)
+                if call is None:
+                    continue
+                self.now = time
+                if not isinstance(call, Running):
+                    call()
+                    continue
+                running, value = call, None
+            yield from self._resume(running, value)
 
-    def settle(self) -> None:
-        """Run every process that can continue at this instant."""
-        while self._ready:
-            self._resume(*self._ready.popleft())
-
-    def _resume(self, running: Running, value: Any) -> None:
+    def _resume(self, running: Running, value: Any) -> Iterator[Operation]:
+        send = running.process.send
         try:
-            awaited = running.process.send(value)
+            while isinstance(awaited := send(value), Operation):
+                yield awaited
+                value = None
         except StopIteration as stop:
             self.num_processes -= 1
             self.happen(running.end, stop.value)
@@ -130,7 +150,9 @@ Item = TypeVar("Item")
 class Joint(Generic[Item]):
     """Collects the items of processes at one instant; `carry_out` gets all of them, in order."""
 
-    def __init__(self, kernel: Kernel, carry_out: Callable[[Sequence[Item]], None]) -> None:
+    def __init__(
+        self, kernel: Kernel, carry_out: Callable[[Sequence[Item]], Process[None]]
+    ) -> None:
         self._kernel, self._carry_out = kernel, carry_out
         self._items: list[Item] = []
         self._done = Event()
@@ -139,15 +161,15 @@ class Joint(Generic[Item]):
         """Wait until `item` has been carried out together with the items of the other processes."""
         if not self._items:
             self._done = Event()
-            self._kernel.start(self._close())
+            yield from self._kernel.start(self._close())
         self._items.append(item)
         yield self._done
 
     def _close(self) -> Process[None]:
         yield None  # all processes that continue at this instant may join
-        items, self._items = self._items, []
-        self._carry_out(items)
-        self._kernel.happen(self._done)
+        items, self._items, done = self._items, [], self._done
+        yield from self._carry_out(items)
+        self._kernel.happen(done)
 
 
 class SingleServer:

@@ -47,7 +47,7 @@ class FairFlows:
         """Wait until `num_bytes` have passed the ports `out` and `into`."""
         arrived = Event()
         if not self._begun:
-            self._kernel.start(self._begin())
+            yield from self._kernel.start(self._begin())
         self._begun.append((out, into, num_bytes, weight, arrived))
         yield arrived
 

@@ -31,11 +31,11 @@ from paceline.clock.training_strategy import (
     random_state,
     set_random_state,
 )
-from paceline.clock.virtual.clock import VirtualClock
-from paceline.clock.virtual.clock_parts import ClockParts
 from paceline.clock.virtual.dropout_streams import DropoutStreams
 from paceline.clock.virtual.engine_choice import choose_engine
-from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
+from paceline.clock.virtual.execution import Execution, WorkerVectors
+from paceline.clock.virtual.message_sizes import VectorSizes
+from paceline.clock.virtual.simulation import Simulation
 from paceline.clock.virtual.wave_engines import AbstractEngine, EngineName, Trained, mapped
 from paceline.data.batches import LazyBatches
 from paceline.data.order import SampleStream, check_sampler, is_map_style
@@ -48,13 +48,6 @@ from paceline.timing.step_times import StepTimes
 BATCH_STEPS = 64
 _FREE_LINK = Link(latency=0, bandwidth=math.inf)
 FREE = ClusterProfile(_FREE_LINK, _FREE_LINK, None, server_seconds=0, server_bandwidth=math.inf)
-
-
-class Wave:
-    """Steps of some workers that are computed together. `batches`: theirs, stacked."""
-
-    def __init__(self, workers: Sequence[VirtualWorker], batches: Any) -> None:
-        self.workers, self.batches = workers, batches
 
 
 class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
@@ -95,16 +88,14 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._step_times = step_times or StepTimes(seed=run.seed)
         self._profile = profile or FREE
         self._draw: Callable[[int, int], Any] | None = None
-        self._current_worker: VirtualWorker | None = None
-        self._stepped: VirtualWorker | None = None  # last
-        self._gradient: Buffer | None = None  # of the step under way
+        self._current_worker: WorkerVectors | None = None
+        self._stepped: WorkerVectors | None = None  # last
         self._now = real_seconds
         self._snapshots_at: list[float] = []  # real seconds
         self._resumed: Mapping[str, Any] | None = None  # state of the checkpoint to go on from
         self._asked_engine: EngineName = engine
         self._engine: AbstractEngine | None = None
         self._together: Callable[[Sequence[tuple[int, int]], torch.device], Any] | None = None
-        self._wave: Wave | None = None  # under way
         self._completed: list[tuple[int, Tensor]] = []  # see steps_of_batch
         self._batch_ends: dict[int, Callable[[], Any]] = {}  # by worker, see _defer_batch_ends
 
@@ -127,15 +118,16 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     @property
     def samples(self) -> int:
-        return self.clock.holder.samples
+        return self.simulation.samples
 
     @property
     def known_batches(self) -> int:
-        worker = self._current_worker
-        return super().known_batches if worker is None else self.clock.batches_behind(worker)
+        if (worker := self._current_worker) is None:
+            return super().known_batches
+        return self.simulation.batches_behind(worker.virtual)
 
     def samples_before_next(self) -> int:
-        self.clock.due_worker()  # advances the clock to the next step, and so ends the one before
+        self.execution.due_worker()  # goes on to the next step, and so ends the one before
         return self.samples
 
     @property
@@ -157,16 +149,16 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         return self._completed if self._engine else super().steps_of_batch(loss)
 
     def batches_drawn(self) -> Iterable[tuple[int, int]]:
-        return ((each.index, n) for each in self.clock.workers for n in range(each.num_steps))
+        return ((each.index, n) for each in self.execution.workers for n in range(each.num_steps))
 
     def report(self, step_ends: np.ndarray, seconds_data: float) -> StrategyReport:
-        return replace(self.clock.report(), engine=self.engine)
+        return replace(self.execution.report(), engine=self.engine)
 
     def finish(self) -> list[Snapshot]:
-        return self.clock.holder.snapshots
+        return self.execution.snapshots
 
     def seconds(self, real: float) -> float:
-        return self.clock.kernel.now
+        return self.simulation.kernel.now
 
     def real_seconds(self, snapshots: Sequence[Snapshot]) -> list[float]:
         return self._snapshots_at
@@ -184,7 +176,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         if options.reload_dataloaders_every_n_epochs:
             message = "the virtual clock draws from one DataLoader, throughout the run"
             raise SettingError("reload_dataloaders_every_n_epochs", message)
-        self.check_honoured(trainer, "the virtual clock", again=hasattr(self, "clock"))
+        self.check_honoured(trainer, "the virtual clock", again=hasattr(self, "execution"))
         own = self.optimizers[0]
         self._options = LiveOptions(own)
         self._statistics = statistics_of(self._module, self.moving)
@@ -209,7 +201,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
         """Return the state of the clock, which applies all updates, for a checkpoint."""
         return {
-            "clock": self.clock.state(),
+            "clock": self.execution.state(),
             "engine": self.engine,
             "snapshots_at": self._snapshots_at,
             "random": random_state(),
@@ -218,7 +210,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
         """Return what all workers share, not what one of them has, between two steps."""
-        if hasattr(self, "clock") and self._current_worker is None and self._wave is None:
+        if hasattr(self, "execution") and self._current_worker is None:
             self._hold_shared()
         return super().lightning_module_state_dict()
 
@@ -230,21 +222,20 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         weights, statistics = self._flat(self._weights), self._flat(self._statistics)
         configs = self._module.trainer.lr_scheduler_configs
         self._schedules = Schedules(configs, self._options, self.run)
-        if self._resumed:
-            weights.zero_()  # no value of the repeated steps may grow
-        parts = ClockParts(
-            self.scheme,
-            self.run,
-            profile=self._profile,
-            step_times=self._step_times,
-            weights=weights,
-            statistics=statistics,
-            counters=self._counters,
-            shapes=[weight.shape for weight in self._weights],
+        bounds = self._vectors.bounds(self.scheme.servers) if self.scheme.servers else []
+        sizes = VectorSizes(
+            num_weights=len(weights),
+            shards=[last - first for first, last in bounds],
+            item_bytes=weights.element_size(),
+            statistics=len(statistics),
+            tensors=[weight.numel() for weight in self._weights],
         )
-        self.clock = VirtualClock(parts, self._vectors, weights)
-        for worker in self.clock.workers:
-            worker.numbers = torch.tensor(self._options.first, dtype=torch.float64)
+        self.simulation = Simulation(self.scheme, self.run, self._profile, self._step_times, sizes)
+        self.execution = Execution(
+            self.simulation, self._vectors, weights, statistics, self._counters
+        )
+        for worker in self.execution.workers:
+            worker.numbers = self._options.first
         asked = self._asked_engine
         if self._resumed:
             before: EngineName = self._resumed["engine"]
@@ -252,17 +243,9 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
                 message = f"{asked}, and the checkpoint to go on from was written with {before}"
                 raise SettingError("cluster.engine", message)
             asked = before
-        self._engine = choose_engine(
-            asked,
-            self._trained,
-            self.clock.workers,
-            self._batches_of,
-            compared=self._resumed is None,  # else weights are zero until they are read
-        )
-        if self.clock.servers is not None:
-            self.clock.servers.shares_statistics = self._engine is not None
+        self._engine = choose_engine(asked, self._trained, self.execution.workers, self._batches_of)
         if self._resumed:
-            self.clock.resume(self._resumed["clock"], in_waves=self._engine is not None)
+            self.execution.resume(self._resumed["clock"])
             self._snapshots_at = list(self._resumed["snapshots_at"])
             set_random_state(self._resumed["random"])
             self._schedules.load_state(self._resumed["schedules"])
@@ -270,13 +253,13 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     def on_validation_start(self) -> None:
         super().on_validation_start()
-        if hasattr(self, "clock"):
+        if hasattr(self, "execution"):
             self._hold_shared()
 
     def on_train_end(self) -> None:
         super().on_train_end()
-        self.clock.end()
-        for worker in self.clock.workers:
+        self.execution.end()
+        for worker in self.execution.workers:
             self._end_batch(worker)
         self._note_snapshots()
         self._hold_shared()
@@ -290,9 +273,9 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         """Give the module what all workers share, and the first one's other buffers."""
         if self._stepped is not None:
             self._trained.settle()
-        shared = self.clock.shared()
-        weights, statistics = Buffer(shared.weights[0]), Buffer(shared.statistics)
-        first = self.clock.workers[0]
+        shared = self.execution.shared()
+        weights, statistics = shared.weights[0], shared.statistics
+        first = self.execution.workers[0]
         counters = first.counters
         if self._engine is not None:  # which counts steps by their number
             pairs = zip(counters, self._engine.increments, strict=True)
@@ -310,8 +293,13 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         take another step. The clock has taken those before these `numbers`.
         """
         for _ in numbers:
-            batch = self._next_batch() if self._engine is None else self._next_wave()
-            if self._current_worker is None and self._wave is None:
+            if self._engine is not None:  # it draws the batches of a wave itself
+                if self.execution.due_worker() is None:
+                    return
+                yield ()  # None would be skipped
+                continue
+            batch = self._next_batch()
+            if self._current_worker is None:
                 return
             yield batch
 
@@ -320,14 +308,15 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             raise RuntimeError("a batch was asked for before the step of the one before had ended")
         if self._stepped is not None:
             self._trained.settle()  # after hooks that follow a step
-        worker = self._current_worker = self.clock.next_worker()
+        worker = self._current_worker = self.execution.due_worker()
         if worker is None:
             return None
         assert self._draw is not None
-        self._schedules.set(self.clock.batches_behind(worker))
-        self._gradient = self.clock.pool.take()
+        self._schedules.set(self.simulation.batches_behind(worker.virtual))
+        worker.gradient = self.execution.lender.lend()
         assert worker.weights is not None
         self._end_batch(worker)
+        worker.statistics = worker.statistics.clone()  # others may hold those before the step
         self._trained.refer_to(worker.weights, worker.statistics, worker.counters)
         return self._draw(worker.index, worker.num_steps)
 
@@ -347,12 +336,13 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
         module.on_train_batch_end = defer
 
-    def _end_batch(self, worker: VirtualWorker) -> None:
+    def _end_batch(self, worker: WorkerVectors) -> None:
         end = self._batch_ends.pop(worker.index, None)
         if end is None or worker.weights is None:
             return
         module: Any = self._module
         before, module._current_fx_name = module._current_fx_name, "on_train_batch_end"
+        worker.statistics = worker.statistics.clone()
         self._trained.refer_to(worker.weights, worker.statistics, worker.counters)
         end()
         self._trained.settle()
@@ -360,7 +350,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     # waves
 
-    def _batches_of(self, workers: Sequence[VirtualWorker]) -> Any:
+    def _batches_of(self, workers: Sequence[WorkerVectors]) -> Any:
         """Return the batches and dropout numbers of the workers' steps, stacked, on the device."""
         numbers = [(worker.index, worker.num_steps) for worker in workers]
         batches = self._together(numbers, self.root_device) if self._together else None
@@ -371,34 +361,28 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
             batches = mapped(lambda each: each.to(self.root_device), batches)
         return self.precision_plugin.convert_input(batches), self._trained.dropout.drawn(numbers)
 
-    def _next_wave(self) -> Wave | None:
-        if self._wave is not None:
-            raise RuntimeError("a wave was asked for before the one before had ended")
-        if self.clock.due_worker() is None:
-            return None
-        workers = self.clock.begin_wave()
-        self._wave = Wave(workers, self._batches_of(workers))
-        return self._wave
-
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
-        if self._wave is None:
-            worker = self._current_worker
-            assert worker is not None
-            with self._trained.dropout.drawing(worker.index, worker.num_steps):
-                return super().training_step(*args, **kwargs)
-        return self._compute(self._wave)
+        if self._engine is not None:
+            return self._computed_loss()
+        worker = self._current_worker
+        assert worker is not None
+        with self._trained.dropout.drawing(worker.index, worker.num_steps):
+            return super().training_step(*args, **kwargs)
 
-    def _compute(self, wave: Wave) -> Tensor:
-        """Compute a wave; return the loss of one of its steps."""
+    def _computed_loss(self) -> Tensor:
+        """Return the loss of the step that is due, after a wave with it has been computed."""
+        worker = self.execution.due_worker()
+        assert worker is not None
         assert self._engine is not None
-        self._engine.compute(wave.workers, wave.batches)
-        ahead = wave.workers[0].ahead
-        assert ahead is not None
-        return ahead.loss
+        if worker.ahead is None:
+            wave = self.execution.begin_wave()
+            self._engine.compute(wave, self._batches_of(wave))
+        assert worker.ahead is not None
+        return worker.ahead.loss
 
     def backward(self, closure_loss: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         """Return the loss of a wave, whose gradients are there, as it is."""
-        if self._wave is not None:
+        if self._engine is not None:
             return closure_loss
         return super().backward(closure_loss, *args, **kwargs)
 
@@ -410,55 +394,53 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         loss, trainer = closure(), self._module.trainer
         self._finish_wave()
         while len(self._completed) < BATCH_STEPS and not trainer.should_stop:
-            if (wave := self._next_wave()) is None:
+            if self.execution.due_worker() is None:
                 break
-            self._compute(wave)
+            self._computed_loss()
             self._finish_wave()
         return loss
 
     def _finish_wave(self) -> None:
         """Continue all workers whose results are there, in the order of virtual time."""
-        clock, self._wave = self.clock, None
-        holder, finished = clock.holder, self._completed
-        while (worker := clock.due_worker()) is not None and (ahead := worker.ahead) is not None:
-            self._schedules.set(clock.batches_behind(worker))
+        execution, finished = self.execution, self._completed
+        while (worker := execution.due_worker()) and worker.ahead:
+            loss = worker.ahead.loss
+            self._schedules.set(self.simulation.batches_behind(worker.virtual))
             self._take_numbers(worker)
-            clock.finish_ahead()
-            finished.append((holder.samples, ahead.loss))
+            execution.finish_ahead()
+            finished.append((self.simulation.samples, loss))
             self._note_snapshots()
-            if holder.diverged:
+            if self.simulation.has_diverged:
                 self._module.trainer.should_stop = True
                 return
 
-    def _take_numbers(self, worker: VirtualWorker) -> None:
+    def _take_numbers(self, worker: WorkerVectors) -> None:
         """Give the worker the present options of the optimizer for its gradient."""
-        if (numbers := self._options.read()) != worker.take_numbers():
-            worker.numbers = torch.tensor(numbers, dtype=torch.float64)
+        worker.numbers = self._options.read()
 
     # one by one
 
     def _zero_gradient(self) -> None:
         if self._engine is None:
-            assert self._gradient is not None
-            self._trained.begin_gradient(self._gradient)
+            assert self._current_worker is not None
+            assert self._current_worker.gradient is not None
+            self._trained.begin_gradient(self._current_worker.gradient)
 
     def _finish_step(self) -> None:
         """Pass the gradient to the clock, which continues the worker's rule."""
         assert self._current_worker is not None
-        assert self._gradient is not None
-        self._trained.end_gradient(self._gradient)
+        self._trained.end_gradient()
         self._trained.settle()
         worker, self._current_worker = self._current_worker, None
         self._stepped = worker
-        gradient, self._gradient = self._gradient, None
         self._take_numbers(worker)
-        self.clock.finish_step(worker, gradient)
+        self.execution.finish_step()
         self._note_snapshots()
-        if self.clock.holder.diverged:
+        if self.simulation.has_diverged:
             self._module.trainer.should_stop = True
 
     def _note_snapshots(self) -> None:
-        while len(self._snapshots_at) < self.clock.holder.num_snapshots:
+        while len(self._snapshots_at) < self.execution.num_snapshots:
             self._snapshots_at.append(self._now())
 
 

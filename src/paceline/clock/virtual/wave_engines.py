@@ -28,8 +28,8 @@ from torch.utils import _pytree
 from paceline.clock.flat_weights import gather_gradients, zero_gradients
 from paceline.clock.training_strategy import loss_of
 from paceline.clock.virtual.dropout_streams import DropoutStreams, given
+from paceline.clock.virtual.execution import WorkerVectors
 from paceline.clock.virtual.stacked_convolution import ByMatrices
-from paceline.clock.virtual.virtual_worker import Buffer, VirtualWorker
 
 EngineName = Literal["auto", "one_by_one", "graph", "vmap"]
 MOST = 64  # workers in a chunk
@@ -124,24 +124,27 @@ class Trained:
             norms = gradients.square().sum(1, keepdim=True).sqrt()
             gradients.mul_((self._clip / (norms + 1e-6)).clamp_(max=1.0))
 
-    def refer_to(self, weights: Buffer, statistics: Buffer, counters: Sequence[Tensor]) -> None:
+    def refer_to(self, weights: Tensor, statistics: Tensor, counters: Sequence[Tensor]) -> None:
         """Make the module's tensors refer to these, without a copy."""
-        self._memory = [*statistics.views(self.statistics), *counters]
-        held, views = [*self.weights, *self._kept], [*weights.views(self.weights), *self._memory]
+        self._memory = [*views_of(statistics, self.statistics), *counters]
+        views = [*views_of(weights, self.weights), *self._memory]
+        held = [*self.weights, *self._kept]
         for tensor, view in zip(held, views, strict=True):
             tensor.data = view
 
-    def begin_gradient(self, gradient: Buffer) -> None:
+    def begin_gradient(self, gradient: Tensor) -> None:
         """Make backward add to `gradient`, so that gradients exist once."""
-        zero_gradients(gradient.vector, self.weights, gradient.views(self.weights))
+        self._gradients = views_of(gradient, self.weights)
+        zero_gradients(gradient, self.weights, self._gradients)
 
-    def end_gradient(self, gradient: Buffer) -> None:
-        """Complete `gradient`, to which nothing is added from now on."""
-        gather_gradients(self.weights, gradient.views(self.weights))
+    def end_gradient(self) -> None:
+        """Complete the gradient, to which nothing is added from now on."""
+        gather_gradients(self.weights, self._gradients)
+        self._gradients = []
         for weight in self.weights:
             weight.grad = None
 
-    def step(self, batch: Any, gradient: Buffer) -> Tensor:
+    def step(self, batch: Any, gradient: Tensor) -> Tensor:
         """Write the gradient of a batch, at the module's weights; return the loss. `batch`: with
         the numbers of its dropout layers.
         """
@@ -150,8 +153,8 @@ class Trained:
         with self.precision(), given(noise):
             loss = loss_of(self.module.training_step(batch, 0))
         loss.backward()  # pyright: ignore[reportUnknownMemberType]
-        self.end_gradient(gradient)
-        self.limit(gradient.vector[None])
+        self.end_gradient()
+        self.limit(gradient[None])
         return loss.detach()
 
 
@@ -165,14 +168,14 @@ class AbstractEngine(ABC):
         self._trained = trained
         self.increments: list[Tensor] = []
 
-    def compute(self, wave: Sequence[VirtualWorker], batches: Any) -> None:
+    def compute(self, wave: Sequence[WorkerVectors], batches: Any) -> None:
         """Fill each worker's `ahead`. `batches`: theirs with dropout numbers, [workers, ...]."""
         for first in range(0, len(wave), self._most):
             chunk = wave[first : first + self._most]
             self._compute(chunk, part_of(batches, slice(first, first + len(chunk))))
 
     @abstractmethod
-    def _compute(self, chunk: Sequence[VirtualWorker], batches: Any) -> None:
+    def _compute(self, chunk: Sequence[WorkerVectors], batches: Any) -> None:
         """Compute at most `_most` workers."""
 
 
@@ -200,9 +203,9 @@ class VmapEngine(AbstractEngine):
         self._pool: Any = None  # memory that the graphs share
 
     @torch.no_grad()
-    def _compute(self, chunk: Sequence[VirtualWorker], batches: Any) -> None:
+    def _compute(self, chunk: Sequence[WorkerVectors], batches: Any) -> None:
         weights = [_weights_of(worker) for worker in chunk]
-        statistics = [worker.statistics.vector for worker in chunk]
+        statistics = [worker.statistics for worker in chunk]
         if weights[0].device.type == "cuda":
             outputs = self._replay(weights, statistics, batches)
         else:
@@ -213,9 +216,9 @@ class VmapEngine(AbstractEngine):
             self.increments = [now - before for now, (_, before) in pairs]
         results = [worker.ahead for worker in chunk if worker.ahead is not None]
         size = len(results)
-        _copy_all([each.gradient.vector for each in results], [*gradients[:size].unbind()])
+        _copy_all([each.gradient for each in results], [*gradients[:size].unbind()])
         if self._statistics:
-            _copy_all([each.statistics.vector for each in results], [*after[:size].unbind()])
+            _copy_all([each.statistics for each in results], [*after[:size].unbind()])
         first = results[0].loss  # the losses of a wave lie in one vector
         first.as_strided((size,), (1,), first.storage_offset()).copy_(losses[:size])
 
@@ -266,34 +269,34 @@ class GraphEngine(AbstractEngine):
 
     def __init__(self, trained: Trained, num_workers: int) -> None:
         super().__init__(trained, num_workers)
-        self._buffers: tuple[Buffer, Buffer, Buffer, list[Tensor]] | None = None
+        self._buffers: tuple[Tensor, Tensor, Tensor, list[Tensor]] | None = None
         self._batch: Any = None
         self._captured: _Captured | None = None
 
-    def _compute(self, chunk: Sequence[VirtualWorker], batches: Any) -> None:
+    def _compute(self, chunk: Sequence[WorkerVectors], batches: Any) -> None:
         (worker,), batch = chunk, part_of(batches, 0)
         ahead = worker.ahead
         assert ahead is not None
         if self._buffers is None:
-            gradient = Buffer(torch.empty_like(ahead.gradient.vector))
-            own = [Buffer(each.clone()) for each in (_weights_of(worker), worker.statistics.vector)]
+            gradient = torch.empty_like(ahead.gradient)
+            own = [each.clone() for each in (_weights_of(worker), worker.statistics)]
             counters = [each.clone() for each in worker.counters]
             self._buffers = own[0], own[1], gradient, counters
             self._batch = mapped(torch.clone, batch)
         weights, statistics, gradient, counters = self._buffers
         before = None if self.increments else [each.clone() for each in counters]
-        if weights.vector.device.type == "cuda" and self._captured is None:
+        if weights.device.type == "cuda" and self._captured is None:
             self._captured = _Captured(self._step)
             for counter, first in zip(counters, before or counters, strict=True):
                 counter.copy_(first)
-        weights.vector.copy_(_weights_of(worker))
-        statistics.vector.copy_(worker.statistics.vector)
+        weights.copy_(_weights_of(worker))
+        statistics.copy_(worker.statistics)
         _copy_all(_tensors(self._batch), _tensors(batch))
         loss = self._captured.replay() if self._captured else self._step()
         if before is not None:
             self.increments = [now - then for now, then in zip(counters, before, strict=True)]
-        ahead.gradient.vector.copy_(gradient.vector)
-        ahead.statistics.vector.copy_(statistics.vector)
+        ahead.gradient.copy_(gradient)
+        ahead.statistics.copy_(statistics)
         ahead.loss.copy_(loss)
 
     def _step(self) -> Tensor:
@@ -345,6 +348,12 @@ class _Captured:
         return self._results
 
 
+def views_of(vector: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Return consecutive parts of a vector with the shapes of `like`."""
+    parts = torch.split(vector, [tensor.numel() for tensor in like])
+    return [part.view_as(each) for part, each in zip(parts, like, strict=True)]
+
+
 def _cut(vector: Tensor, parts: Sequence[tuple[str, torch.Size]]) -> dict[str, Tensor]:
     """Return consecutive parts of a vector by name, each in its shape."""
     cut = torch.split(vector, [shape.numel() for _, shape in parts])
@@ -369,9 +378,9 @@ def _copy_all(into: list[Tensor], values: Sequence[Tensor]) -> None:
     torch._foreach_copy_(into, list(values))  # pyright: ignore[reportPrivateImportUsage, reportPrivateUsage]
 
 
-def _weights_of(worker: VirtualWorker) -> Tensor:
+def _weights_of(worker: WorkerVectors) -> Tensor:
     assert worker.weights is not None
-    return worker.weights.vector
+    return worker.weights
 
 
 ENGINES: dict[str, type[AbstractEngine]] = {"vmap": VmapEngine, "graph": GraphEngine}

@@ -82,7 +82,9 @@ class AbstractSynchronousStrategy(AbstractWallStrategy):
         loop: Any = trainer.fit_loop.epoch_loop
         if hasattr(loop, "_broadcast_sigterm_tensor"):  # private, and a collective in each step
             loop._broadcast_sigterm_tensor = lambda: None  # (PR 20825); the launcher ends workers
-        self._average = self.run.average_of(self._average_before or self._trained_weights)
+        self._average = MovingAverage.begun(
+            self._average_before or self._trained_weights, self.run.sample_decay
+        )
         self.counted = count_workers(self.run.num_workers, is_worker=self._speaks)
         self.begin_anew()
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import torch
 
-from paceline.clock.run_spec import RunSpec, VectorSpec
+from paceline.clock.run_spec import RunSpec
+from paceline.clock.vector_spec import VectorSpec
 from paceline.exchange.liveness import Lost, LostPeerError
 from paceline.exchange.process_group import worker_index
 from paceline.exchange.wire.connection import Header

@@ -18,8 +18,9 @@ from torch import Tensor
 from paceline.clock.flat_optimizer import flat_optimizer
 from paceline.clock.flat_weights import FlatWeights
 from paceline.clock.reports import TrainingClock
-from paceline.clock.run_spec import RunSpec, StepNumbers, VectorSpec
-from paceline.clock.snapshot import Snapshot, flatten, scored_weights, state_of
+from paceline.clock.run_spec import RunSpec, StepNumbers
+from paceline.clock.snapshot import MovingAverage, Snapshot, flatten, scored_weights, state_of
+from paceline.clock.vector_spec import VectorSpec
 from paceline.clock.wall.pair_link import AbstractPairLink
 from paceline.clock.wall.wall_links import MeanLink, PushLink
 from paceline.exchange.process_group import draw_number, members, numbers_drawn, worker_index
@@ -140,7 +141,9 @@ class OwnWeightsLinks:
         self.adopt(first)
         if self._pair is not None:
             self._pair.begin()
-        self._average = None if self._push else self._run.average_of([self.flat.weights])
+        self._average = (
+            None if self._push else MovingAverage.begun([self.flat.weights], self._run.sample_decay)
+        )
 
     def apply(self, gradient: Tensor) -> Tensor:
         gradient = gradient.to(self.weights.device)  # a GPU may still compute it

@@ -20,11 +20,12 @@ from torch.optim import Optimizer
 
 from paceline.clock.flat_weights import FlatWeights, held_weights
 from paceline.clock.reports import TrainingClock
-from paceline.clock.run_spec import RunSpec, VectorSpec
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.schedules import LiveOptions, Schedules
 from paceline.clock.snapshot import Snapshot, statistics_of
 from paceline.clock.split.split_worker import SplitWorker
 from paceline.clock.training_strategy import RemoteOptimizer, keep_metrics_apart
+from paceline.clock.vector_spec import VectorSpec
 from paceline.clock.wall.pair_link import pair_link
 from paceline.clock.wall.rule_links import OwnWeightsLinks, ServedLinks
 from paceline.clock.wall.wall_links import PushLink

@@ -11,9 +11,9 @@ import torch
 import torch.distributed as dist
 
 from paceline.clock.reports import ServerReport, TrainingClock
-from paceline.clock.run_spec import ServerSpec
 from paceline.clock.served_weights import ServedWeights
 from paceline.clock.snapshot import Snapshot, send_snapshot
+from paceline.clock.vector_spec import ServerSpec
 from paceline.exchange.liveness import Lost, LostPeerError
 from paceline.exchange.process_group import count_workers, members, receive_json, send_json
 from paceline.exchange.wire.connection import Header

@@ -10,8 +10,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from paceline.clock.run_spec import RunSpec, VectorSpec, server_specs
+from paceline.clock.run_spec import RunSpec
 from paceline.clock.snapshot import Snapshot, flatten, join_shards, receive_snapshots
+from paceline.clock.vector_spec import VectorSpec, server_specs
 from paceline.exchange.collectives import collective
 from paceline.exchange.liveness import Lost, LostPeerError
 from paceline.exchange.process_group import has_nccl, members, send_json, worker_index
