@@ -37,10 +37,12 @@ def choose_engine(
     `batches_of(workers)`: batches of the workers' present steps, stacked. Raises
     SettingError("cluster.engine") if the one asked for cannot compute the module's steps.
     """
-    if asked == "one_by_one" or (asked == "auto" and trained.weights[0].device.type != "cuda"):
+    if asked == "one_by_one":
         return None
+    on_gpu = trained.weights[0].device.type == "cuda"
     engine, reasons, unfit = None, list[str](), trained.why_not()
-    for name in ("vmap", "graph") if asked == "auto" else (asked,):
+    fastest = ("vmap", "graph") if on_gpu else ("graph",)
+    for name in fastest if asked == "auto" else (asked,):
         found = unfit or _tried(ENGINES[name], trained, workers, batches_of)
         if not isinstance(found, str):
             engine = found
@@ -48,7 +50,7 @@ def choose_engine(
         reasons.append(f"{name} cannot compute {type(trained.module).__name__}: {found}")
     if reasons and asked != "auto":
         raise SettingError("cluster.engine", reasons[0])
-    if reasons:
+    if reasons and on_gpu:
         instead = engine.name if engine else "one by one"
         print(f"paceline: {instead}, since {reasons[0]}", file=sys.stderr, flush=True)
     return engine
@@ -61,7 +63,8 @@ def _tried(
     batches_of: BatchesOf,
 ) -> AbstractEngine | str:
     """Return an engine if its results are those of one by one, or else the reason."""
-    chosen = [each for each in workers if each.weights is not None][:_TRIED]
+    tried = _TRIED if kind.in_waves else 1
+    chosen = [each for each in workers if each.weights is not None][:tried]
     random, losses = random_state(), trained.weights[0].new_empty(len(chosen)).unbind()
     for worker, loss in zip(chosen, losses, strict=True):
         result = torch.empty_like(worker.weights)  # type: ignore[arg-type]

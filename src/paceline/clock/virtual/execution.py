@@ -181,12 +181,13 @@ class Execution:
             pass
         return self._due
 
-    def begin_wave(self) -> list[WorkerVectors]:
-        """Return all workers that are computing now and have no result yet. Their weights,
-        statistics and batches stay as they are until their gradient is due. Each has vectors for
-        its result, `ahead`, which the caller has to fill before `finish_ahead`.
+    def begin_wave(self, due: WorkerVectors, *, alone: bool) -> list[WorkerVectors]:
+        """Return all workers that are computing now and have no result yet, or only the one that is
+        due. Their weights, statistics and batches stay as they are until their gradient is due.
+        Each has vectors for its result, `ahead`, which the caller fills before `finish_ahead`.
         """
-        wave = [each for each in self.workers if each.virtual.computing and each.ahead is None]
+        computing = [due] if alone else self.workers
+        wave = [each for each in computing if each.virtual.computing and each.ahead is None]
         losses = self.lender.new(len(wave)).unbind()
         for worker, loss in zip(wave, losses, strict=True):
             worker.ahead = Ahead(self.lender.lend(), self._statistics_lender.lend(), loss)

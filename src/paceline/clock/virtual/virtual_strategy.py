@@ -45,7 +45,7 @@ from paceline.scheme.rule import AbstractScheme, Message, WorkerView
 from paceline.timing.profile import ClusterProfile, Link
 from paceline.timing.step_times import StepTimes
 
-BATCH_STEPS = 64
+BATCH_STEPS = {"cpu": 16, "cuda": 64}  # of a Trainer's batch that is computed by an engine
 _FREE_LINK = Link(latency=0, bandwidth=math.inf)
 FREE = ClusterProfile(_FREE_LINK, _FREE_LINK, None, server_seconds=0, server_bandwidth=math.inf)
 
@@ -68,7 +68,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
 
     `engine`: computes gradients one by one, in the order of virtual time, or in waves (see
     wave_engines). A batch of the Trainer is then one wave, or several that complete BATCH_STEPS
-    steps together. "auto" chooses waves on a GPU where the module can be computed so.
+    steps together. "auto" chooses the fastest by which the module can be computed.
     """
 
     def __init__(
@@ -375,7 +375,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         assert worker is not None
         assert self._engine is not None
         if worker.ahead is None:
-            wave = self.execution.begin_wave()
+            wave = self.execution.begin_wave(worker, alone=not self._engine.in_waves)
             self._engine.compute(wave, self._batches_of(wave))
         assert worker.ahead is not None
         return worker.ahead.loss
@@ -393,7 +393,8 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._completed = []
         loss, trainer = closure(), self._module.trainer
         self._finish_wave()
-        while len(self._completed) < BATCH_STEPS and not trainer.should_stop:
+        most = BATCH_STEPS[self.root_device.type]
+        while len(self._completed) < most and not trainer.should_stop:
             if self.execution.due_worker() is None:
                 break
             self._computed_loss()

@@ -7,8 +7,7 @@ class attribute `pure_training_step = True`: it logs nothing, and draws no rando
 of dropout layers, which are given with its batch.
 
     vmap     torch.func differentiates chunks of workers as one; on a GPU each size is a CUDA graph
-    graph    one worker after the other, in static buffers; on a GPU as one CUDA graph
-
+    graph    one worker after the other, in waves of one; on a GPU as one CUDA graph
 """
 
 import gc
@@ -28,7 +27,7 @@ from torch.utils import _pytree
 from paceline.clock.flat_weights import gather_gradients, zero_gradients
 from paceline.clock.training_strategy import loss_of
 from paceline.clock.virtual.dropout_streams import DropoutStreams, given
-from paceline.clock.virtual.execution import WorkerVectors
+from paceline.clock.virtual.execution import Ahead, WorkerVectors
 from paceline.clock.virtual.stacked_convolution import ByMatrices
 
 EngineName = Literal["auto", "one_by_one", "graph", "vmap"]
@@ -162,6 +161,7 @@ class AbstractEngine(ABC):
     """Computes waves. `increments`: growth of each counter of the module in a step, once known."""
 
     name: EngineName
+    in_waves = True  # of all workers that compute at one moment, not of one
     _most = 1  # workers that are computed at once
 
     def __init__(self, trained: Trained, num_workers: int) -> None:
@@ -263,47 +263,47 @@ class VmapEngine(AbstractEngine):
 
 
 class GraphEngine(AbstractEngine):
-    """Computes one worker after the other, in static buffers: on a GPU by replaying a graph."""
+    """Computes the worker that is due: on a GPU in static buffers, by replaying a graph."""
 
     name = "graph"
+    in_waves = False
 
     def __init__(self, trained: Trained, num_workers: int) -> None:
         super().__init__(trained, num_workers)
-        self._buffers: tuple[Tensor, Tensor, Tensor, list[Tensor]] | None = None
-        self._batch: Any = None
+        self._counters = [each.clone() for each in trained.counters]
+        self._inputs: list[Any] = []  # weights, statistics and batch of the graph
         self._captured: _Captured | None = None
 
     def _compute(self, chunk: Sequence[WorkerVectors], batches: Any) -> None:
         (worker,), batch = chunk, part_of(batches, 0)
         ahead = worker.ahead
         assert ahead is not None
-        if self._buffers is None:
-            gradient = torch.empty_like(ahead.gradient)
-            own = [each.clone() for each in (_weights_of(worker), worker.statistics)]
-            counters = [each.clone() for each in worker.counters]
-            self._buffers = own[0], own[1], gradient, counters
-            self._batch = mapped(torch.clone, batch)
-        weights, statistics, gradient, counters = self._buffers
-        before = None if self.increments else [each.clone() for each in counters]
-        if weights.device.type == "cuda" and self._captured is None:
-            self._captured = _Captured(self._step)
-            for counter, first in zip(counters, before or counters, strict=True):
-                counter.copy_(first)
-        weights.copy_(_weights_of(worker))
-        statistics.copy_(worker.statistics)
-        _copy_all(_tensors(self._batch), _tensors(batch))
-        loss = self._captured.replay() if self._captured else self._step()
+        before = None if self.increments else [each.clone() for each in self._counters]
+        weights = _weights_of(worker)
+        if weights.device.type == "cuda":
+            self._replay([weights, worker.statistics, batch], ahead)
+        else:
+            ahead.statistics.copy_(worker.statistics)
+            ahead.loss.copy_(self._step(weights, ahead.statistics, batch, ahead.gradient))
         if before is not None:
-            self.increments = [now - then for now, then in zip(counters, before, strict=True)]
-        ahead.gradient.copy_(gradient)
-        ahead.statistics.copy_(statistics)
-        ahead.loss.copy_(loss)
+            pairs = zip(self._counters, before, strict=True)
+            self.increments = [now - then for now, then in pairs]
 
-    def _step(self) -> Tensor:
-        assert self._buffers is not None
-        weights, statistics, gradient, counters = self._buffers
-        self._trained.refer_to(weights, statistics, counters)
-        return self._trained.step(self._batch, gradient)
+    def _step(self, weights: Tensor, statistics: Tensor, batch: Any, gradient: Tensor) -> Tensor:
+        self._trained.refer_to(weights, statistics, self._counters)
+        return self._trained.step(batch, gradient)
+
+    def _replay(self, inputs: list[Any], ahead: Ahead) -> None:
+        if self._captured is None:
+            begun = [each.clone() for each in self._counters]
+            self._inputs = mapped(torch.clone, inputs)
+            self._gradient = torch.empty_like(ahead.gradient)
+            self._captured = _Captured(lambda: self._step(*self._inputs, self._gradient))
+            _copy_all(self._counters, begun)
+        _copy_all(_tensors(self._inputs), _tensors(inputs))
+        ahead.loss.copy_(self._captured.replay())
+        ahead.statistics.copy_(self._inputs[1])
+        ahead.gradient.copy_(self._gradient)
 
 
 class _Loss(nn.Module):
