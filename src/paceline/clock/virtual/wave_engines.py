@@ -7,7 +7,7 @@ class attribute `pure_training_step = True`: it logs nothing, and draws no rando
 of dropout layers, which are given with its batch.
 
     vmap     torch.func differentiates chunks of workers as one; on a GPU each size is a CUDA graph
-    graph    one worker after the other, in waves of one; on a GPU as one CUDA graph
+    graph    waves of one, without what Lightning's loop adds to a step; on a GPU as a CUDA graph
 """
 
 import gc
