@@ -170,6 +170,24 @@ class Reads(nn.Module):
         return images if images.sum().item() > 0 else -images
 
 
+class Replaces(nn.Module):
+    """Puts another tensor in the place of its buffer."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(3, dtype=torch.float64))
+
+    def forward(self, images):
+        self.mean = 0.9 * self.mean + 0.1 * images.detach().mean(0)
+        return images - self.mean
+
+
+@on_every_device
+def test_a_buffer_that_is_replaced_is_each_workers_own(device):
+    found, expected = both("graph", "async_parameter_server", device, layers=lambda: [Replaces()])
+    assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize(
     ("engine", "layer", "declared", "said"),
     [
@@ -177,6 +195,7 @@ class Reads(nn.Module):
         *((each, nn.AlphaDropout(0.2), True, r".*: its network\.\d \(Alpha") for each in ENGINES),
         *((each, nn.Identity(), False, ".*declare pure_training_step") for each in ENGINES),
         ("vmap", Reads(), True, ""),
+        ("vmap", Replaces(), True, ""),
     ],
 )
 def test_a_module_that_an_engine_cannot_compute_is_named(

@@ -99,6 +99,10 @@ def test_another_runs_state_is_refused(tmp_path):
     for other in ({"profile": NODES}, {"batch_norm": True}):
         with pytest.raises((ValueError, RuntimeError)):
             train(scheme(), 3, 30, ckpt_path=path, **other)
+    _, module = train(scheme(), 3, 30, of_trainer={"max_steps": 5})
+    module.trainer.save_checkpoint(path)  # all messages under way have been delivered
+    with pytest.raises(ValueError, match="of a run that has ended"):
+        train(scheme(), 3, 30, ckpt_path=path, of_trainer={"max_epochs": 2})
 
 
 def test_a_state_holds_no_more_than_its_run_needs(tmp_path):

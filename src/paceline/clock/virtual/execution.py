@@ -7,13 +7,13 @@ workers that compute at that moment.
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from paceline.clock.reports import StrategyReport
-from paceline.clock.run_spec import run_of_servers
 from paceline.clock.served_pushes import Update
 from paceline.clock.served_weights import ServedWeights
 from paceline.clock.snapshot import (
@@ -148,15 +148,17 @@ class Execution:
         assert simulation.servers is not None
         scheme = self._scheme
         self._weights, self._bounds = weights, vectors.bounds(scheme.servers)
-        specs = server_specs(scheme, run_of_servers(scheme, self._run), vectors)
+        specs = server_specs(scheme, self._run, vectors)
         for spec, (first, last) in zip(specs, self._bounds, strict=True):
             served = ServedWeights(
                 scheme,
                 spec,
                 weights[first:last],
-                gradient=lambda worker, part=slice(first, last): self._part_of_push(worker, part),
+                gradient=partial(self._part_of_push, part=slice(first, last)),
                 # statistics are sent to server 0 only
-                statistics=self._pushed_statistics if spec.server == 0 else _none,
+                statistics=lambda worker, server=spec.server: (
+                    torch.empty(0) if server else self._pushed[worker]
+                ),
                 seconds=lambda: simulation.kernel.now,
                 numbers=lambda worker: self.workers[worker].numbers or (),
             )
@@ -169,9 +171,6 @@ class Execution:
         message = self.workers[worker].message
         assert message is not None
         return message[part]
-
-    def _pushed_statistics(self, worker: int) -> Tensor:
-        return self._pushed[worker]
 
     # called by a Trainer
 
@@ -270,6 +269,7 @@ class Execution:
         return {
             "operations": self._num_read,
             "now": self.simulation.kernel.now,
+            "ended": self.simulation.ending or self.simulation.diverged,
             "workers": [worker.state() for worker in self.workers],
             "own": self._own.state() if self._own else [],
             "served": [each.vectors() for each in self._served],
@@ -290,9 +290,9 @@ class Execution:
             self._due = None
             if operation and operation[0] == "computed":
                 self._computed(*operation[1:])
-        if self.simulation.kernel.now != state["now"]:
-            now = self.simulation.kernel.now
-            raise ValueError(f"another run's state: {state['now']} s, and {now} s here")
+        read, now = self._num_read, self.simulation.kernel.now
+        if state["ended"] or (read, now) != (state["operations"], state["now"]):
+            raise ValueError(f"of a run that has ended, or of another one, at {state['now']} s")
         placed = _Placed(self.lender)
         if self._own is not None:
             self._own.load_state(
@@ -351,7 +351,8 @@ class Execution:
 
     def _message(self, worker: WorkerVectors, kind: type[Any]) -> Any:
         message = self._next(worker)
-        if type(message) is not kind:
+        values = vars(message).values() if message else ()
+        if type(message) is not kind or any(value is UNKNOWN for value in values):
             name = type(self._scheme).__name__
             raise SettingError("scheme", f"the messages of {name} depend on values of vectors")
         return message
@@ -433,7 +434,7 @@ class Execution:
             del self._reaching[samples]
             updates, now = self._run.updates_at(samples), self.simulation.kernel.now
             self._snapshots.append(Snapshot(samples, updates, now, weights.value, statistics.value))
-            self.simulation.diverged = not self._snapshots[-1].is_finite()
+            self.simulation.diverged |= not self._snapshots[-1].is_finite()
 
     # operations: messages among workers
 
@@ -560,10 +561,6 @@ class Execution:
         weights, first.incoming, first.message = first.incoming, None, None
         for index in indices:
             self.workers[index].answers[-1] = weights
-
-
-def _none(worker: int) -> Tensor:
-    return torch.empty(0)
 
 
 class _Placed:

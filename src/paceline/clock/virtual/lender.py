@@ -6,8 +6,9 @@ from torch import Tensor
 
 
 class Lender:
-    """Lends vectors of one size, type and device. Each is lent anew when nothing refers to it any
-    more. `made`: number of vectors that have been allocated.
+    """Lends vectors of one size, type and device. Each is lent anew when nothing refers to it or to
+    a view of it any more; a detached one does not count. `made`: number of vectors that have been
+    allocated.
     """
 
     def __init__(self, like: Tensor) -> None:

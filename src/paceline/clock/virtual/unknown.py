@@ -24,6 +24,8 @@ class Unknown:
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __call__
     __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __matmul__ = __rmatmul__ = __call__
+    __eq__ = __ne__ = __call__
+    __hash__ = object.__hash__
     __neg__ = __abs__ = __getitem__ = __lt__ = __le__ = __gt__ = __ge__ = __call__
 
     def _refuse(self, *args: Any) -> NoReturn:

@@ -393,7 +393,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._completed = []
         loss, trainer = closure(), self._module.trainer
         self._finish_wave()
-        most = BATCH_STEPS[self.root_device.type]
+        most = BATCH_STEPS["cuda" if self.root_device.type == "cuda" else "cpu"]
         while len(self._completed) < most and not trainer.should_stop:
             if self.execution.due_worker() is None:
                 break

@@ -14,6 +14,7 @@ import gc
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -153,6 +154,7 @@ class Trained:
             loss = loss_of(self.module.training_step(batch, 0))
         loss.backward()  # pyright: ignore[reportUnknownMemberType]
         self.end_gradient()
+        self.settle()
         self.limit(gradient[None])
         return loss.detach()
 
@@ -298,8 +300,12 @@ class GraphEngine(AbstractEngine):
             begun = [each.clone() for each in self._counters]
             self._inputs = mapped(torch.clone, inputs)
             self._gradient = torch.empty_like(ahead.gradient)
-            self._captured = _Captured(lambda: self._step(*self._inputs, self._gradient))
-            _copy_all(self._counters, begun)
+            weights, statistics, batch = self._inputs
+            self._captured = _Captured(
+                partial(self._step, weights, statistics, batch, self._gradient)
+            )
+            for counter, first in zip(self._counters, begun, strict=True):
+                counter.copy_(first)
         _copy_all(_tensors(self._inputs), _tensors(inputs))
         ahead.loss.copy_(self._captured.replay())
         ahead.statistics.copy_(self._inputs[1])
