@@ -79,6 +79,15 @@ def test_a_hook_that_would_not_be_called_is_refused_and_no_other(kind, uses, set
             check_hooks(written, setting)
 
 
+def test_a_module_that_draws_its_batches_is_refused():
+    def training_step(self, dataloader_iter):
+        raise AssertionError
+
+    drawing = type("Own", (LightningModule,), {"training_step": training_step})
+    with pytest.raises(SettingError, match=r"^model: Own\.training_step draws its batches itself"):
+        check_hooks(drawing(), "model")
+
+
 def test_each_attribute_of_a_trainer_has_its_use():
     trainer = Trainer(logger=False, accelerator="cpu", enable_checkpointing=False)
     found = {name for name in dir(trainer) if not name.startswith("_")}
