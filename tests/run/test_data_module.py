@@ -109,3 +109,13 @@ def test_hooks_that_nobody_would_call_are_refused(tmp_path):
     open_data(Stateful(tmp_path, {}), READING)
     with pytest.raises(SettingError, match=r"^data: Stateful\.state_dict has a state"):
         open_data(Stateful(tmp_path, {"seen": 3}), READING)
+
+
+class Failing(OwnData):
+    def setup(self, stage):
+        self.trainer.world_size  # noqa: B018
+
+
+def test_an_error_of_a_data_module_names_its_method(tmp_path):
+    with pytest.raises(SettingError, match=r"^data: Failing\.setup: AttributeError: 'NoneType'"):
+        open_data(Failing(tmp_path), READING)

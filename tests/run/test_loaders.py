@@ -241,36 +241,3 @@ def test_a_split_is_equal_and_what_is_drawn_in_training_is_not(tmp_path):
     for name in ("virtual", "again"):
         assert shuffled_run(tmp_path / name, **CLOCKS["virtual"])[0] == ours[:1]
     assert shuffled_run(tmp_path / "other", **CLOCKS["virtual"], seed=4)[0] != ours[:1]
-
-
-class Half(OwnData):
-    """Validates on the half of its rank, as beside a Trainer that does not put samplers in."""
-
-    def val_dataloader(self):
-        return DataLoader(Drawn(), batch_size=5, sampler=DistributedSampler(Drawn()))
-
-
-def test_every_worker_scores_all_images_of_a_distributed_sampler(tmp_path):
-    config = tiny_point(
-        "sync_allreduce",
-        2,
-        4,
-        data={"_target_": f"{__name__}.Half", "folder": None},
-        model={"_target_": "tests.run.own.OwnModule", "lr": 0.5, "shards": 1, "split": "auto"},
-        training__epochs=1,
-        **OWN_TRAINING,
-    )
-    seen, _ = run_tiny(config, tmp_path)
-    assert {score.num_images for each in seen.training for score in each.scores} == {48}
-
-
-def test_an_error_of_a_data_module_names_its_method(tmp_path):
-    class Failing(OwnData):
-        def setup(self, stage):
-            self.trainer.world_size  # noqa: B018
-
-    from paceline.run.open_data import open_data
-    from tests.run.test_data_module import READING
-
-    with pytest.raises(SettingError, match=r"^data: Failing\.setup: AttributeError: 'NoneType'"):
-        open_data(Failing(tmp_path), READING)
