@@ -33,67 +33,44 @@ def virtual(name: str, folder: Any) -> str:
     return _outcome(name, strategy, str(folder))
 
 
-def served(names: list[str], folder: Any) -> dict[str, str]:
-    """Outcomes in two processes and a server, of what is not refused before it is reached."""
-    return _launched("worker_or_server", names, folder, servers=1)
+def own_weights(folder: Any) -> dict[str, str]:
+    return _launched([*ASKED], [], folder)
 
 
-def refused(names: list[str], folder: Any) -> dict[str, str]:
-    """Outcomes of what never reaches a server, in a process without one."""
-    return _launched("worker_or_server", names, folder, workers=1)
+def beside_server(said: dict[str, str], folder: Any) -> dict[str, str]:
+    """Outcomes in two processes and a server, which serves what is `said` to get as far. What is
+    refused while the server waits ends the run, and has one of its own.
+    """
+    late = [name for name in said if said[name].startswith(LATE)]
+    works = [name for name in said if said[name] == WORKS]
+    found = _launched([name for name in said if name not in late], works, folder, servers=1)
+    for name in late:
+        try:
+            found |= _launched([name], [name], folder, servers=1)
+        except SettingError as error:
+            found[name] = f"{LATE}: {error.setting}"
+    return found
 
 
-def ended(name: str, folder: Any) -> str:
-    """Outcome of what is refused while the server waits, and ends the run."""
-    try:
-        return served([name], folder)[name]
-    except SettingError as error:
-        return f"{LATE}: {error.setting}"
-
-
-def own_weights(names: list[str], folder: Any) -> dict[str, str]:
-    return _launched("own_worker", names, folder)
-
-
-def _launched(
-    target: str, names: list[str], folder: Any, workers: int = WORKERS, servers: int = 0
-) -> dict[str, str]:
-    """Outcomes in the first process."""
-    arguments = (names, str(folder))
-    found = launch(
-        f"{__name__}:{target}", arguments, workers=workers, servers=servers, log_folder=folder
-    )
-    assert all(each == found[0] for each in found[:workers])
+def _launched(names: list[str], served: list[str], folder: Any, servers: int = 0) -> dict[str, str]:
+    target, arguments = f"{__name__}:train_each", (names, served, str(folder))
+    found = launch(target, arguments, workers=WORKERS, servers=servers, log_folder=folder)
+    assert found[0] == found[1]
     return found[0]
 
 
-def worker_or_server(names: list[str], folder: str) -> dict[str, str]:
+def train_each(names: list[str], served: list[str], folder: str) -> dict[str, str]:
     join(60, "cpu")
-    scheme, found = AsyncParameterServer(1), {}
-    for name in names:
-        if dist.get_rank() == WORKERS:
-            serve(scheme)
-        else:
-            strategy = _strategy(RuleStrategy, scheme)
-            found[name] = _outcome(name, strategy, folder)
-    leave()
-    return found
-
-
-def own_worker(names: list[str], folder: str) -> dict[str, str]:
-    join(60, "cpu")
+    scheme = AsyncParameterServer(1) if dist.get_world_size() > WORKERS else LocalSGD(2)
     found = {}
     for name in names:
-        strategy = _strategy(RuleStrategy, LocalSGD(2))
-        found[name] = _outcome(name, strategy, folder)
+        if dist.get_rank() < WORKERS:
+            run = RunSpec(WORKERS, batch_size=BATCH, num_steps=STEPS)
+            found[name] = _outcome(name, RuleStrategy(scheme, run), folder)
+        elif name in served:
+            serve(scheme)
     leave()
     return found
-
-
-def _strategy(kind: Any, scheme: Any) -> Any:
-    workers = min(WORKERS, dist.get_world_size())
-    steps = STEPS * workers // WORKERS
-    return kind(scheme, RunSpec(workers, batch_size=BATCH, num_steps=steps))
 
 
 def _outcome(name: str, strategy: Any, folder: str) -> str:
@@ -167,13 +144,11 @@ def trained(name, folder):
 
 def _settings(name):
     """Those of `training` that the module's optimizer has by itself."""
-    found = own_module(name).configure_optimizers()
-    if isinstance(found, dict):
-        found = found["optimizer"]
-    optimizer = found
+    optimizer = own_module(name).configure_optimizers()
+    if isinstance(optimizer, dict):
+        optimizer = optimizer["optimizer"]
     while isinstance(optimizer, (list, tuple)):
         optimizer = optimizer[0]
     (group,) = optimizer.param_groups
     had = {**group, "lr": group.get("initial_lr", group["lr"])}
-    compared = {"lr", "momentum", "weight_decay"} & set(had)
-    return {f"training__{each}": had[each] for each in compared}
+    return {f"training__{x}": had[x] for x in ("lr", "momentum", "weight_decay") if x in had}

@@ -5,16 +5,7 @@ import re
 import pytest
 
 from tests.compatibility.asked import ASKED
-from tests.compatibility.places import (
-    LATE,
-    WORKS,
-    ended,
-    own_weights,
-    refused,
-    served,
-    trained,
-    virtual,
-)
+from tests.compatibility.places import WORKS, beside_server, own_weights, trained, virtual
 from tests.tiny import REPOSITORY
 
 PAGE = REPOSITORY / "docs/what_works.md"
@@ -58,33 +49,18 @@ def test_on_the_virtual_clock(name, tmp_path):
     assert virtual(name, tmp_path) == TABLE[name][VIRTUAL]
 
 
-@pytest.fixture(scope="module")
-def of_servers(tmp_path_factory):
-    """Outcomes in processes with a server; of what the page says is refused, without one."""
-    folder = tmp_path_factory.mktemp("servers")
-    said = {name: row[SERVERS] for name, row in TABLE.items()}
-    works = [name for name in said if said[name] == WORKS]
-    late = [name for name in said if said[name].startswith(LATE)]
-    others = [name for name in said if name not in (*works, *late)]
-    alone = {name: ended(name, folder) for name in late}
-    return served(works, folder) | refused(others, folder) | alone
-
-
-@pytest.fixture(scope="module")
-def of_own_weights(tmp_path_factory):
-    return own_weights(list(ASKED), tmp_path_factory.mktemp("own"))
+def said_of(place):
+    return {name: row[place] for name, row in TABLE.items()}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ASKED)
-def test_with_parameter_servers(name, of_servers):
-    assert of_servers[name] == TABLE[name][SERVERS]
+def test_with_parameter_servers(tmp_path):
+    assert beside_server(said_of(SERVERS), tmp_path) == said_of(SERVERS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ASKED)
-def test_with_weights_of_each_worker(name, of_own_weights):
-    assert of_own_weights[name] == TABLE[name][OWN]
+def test_with_weights_of_each_worker(tmp_path):
+    assert own_weights(tmp_path) == said_of(OWN)
 
 
 @pytest.mark.slow
