@@ -12,12 +12,10 @@ from paceline.run.open_data import open_data
 from paceline.run.placed_data import reading_of
 from tests.run.own import Drawn, OwnData
 from tests.run.test_data_module import Endless
-from tests.tiny import CLOCKS, NUM_TRAIN, point_of, run_tiny, tiny_point
+from tests.tiny import CLOCKS, NUM_TRAIN, point_of, run_together, tiny_point
 
 
-def scores(folder, clock, **settings):
-    point = tiny_point("sync_parameter_server", 2, 4, **CLOCKS[clock], **settings)
-    seen, _ = run_tiny(point, folder)
+def scores(seen):
     found = sorted((each for t in seen.training for each in t.scores), key=lambda s: s.samples)
     (test,) = [each.test for each in seen.training if each.test]
     return [(each.samples, each.loss, each.top1, each.averaged_top1) for each in found], test.loss
@@ -25,10 +23,15 @@ def scores(folder, clock, **settings):
 
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_only_the_last_score_is_of_all_images(clock, tmp_path):
-    settings = {"training__ema_decay": 0.9}
-    everywhere = scores(tmp_path, clock, **settings)
-    assert scores(tmp_path, clock, **settings, measurement__curve_images=NUM_TRAIN) == everywhere
-    (*first, last), test = scores(tmp_path, clock, **settings, measurement__curve_images=7)
+    settings = {"training__ema_decay": 0.9, **CLOCKS[clock]}
+    numbers = (None, NUM_TRAIN, 7)
+    configs = [
+        tiny_point("sync_parameter_server", 2, 4, measurement__curve_images=number, **settings)
+        for number in numbers
+    ]
+    runs = [scores(seen) for seen, _ in run_together(configs, tmp_path)]
+    everywhere, of_as_many, ((*first, last), test) = runs
+    assert of_as_many == everywhere
     assert (last, test) == (everywhere[0][-1], everywhere[1])
     for some, of_all in zip(first, everywhere[0], strict=False):
         assert some[0] == of_all[0]

@@ -57,20 +57,6 @@ def test_a_row_comes_once_a_real_second_with_modelled_seconds(tmp_path):
     assert [row["train_loss"] for row in rows] == ["0.5"] * 3
 
 
-@pytest.mark.parametrize("scheme", ["sync_allreduce", "sync_parameter_server", "local_sgd"])
-def test_both_clocks_evaluate_the_same_weights(scheme, tmp_path):
-    def losses(cluster):
-        folder = tmp_path / cluster
-        folder.mkdir()
-        seen, _ = run_tiny(tiny_point(scheme, 2, 4, cluster), folder)
-        scores = [score for each in seen.training for score in each.scores]
-        return {score.samples: score.loss for score in scores}
-
-    real, virtual = losses("local"), losses("virtual")
-    assert real == pytest.approx(virtual, rel=1e-9)
-    assert len({*real.values()}) == len(real) == 3
-
-
 @pytest.mark.parametrize("clock", CLOCKS)
 def test_the_curve_is_of_validation_and_the_test_of_test_images(clock, tmp_path):
     config = tiny_point("local_sgd", 2, 4, training__epochs=1, **CLOCKS[clock])

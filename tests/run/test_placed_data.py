@@ -21,7 +21,7 @@ from tests.run.own import OWN_TRAINING
 from tests.run.placed import NUM_FEW, SHAPE, numbered_images
 from tests.run.placed import NUM_TRAIN as NUM_LARGE
 from tests.run.test_data_module import READING, replace_store
-from tests.tiny import CLOCKS, point_of, run_tiny, tiny_point
+from tests.tiny import CLOCKS, point_of, run_tiny, run_together, tiny_point
 
 SYNC, WORKERS = "sync_allreduce", 4
 PARTITIONED = {"placement": "partitioned"}
@@ -181,12 +181,11 @@ def test_servers_do_not_take_part_in_a_shuffle(clock, tmp_path):
     """A synchronous server's workers meet by its answers; one that is asynchronous needs no meeting
     for a partition that stays.
     """
-    config = placed("sync_parameter_server", clock=clock, **CASES["every epoch"])
-    seen, weights = run_tiny(config, tmp_path)
+    meeting = placed("sync_parameter_server", clock=clock, **CASES["every epoch"])
+    asynchronous = placed("async_parameter_server", clock=clock, **CASES["never"])
+    (met, weights), (seen, _) = run_together([meeting, asynchronous], tmp_path)
     assert_same(weights, plain(placed()), rtol=1e-12, atol=1e-14)
-    assert sum(each.moved.shuffle_bytes for each in seen.training) > 0
-    config = placed("async_parameter_server", clock=clock, **CASES["never"])
-    seen, _ = run_tiny(config, tmp_path)
+    assert sum(each.moved.shuffle_bytes for each in met.training) > 0
     order = seen.training[0].order
     for report in seen.training if clock == "wall" else ():
         share = order.share(report.strategy.workers[0].worker, 0)

@@ -17,34 +17,23 @@ def placed(scheme="sync_allreduce", batch_size=4, clock="wall", **data):
     return {**config, "data": {**config["data"], **data}}
 
 
-MEETING = [
-    ("async_parameter_server", {}),
-    ("gossip", {}),
-    ("independent", {}),
-    ("elastic_averaging", {}),
-    ("stale_synchronous", {}),
-    ("sync_parameter_server", {"backup_workers": 1}),
-]
+def test_who_does_not_meet_is_refused_in_a_line():
+    def shuffled(scheme, every, changed):
+        config = placed(scheme, **PARTITIONED, shuffle_every=every)
+        return point_of({**config, "scheme": {**config["scheme"], **changed}})
 
-
-@pytest.mark.parametrize(("scheme", "changed"), MEETING)
-def test_who_does_not_meet_is_refused_in_a_line(scheme, changed):
-    config = placed(scheme, **PARTITIONED, shuffle_every=1)
-    config["scheme"] = {**config["scheme"], **changed}
-    with pytest.raises(
-        SettingError, match=r"^data\.shuffle_every: it needs a time at which all workers meet; "
+    message = r"^data\.shuffle_every: it needs a time at which all workers meet; "
+    never = ("async_parameter_server", "gossip", "independent", "elastic_averaging")
+    for scheme, changed in (
+        *((scheme, {}) for scheme in (*never, "stale_synchronous")),
+        ("sync_parameter_server", {"backup_workers": 1}),
     ):
-        point_of(config)
-    config["data"] = {**config["data"], "shuffle_every": None}
-    point_of(config)
-
-
-@pytest.mark.parametrize("scheme", ["sync_parameter_server", "post_local_sgd", "mixed"])
-def test_who_meets_is_not(scheme):
-    config = placed(scheme, **PARTITIONED, shuffle_every=1)
-    if scheme == "mixed":
-        config["scheme"] = {**config["scheme"], "group_size": 4}
-    point_of(config)
+        with pytest.raises(SettingError, match=message):
+            shuffled(scheme, 1, changed)
+        shuffled(scheme, None, changed)
+    shuffled("sync_parameter_server", 1, {})
+    shuffled("post_local_sgd", 1, {})
+    shuffled("mixed", 1, {"group_size": 4})
 
 
 class AtRandom(Drawn):
@@ -67,15 +56,12 @@ def module_with(items):
 
 
 @pytest.mark.parametrize(
-    ("items", "store", "refused"),
-    [
-        (AtRandom(), "memory", "items that are drawn at random cannot be kept in memory"),
-        (Words(), "memory", "items that are not tensors cannot be kept in memory"),
-    ],
+    ("items", "they"), [(AtRandom(), "are drawn at random"), (Words(), "are not tensors")]
 )
-def test_items_that_cannot_be_held_are_refused_in_a_line(items, store, refused):
-    with pytest.raises(SettingError, match=rf"^data\.store: {refused}[^\n]*$"):
-        open_data(module_with(items), replace_store(READING, store))
+def test_items_that_cannot_be_held_are_refused_in_a_line(items, they):
+    refused = rf"^data\.store: items that {they} cannot be kept in memory[^\n]*$"
+    with pytest.raises(SettingError, match=refused):
+        open_data(module_with(items), replace_store(READING, "memory"))
 
 
 def test_a_share_smaller_than_a_batch_is_refused_in_a_line(tmp_path):

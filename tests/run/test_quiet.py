@@ -15,7 +15,7 @@ from pytorch_lightning.utilities.exceptions import SIGTERMException
 from paceline.model.classifier import Classifier
 from paceline.run.quiet import quiet_trainer, silence
 from paceline.run.training_process import _threads_of_server
-from tests.tiny import batches_of, run_tiny, tiny_network, tiny_point
+from tests.tiny import batches_of, run_together, tiny_network, tiny_point
 
 
 class Watched(Classifier):
@@ -59,20 +59,16 @@ def test_a_signal_that_is_ignored_before_is_ignored_in_training(ignored):
         signal.signal(signal.SIGTERM, before)
 
 
-PACED = {"cluster__step_seconds": 0.005}
-
-
-@pytest.mark.parametrize(
-    ("scheme", "pace", "yielding"),
-    [
-        ("async_parameter_server", PACED, ["gave_way_0", "gave_way_1"]),
-        ("async_parameter_server", {}, []),
-        ("sync_allreduce", PACED, []),
-    ],
-)
-def test_paced_workers_alone_give_way_to_servers_on_their_machine(scheme, pace, yielding, tmp_path):
-    run_tiny(tiny_point(scheme, 2, 4, **pace), tmp_path)
-    assert sorted(path.name for path in tmp_path.glob("gave_way_*")) == yielding
+def test_paced_workers_alone_give_way_to_servers_on_their_machine(tmp_path):
+    paced = {"cluster__step_seconds": 0.005}
+    configs = [
+        tiny_point("async_parameter_server", 2, 4, **paced),
+        tiny_point("async_parameter_server", 2, 4),
+        tiny_point("sync_allreduce", 2, 4, **paced),
+    ]
+    run_together(configs, tmp_path)
+    gave_way = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.glob("*/gave_way_*"))
+    assert gave_way == ["0/gave_way_0", "0/gave_way_1"]
 
 
 @pytest.mark.parametrize(

@@ -12,22 +12,24 @@ from paceline.run.weights import load_weights, save_weights
 from tests.tiny import CLOCKS, evaluated, run_tiny, run_together, tiny_network, tiny_point
 
 
-@pytest.mark.parametrize("scheme", ["sync_allreduce", "async_parameter_server"])
-def test_a_plain_network_loads_them_and_scores_the_same(scheme, tmp_path):
+def test_a_plain_network_loads_them_and_scores_the_same(tmp_path):
     network = {"_target_": "tests.tiny.tiny_network", "batch_norm": True}
-    config = tiny_point(scheme, 2, 4, model__network=network)
-    seen, weights = run_tiny(config, tmp_path)
-    plain = tiny_network(batch_norm=True).double()
-    plain.load_state_dict(weights)
-    scores = [score for each in seen.training for score in each.scores]
-    last = max(scores, key=lambda score: score.samples)
-    again = score(plain, [evaluated(config, "validation")], "cpu")
-    assert again.top1 == last.top1
-    assert again.loss == pytest.approx(last.loss, rel=1e-9)
+    schemes = ("sync_allreduce", "async_parameter_server")
+    configs = [tiny_point(scheme, 2, 4, model__network=network) for scheme in schemes]
+    runs = run_together(configs, tmp_path)
+    for config, (seen, weights) in zip(configs, runs, strict=True):
+        plain = tiny_network(batch_norm=True).double()
+        plain.load_state_dict(weights)
+        scores = [score for each in seen.training for score in each.scores]
+        last = max(scores, key=lambda score: score.samples)
+        again = score(plain, [evaluated(config, "validation")], "cpu")
+        assert again.top1 == last.top1
+        assert again.loss == pytest.approx(last.loss, rel=1e-9)
 
 
 def test_without_the_setting_there_are_none(tmp_path):
-    config = tiny_point("async_parameter_server", 1, 4, save_weights=False, training__epochs=1)
+    once = {"save_weights": False, "training__epochs": 1}
+    config = tiny_point("async_parameter_server", 1, 4, **once, **CLOCKS["virtual"])
     with pytest.raises(FileNotFoundError):
         run_tiny(config, tmp_path)
     assert not list(tmp_path.glob("*.pt"))
@@ -79,10 +81,3 @@ def test_weights_of_another_network_are_refused_by_the_first_that_differs(
     with pytest.raises(SettingError, match=rf"^training\.initial_weights: .*{message}") as error:
         load_weights(made_classifier(), str(file))
     assert "\n" not in str(error.value)
-
-
-def test_a_refusal_in_the_processes_is_the_runs(tmp_path):
-    torch.save({}, tmp_path / "none.pt")
-    settings = {"training__initial_weights": str(tmp_path / "none.pt")}
-    with pytest.raises(SettingError, match=r"^training\.initial_weights: .* it has no 1\.weight"):
-        run_tiny(tiny_point("sync_allreduce", 1, 8, **settings), tmp_path)
