@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 from paceline.data.placement import Placement
 from paceline.data.prepared import AbstractPreparedImageData
-from paceline.data.shuffle import BUFFER_BYTES, DataTraffic
+from paceline.data.shuffle import BUFFER_BYTES
 from paceline.data.source import Source, whole
 from paceline.exchange.process_group import join
 from paceline.run.open_data import open_data
@@ -44,22 +44,14 @@ def numbered_images(root: Path, num_train: int) -> NumberedImages:
     return NumberedImages(str(root), num_train, SHAPE, 8, 0, None)
 
 
-class Memory(NamedTuple):
-    """Bytes: resident before, most afterwards; and what a share and a buffer have."""
-
-    before: int
-    most: int
-    share: int
-    buffer: int
-
-
 class Shuffled(NamedTuple):
-    """Of shuffles of the large set: memory, bytes as we and as the kernel count, labels drawn.
-
-    `begun`: how often a step was told to begin anew.
+    """Of two shuffles of the large set, in a process: memory that was added at most, and that of a
+    share and a buffer; bytes sent as we and as the kernel count; labels of three batches; and how
+    often a step was told to begin anew.
     """
 
-    memory: Memory
+    added: int
+    share: int
     sent: int
     sent_by_kernel: int
     labels: list[int]
@@ -75,28 +67,17 @@ def everything(configs: list[dict[str, Any]], root: Path, folder: Path) -> tuple
         own = folder / str(number)
         own.mkdir(exist_ok=True)
         reports.append(TrainingProcess(point_of(config), own, {}).run())
-    return reports, shuffled(root)
+    shuffled(root, NUM_FEW)  # so that code and what a process needs once are in memory already
+    return reports, shuffled(root, NUM_TRAIN)
 
 
-def shuffled(root: Path) -> Shuffled:
-    """Read a share of the large set and shuffle it twice; of each period keep a batch.
-
-    A small set goes before, so that code and what a process needs once are in memory already.
-    """
-    shuffled_twice(root, NUM_FEW)
-    before = _resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the most begins anew
-    traffic, sent, labels, begun = shuffled_twice(root, NUM_TRAIN)
-    share = (int(np.prod(SHAPE)) + 8) * NUM_TRAIN // dist.get_world_size()
-    memory = Memory(before, _resident("VmHWM"), share, BUFFER_BYTES)
-    return Shuffled(memory, traffic.moved.shuffle_bytes, sent, labels, begun)
-
-
-def shuffled_twice(root: Path, num_train: int) -> tuple[DataTraffic, int, list[int], int]:
-    """Return what moved, by our count and the kernel's; labels of three batches, and meetings.
+def shuffled(root: Path, num_train: int) -> Shuffled:
+    """Read a share of a set and shuffle it twice; of each period keep a batch.
 
     All have received before one counts, and all have counted before one closes its connections.
     """
+    before = _resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the most begins anew
     worker, workers, size = dist.get_rank(), dist.get_world_size(), 4
     placement = Placement("partitioned", "random", 1, store=None)
     reading = Reading(workers, size, 0, size, placement, worker=worker)
@@ -111,11 +92,11 @@ def shuffled_twice(root: Path, num_train: int) -> tuple[DataTraffic, int, list[i
     dist.barrier()
     sent = socket_bytes()[0] - sent_before
     dist.barrier()
-    return data.traffic, sent, labels, len(begun)
+    share = (int(np.prod(SHAPE)) + 8) * num_train // workers + BUFFER_BYTES
+    added = _resident("VmHWM") - before
+    return Shuffled(added, share, data.traffic.moved.shuffle_bytes, sent, labels, len(begun))
 
 
 def _resident(name: str) -> int:
-    status = Path("/proc/self/status").read_text()
-    found = re.search(rf"{name}:\s+(\d+) kB", status)
-    assert found is not None
-    return 1024 * int(found[1])
+    (kilobytes,) = re.findall(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return 1024 * int(kilobytes)

@@ -151,9 +151,8 @@ def test_processes_hold_a_share_and_a_buffer_and_send_what_is_counted(real):
     """Besides, there is the order of all samples, and code that is needed for the first time."""
     drawn = Counter()
     for large in real[1]:
-        memory = large.memory
-        most = memory.share + memory.buffer + 64 * NUM_LARGE + 2**21
-        assert memory.most - memory.before < most < 0.6 * NUM_LARGE * np.prod(SHAPE)
+        most = large.share + 64 * NUM_LARGE + 2**21
+        assert large.added < most < 0.6 * NUM_LARGE * np.prod(SHAPE)
         assert large.sent <= large.sent_by_kernel < 1.02 * large.sent
         assert large.begun == 2  # after each shuffle
         drawn.update(large.labels)

@@ -1,5 +1,7 @@
 """Modules of users mean the same on both clocks, or are refused before they train."""
 
+import re
+
 import pytest
 import torch
 from pytorch_lightning import LightningModule
@@ -76,7 +78,7 @@ def test_what_cannot_mean_the_same_is_refused_before_training(tmp_path):
         seconds = 1000 if kind == "a function in a checkpoint" else None
         with pytest.raises(SettingError, match=rf"^model: .*{said}"):
             run_tiny(point(kind, training__checkpoint_seconds=seconds), tmp_path)
-        assert not (tmp_path / "weights.pt").exists()
+        assert not (tmp_path / "progress.csv").exists()
 
 
 ON_REAL_WORKERS = [
@@ -90,15 +92,15 @@ ON_REAL_WORKERS = [
 
 @pytest.mark.slow
 def test_real_workers_refuse_it_too(tmp_path):
-    points = [point_of(point(kind, "wall")) for kind in ON_REAL_WORKERS]
-    arguments = (points, tmp_path)
-    for found in launch(
-        f"{HERE}:said_of_each", arguments, workers=2, servers=0, log_folder=tmp_path / "log"
-    ):
-        for kind, said in zip(ON_REAL_WORKERS, found, strict=True):
-            assert said is not None, kind
-            with pytest.raises(SettingError, match=rf"^model: .*{REFUSED[kind][0]}"):
-                raise SettingError(*said.split(": ", 1))
+    expected = {kind: REFUSED[kind][0] for kind in ON_REAL_WORKERS}
+    expected["a gradient in two passes"] = "its backward takes several passes"  # and DDP the first
+    expected["a seed for the first weights"] = None
+    arguments = ([point_of(point(kind, "wall")) for kind in expected], tmp_path)
+    launched = {"workers": 2, "servers": 0, "log_folder": tmp_path / "log"}
+    for found in launch(f"{HERE}:said_of_each", arguments, **launched):
+        for (kind, pattern), said in zip(expected.items(), found, strict=True):
+            assert (said is None) == (pattern is None), kind
+            assert said is None or re.match(f"model: .*{pattern}", said), kind
 
 
 def test_a_classifier_with_any_hook_is_not_trained_as_plain():
@@ -118,13 +120,10 @@ def test_real_workers_have_a_module_each_and_their_gradients_are_averaged_after_
         run_tiny(point(limited, "wall", "sync_parameter_server"), tmp_path)
 
 
-@pytest.mark.slow
-def test_a_gradient_in_two_passes_is_their_sum_or_refused_where_ddp_averages_the_first(tmp_path):
+def test_a_gradient_in_two_passes_is_their_sum(tmp_path):
     kinds = ("plain", "a gradient in two passes")
     (one, _), (two, _) = run_together([point(kind) for kind in kinds], tmp_path)
     assert curve(two) == pytest.approx(curve(one), rel=1e-9)
-    with pytest.raises(SettingError, match=r"^model: its backward takes several passes"):
-        run_tiny(point("a gradient in two passes", "wall"), tmp_path)
 
 
 @pytest.mark.parametrize("clock", ["virtual", pytest.param("wall", marks=pytest.mark.slow)])
@@ -139,11 +138,6 @@ def test_a_teacher_that_changes_in_the_middle_only_keeps_the_training(tmp_path):
         run_tiny(point("a teacher that moves once, in the middle"), tmp_path)
     weights = torch.load(tmp_path / "weights.pt")
     assert not torch.equal(weights["line.0.weight"], weights["teacher.0.weight"])
-
-
-@pytest.mark.slow
-def test_a_module_that_seeds_itself_does_not_make_workers_alike(tmp_path):
-    run_tiny(point("a seed for the first weights", "wall"), tmp_path)
 
 
 @pytest.mark.slow

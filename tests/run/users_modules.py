@@ -59,6 +59,11 @@ def users(base=Net, **overridden):
     return type("Users", (base,), {"__module__": __name__, **overridden})
 
 
+def refused(said, base=Net, **overridden):
+    """What is said of a module, and the module."""
+    return said, users(base, **overridden)
+
+
 def weighed(weight, **more):
     """A module that multiplies its loss by `weight(module, points)`."""
 
@@ -468,18 +473,16 @@ REFUSED = {
         TRAINS_OTHERS,
         unfreezing(lambda epoch, epochs: epoch == epochs - 1),
     ),
-    "an end of training": (
+    "an end of training": refused(
         "sets trainer.should_stop",
-        users(on_train_epoch_end=lambda self: setattr(self.trainer, "should_stop", True)),
+        on_train_epoch_end=lambda self: setattr(self.trainer, "should_stop", True),
     ),
     "an end of the epoch": (SKIPS, leaving(1)),
-    "a seed for all workers": (
-        "seeds the generator of torch",
-        users(on_fit_start=lambda _: seed_everything(42)),
+    "a seed for all workers": refused(
+        "seeds the generator of torch", on_fit_start=lambda _: seed_everything(42)
     ),
-    "a question of the number of workers as it is built": (
-        "calls torch.distributed.get_world_size",
-        users(setup=lambda self, stage: dist.get_world_size()),
+    "a question of the number of workers as it is built": refused(
+        "calls torch.distributed.get_world_size", setup=lambda self, stage: dist.get_world_size()
     ),
     "a meeting in training": (
         "it calls torch.distributed.all_reduce",
@@ -489,12 +492,10 @@ REFUSED = {
         "it calls all_gather",
         weighed(lambda self, points: self.all_gather(points) is not None),
     ),
-    "the length of an epoch, within it": (
+    "the length of an epoch, within it": refused(
         "trainer.num_training_batches has no meaning in a run: in an epoch",
-        users(
-            on_train_batch_start=lambda self, batch, batch_idx: self.set_rate(
-                batch_idx / self.trainer.num_training_batches
-            )
+        on_train_batch_start=lambda self, batch, batch_idx: self.set_rate(
+            batch_idx / self.trainer.num_training_batches
         ),
     ),
     "a loss by what it has seen": (
@@ -505,27 +506,22 @@ REFUSED = {
         "is not that of plain Lightning in step 0 of a worker",
         weighed(seen_by_all_copies),
     ),
-    "a teacher of the first worker": (
+    "a teacher of the first worker": refused(
         DIFFERS,
-        users(
-            Student,
-            on_train_batch_end=lambda self, *_: self.trainer.is_global_zero and self.follow(),
-        ),
+        Student,
+        on_train_batch_end=lambda self, *_: self.trainer.is_global_zero and self.follow(),
     ),
-    "a rate by its validation": (
+    "a rate by its validation": refused(
         "the rate, or another option of its optimizer, changes by its validation",
-        users(on_validation_end=lambda self: self.set_rate(0.9)),
+        on_validation_end=lambda self: self.set_rate(0.9),
     ),
-    "a loss by its validation": (
+    "a loss by its validation": refused(
         "shares changes by its validation",
-        users(
-            add=lambda self: self.register_buffer("shares", torch.ones(3)),
-            on_validation_epoch_end=add_to_shares,
-        ),
+        add=lambda self: self.register_buffer("shares", torch.ones(3)),
+        on_validation_epoch_end=add_to_shares,
     ),
-    "a scheduler that it keeps": (
-        "configure_optimizers does not return its scheduler",
-        users(configure_optimizers=plateau_by_hand),
+    "a scheduler that it keeps": refused(
+        "configure_optimizers does not return its scheduler", configure_optimizers=plateau_by_hand
     ),
     "a scheduler that it steps": (
         "steps its StepLR",
@@ -541,96 +537,87 @@ REFUSED = {
             interval="step",
         ),
     ),
-    "a limit of gradients, larger than those of a worker": (
+    "a limit of gradients, larger than those of a worker": refused(
         r"hooks make another gradient of line\.0\.weight of the mean over workers",
-        users(
-            on_before_optimizer_step=lambda self, _: nn.utils.clip_grad_norm_(
-                self.parameters(), 1000.0
-            )
+        on_before_optimizer_step=lambda self, _: nn.utils.clip_grad_norm_(
+            self.parameters(), 1000.0
         ),
     ),
-    "a limit of weights after a step": (MOVES, users(on_train_batch_end=Net.clamp)),
-    "a limit of weights before a step": (DIFFERS, users(on_before_optimizer_step=Net.clamp)),
-    "weights that are replaced before gradients are cleared": (
-        MOVES,
-        users(on_before_zero_grad=normalise_rows),
+    "a limit of weights after a step": refused(MOVES, on_train_batch_end=Net.clamp),
+    "a limit of weights before a step": refused(DIFFERS, on_before_optimizer_step=Net.clamp),
+    "weights that are replaced before gradients are cleared": refused(
+        MOVES, on_before_zero_grad=normalise_rows
     ),
-    "a teacher that moves at the end of epochs": (
+    "a teacher that moves at the end of epochs": refused(
         r"teacher\.0\.weight changes after the last step",
-        users(Student, on_train_epoch_end=Student.follow),
+        Student,
+        on_train_epoch_end=Student.follow,
     ),
-    "no loss": (
+    "no loss": refused(
         "training_step returns None, which skips a step",
-        users(training_step=lambda self, batch, batch_idx: None),
+        training_step=lambda self, batch, batch_idx: None,
     ),
-    "a rate set after a step": (
+    "a rate set after a step": refused(
         "the rate, or another option of its optimizer, is not that of plain",
-        users(optimizer_step=step_and_warm_up),
+        optimizer_step=step_and_warm_up,
     ),
-    "a buffer made in training": (
+    "a buffer made in training": refused(
         "it adds weights after setup and configure_model, or buffers",
-        users(on_train_start=lambda self: self.register_buffer("late", torch.ones(()))),
+        on_train_start=lambda self: self.register_buffer("late", torch.ones(())),
     ),
-    "logits by the epoch": (
+    "logits by the epoch": refused(
         "its forward depends on the epoch",
-        users(forward=lambda self, points: self.line(points) * (1 + self.current_epoch)),
+        forward=lambda self, points: self.line(points) * (1 + self.current_epoch),
     ),
-    "gradients that it accumulates": (
-        "its optimizer takes no step in some batch",
-        users(optimizer_step=step_every_second_batch),
+    "gradients that it accumulates": refused(
+        "its optimizer takes no step in some batch", optimizer_step=step_every_second_batch
     ),
-    "two gradients a step": (DIFFERS, users(optimizer_step=step_uphill_first)),
-    "a mask that changes": (
+    "two gradients a step": refused(DIFFERS, optimizer_step=step_uphill_first),
+    "a mask that changes": refused(
         "a buffer of bools changes between its steps",
-        users(
-            add=lambda self: self.register_buffer("kept", torch.ones(3, dtype=torch.bool)),
-            training_step=prune,
-        ),
+        add=lambda self: self.register_buffer("kept", torch.ones(3, dtype=torch.bool)),
+        training_step=prune,
     ),
-    "a function in a checkpoint": (
+    "a function in a checkpoint": refused(
         "a run could not go on from its checkpoint",
-        users(
-            add=lambda self: self.save_hyperparameters(
-                {"activation": functools.partial(nn.functional.elu, alpha=2)}
-            )
+        add=lambda self: self.save_hyperparameters(
+            {"activation": functools.partial(nn.functional.elu, alpha=2)}
         ),
     ),
-    "another number of threads": (
+    "another number of threads": refused(
         "it changes torch's number of threads from 1 to 3: set cluster.threads",
-        users(add=lambda _: torch.set_num_threads(torch.get_num_threads() + 1)),
+        add=lambda _: torch.set_num_threads(torch.get_num_threads() + 1),
     ),
-    "no optimizer": (
-        r"\.configure_optimizers returns no optimizer",
-        users(configure_optimizers=lambda self: None),
+    "no optimizer": refused(
+        r"\.configure_optimizers returns no optimizer", configure_optimizers=lambda self: None
     ),
-    "no weights": ("has no weights after", users(add=lambda self: setattr(self, "line", None))),
-    "a head that forward does not have": (
+    "no weights": refused("has no weights after", add=lambda self: setattr(self, "line", None)),
+    "a head that forward does not have": refused(
         r"head\.bias is trained, and has no part in what forward returns",
-        users(WithHead, validation_step=lambda *_: None),
+        WithHead,
+        validation_step=lambda *_: None,
     ),
-    "a validation by another head": (
+    "a validation by another head": refused(
         "its validation_step says val/acc",
-        users(WithHead, scored=lambda self, points: 1 - self.head(self(points))),
+        WithHead,
+        scored=lambda self, points: 1 - self.head(self(points)),
     ),
-    "a validation of other images": (
+    "a validation of other images": refused(
         "its validation_step gives forward other values than the images",
-        users(Validating, scored=lambda self, points: self((points - 0.5) / 0.3)),
+        Validating,
+        scored=lambda self, points: self((points - 0.5) / 0.3),
     ),
-    "a test by a teacher": (
+    "a test by a teacher": refused(
         "hooks such as on_test_start change what forward returns",
-        users(
-            Student,
-            by_teacher=False,
-            forward=lambda self, points: (self.teacher if self.by_teacher else self.line)(points),
-            on_test_epoch_start=lambda self: setattr(self, "by_teacher", True),
-        ),
+        Student,
+        by_teacher=False,
+        forward=lambda self, points: (self.teacher if self.by_teacher else self.line)(points),
+        on_test_epoch_start=lambda self: setattr(self, "by_teacher", True),
     ),
-    "a question of validation": (
+    "a question of validation": refused(
         "fails in a rehearsal of a few steps: KeyError: 'of_validation'",
-        users(
-            UsersClassifier,
-            on_train_epoch_end=lambda self: self.trainer.callback_metrics["of_validation"],
-        ),
+        UsersClassifier,
+        on_train_epoch_end=lambda self: self.trainer.callback_metrics["of_validation"],
     ),
 }
 
@@ -647,9 +634,8 @@ LATE = {
         unfreezing(lambda epoch, epochs: epoch == 1),
     ),
     "a later end of the epoch": (SKIPS, leaving(3)),
-    "no loss in the middle": (
-        "training_step returned None, which skips a step",
-        users(training_step=skip_in_the_middle),
+    "no loss in the middle": refused(
+        "training_step returned None, which skips a step", training_step=skip_in_the_middle
     ),
 }
 
@@ -725,8 +711,7 @@ OTHERS = {
     ),
     "a gradient in two passes": InTwoPasses,
     "a teacher that moves once, in the middle": users(
-        Student,
-        on_train_batch_end=lambda self, *_: self.global_step == 12 and self.follow(),
+        Student, on_train_batch_end=lambda self, *_: self.global_step == 12 and self.follow()
     ),
     "no more gradients after training": users(on_train_end=lambda _: torch.set_grad_enabled(False)),
 }
