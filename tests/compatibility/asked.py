@@ -17,7 +17,7 @@ from torch.optim import lr_scheduler
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from torch.utils.data import SubsetRandomSampler as Subset
 from torch.utils.data import WeightedRandomSampler as Weighted
-from torchmetrics import MaxMetric, MeanMetric
+from torchmetrics import MaxMetric
 from torchmetrics.classification import MulticlassAccuracy
 
 IMAGES, CLASSES, BATCH = 32, 4, 4
@@ -75,17 +75,9 @@ class Template(Classifying):
         super().__init__(line(), lambda weights: torch.optim.Adam(weights, lr=0.01))
         self.save_hyperparameters(logger=False)
         self.accuracy, self.best = MulticlassAccuracy(CLASSES), MaxMetric()
-        self.mean_loss = MeanMetric()
 
     def on_train_start(self):
-        self.accuracy.reset()
         self.best.reset()
-
-    def training_step(self, batch, batch_idx):
-        loss = super().training_step(batch, batch_idx)
-        self.mean_loss(loss)
-        self.log("train/loss", self.mean_loss, on_step=False, on_epoch=True)
-        return loss
 
     def validation_step(self, batch, batch_idx):
         pictures, labels = batch
@@ -147,19 +139,16 @@ class Joined(Classifying):
         return nn.functional.cross_entropy(found, batch["label"])
 
 
-class HalfUsed(Classifying):
-    """Some weights never get a gradient."""
+class OneLine(Classifying):
+    """Has a layer that never gets a gradient."""
 
     def __init__(self):
         super().__init__(line())
-        self.unused = nn.Linear(5, 5)
+        self.other = line()
 
 
-class Hooked(Classifying):
+class Hooked(OneLine):
     """Changes its batches as they come to the device, and trains on no other."""
-
-    def __init__(self):
-        super().__init__(line())
 
     def on_after_batch_transfer(self, batch, dataloader_idx):
         pictures, labels = batch
@@ -170,13 +159,12 @@ class Hooked(Classifying):
         return super().training_step(batch, batch_idx)
 
 
-class Opponents(Classifying):
+class Opponents(OneLine):
     """Two optimizers, which the module steps by itself, as a GAN does."""
 
     def __init__(self):
-        super().__init__(line())
+        super().__init__()
         self.automatic_optimization = False
-        self.other = line()
 
     def configure_optimizers(self):
         return [torch.optim.SGD(each.parameters(), lr=0.01) for each in (self.network, self.other)]
@@ -261,8 +249,10 @@ ASKED = {
     "autoencoder": Asked(Autoencoder),
     "transformer of Lightning's examples: token ids, dropout": Asked(Language, tokens),
     "dictionaries, several inputs, LayerNorm, Embedding": Asked(Joined, lambda: loader(Pairs())),
-    "weights that get no gradient": Asked(HalfUsed, moves=lambda module: module.network),
-    "on_after_batch_transfer and the hooks beside it": Asked(Hooked),
+    "weights that get no gradient": Asked(OneLine, moves=lambda module: module.network),
+    "on_after_batch_transfer and the hooks beside it": Asked(
+        Hooked, moves=lambda module: module.network
+    ),
     "torch.compile, backend aot_eager": Asked(
         lambda: Classifying(torch.compile(line(), backend="aot_eager"))
     ),

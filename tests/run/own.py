@@ -8,7 +8,7 @@ from pytorch_lightning import LightningDataModule, LightningModule
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from tests.tiny import NUM_TRAIN
+from tests.tiny import CLOCKS, NUM_TRAIN, tiny_point
 
 # What OwnModule trains with at its rate of 0.5.
 OWN_TRAINING = {
@@ -69,3 +69,16 @@ class OwnModule(LightningModule):
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=self._lr)
+
+
+def own_point(scheme="sync_allreduce", clock="wall", data=None, model=None, **settings):
+    """A point of two workers with OwnData and OwnModule, or what `data` and `model` say instead."""
+    return tiny_point(
+        scheme,
+        2,
+        4,
+        data={"_target_": "tests.run.own.OwnData", "folder": None} | (data or {}),
+        model={"_target_": "tests.run.own.OwnModule", "lr": 0.5, "shards": 1, "split": "auto"}
+        | (model or {}),
+        **{**OWN_TRAINING, **CLOCKS[clock], **settings},
+    )

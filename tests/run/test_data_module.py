@@ -11,8 +11,8 @@ from paceline.data.placement import Placement
 from paceline.errors import SettingError
 from paceline.run.open_data import open_data
 from paceline.run.placed_data import Reading
-from tests.run.own import OWN_TRAINING, OwnData, OwnModule
-from tests.tiny import NUM_TRAIN, run_tiny, tiny_point
+from tests.run.own import OwnData, OwnModule, own_point
+from tests.tiny import NUM_TRAIN, run_tiny
 
 AS_IT_COMES = Placement("replicated", "random", None, store=None)
 READING = Reading(
@@ -24,16 +24,8 @@ def replace_store(reading, store):
     return replace(reading, placement=replace(reading.placement, store=store))
 
 
-def own_point(scheme, folder, epochs, **settings):
-    return tiny_point(
-        scheme,
-        2,
-        4,
-        data={"_target_": "tests.run.own.OwnData", "folder": str(folder)},
-        model={"_target_": "tests.run.own.OwnModule", "lr": 0.5, "shards": 1, "split": "auto"},
-        training__epochs=epochs,
-        **{**OWN_TRAINING, **settings},
-    )
+def noted(scheme, folder, epochs):
+    return own_point(scheme, data={"folder": str(folder)}, training__epochs=epochs)
 
 
 def drawn(folder):
@@ -43,7 +35,7 @@ def drawn(folder):
 
 
 def test_synchronous_workers_see_each_sample_once_per_epoch(tmp_path):
-    seen, weights = run_tiny(own_point("sync_allreduce", tmp_path, 2), tmp_path)
+    seen, weights = run_tiny(noted("sync_allreduce", tmp_path, 2), tmp_path)
     shares = [share[8:] for share in drawn(tmp_path)]  # after two batches of the rehearsal
     assert [len(share) for share in shares] == [NUM_TRAIN, NUM_TRAIN]
     for epoch in (slice(0, NUM_TRAIN // 2), slice(NUM_TRAIN // 2, NUM_TRAIN)):
@@ -56,7 +48,7 @@ def test_synchronous_workers_see_each_sample_once_per_epoch(tmp_path):
 
 
 def test_asynchronous_workers_train_it_too(tmp_path):
-    seen, weights = run_tiny(own_point("async_parameter_server", tmp_path, 20), tmp_path)
+    seen, weights = run_tiny(noted("async_parameter_server", tmp_path, 20), tmp_path)
     assert sum(worker.steps for worker in seen.workers) == 20 * NUM_TRAIN // 4
     scores = [score for each in seen.training for score in each.scores]
     assert max(scores, key=lambda score: score.samples).top1 > 0.9

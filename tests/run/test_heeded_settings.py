@@ -9,8 +9,8 @@ from torch.optim import lr_scheduler
 from paceline.errors import SettingError
 from paceline.record.training import Training
 from paceline.run.users_module import HeededSettings
-from tests.run.test_data_module import own_point
-from tests.tiny import CLOCKS, run_tiny, tiny_point
+from tests.run.own import own_point
+from tests.tiny import run_tiny, tiny_point
 
 
 def weight():
@@ -64,7 +64,7 @@ def test_the_rate_is_that_before_a_scheduler_changes_it():
     [("sync_allreduce", "wall"), ("async_parameter_server", "wall"), ("local_sgd", "virtual")],
 )
 def test_no_scheme_trains_at_a_rate_that_is_not_the_one_set(scheme, clock, tmp_path):
-    config = own_point(scheme, tmp_path, 1, training__lr=0.25, **CLOCKS[clock])
+    config = own_point(scheme, clock, training__epochs=1, training__lr=0.25)
     message = "^model: training.lr is 0.25, and its optimizer has 0.5"
     with pytest.raises(SettingError, match=message):
         run_tiny(config, tmp_path / "log")

@@ -24,8 +24,8 @@ from torch.utils.data import (
 from paceline.errors import SettingError
 from paceline.run import loaders
 from paceline.run.loaders import check_same_data, check_training_loader, evaluation_loader, like
-from tests.run.own import OWN_TRAINING, Drawn, OwnData
-from tests.tiny import CLOCKS, run_tiny, tiny_point
+from tests.run.own import Drawn, OwnData, own_point
+from tests.tiny import run_tiny
 
 SEVEN = TensorDataset(torch.arange(7.0), torch.arange(7))
 
@@ -211,18 +211,10 @@ class Shuffled(OwnData):
     test_dataloader = val_dataloader
 
 
-def shuffled_run(folder, **settings):
+def shuffled_run(folder, clock, seed=3):
     folder.mkdir()
-    config = tiny_point(
-        "sync_allreduce",
-        2,
-        4,
-        data={"_target_": f"{__name__}.Shuffled", "folder": str(folder)},
-        model={"_target_": "tests.run.own.OwnModule", "lr": 0.5, "shards": 1, "split": "auto"},
-        training__epochs=1,
-        **{**OWN_TRAINING, **settings},
-    )
-    run_tiny(config, folder)
+    data = {"_target_": f"{__name__}.Shuffled", "folder": str(folder)}
+    run_tiny(own_point(clock=clock, data=data, training__epochs=1, seed=seed), folder)
     return [
         [json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()]
         for name in ("parts", "drawn")
@@ -231,10 +223,10 @@ def shuffled_run(folder, **settings):
 
 def test_a_split_is_equal_and_what_is_drawn_in_training_is_not(tmp_path):
     """On both clocks, and each time by the same seed."""
-    ours, drawn = shuffled_run(tmp_path / "wall")
+    ours, drawn = shuffled_run(tmp_path / "wall", "wall")
     assert ours[0] == ours[1]
     for kind in zip(*drawn, strict=True):
         assert len(set(kind)) == len(kind)  # of two workers and of several batches
     for name in ("virtual", "again"):
-        assert shuffled_run(tmp_path / name, **CLOCKS["virtual"])[0] == ours[:1]
-    assert shuffled_run(tmp_path / "other", **CLOCKS["virtual"], seed=4)[0] != ours[:1]
+        assert shuffled_run(tmp_path / name, "virtual")[0] == ours[:1]
+    assert shuffled_run(tmp_path / "other", "virtual", seed=4)[0] != ours[:1]

@@ -17,7 +17,7 @@ from paceline.run.placed_data import reading_of
 from tests.clock.references import plain
 from tests.data.made_data import settings, write_image_folder
 from tests.launching import launch
-from tests.run.own import OWN_TRAINING
+from tests.run.own import own_point
 from tests.run.placed import NUM_FEW, SHAPE, numbered_images
 from tests.run.placed import NUM_TRAIN as NUM_LARGE
 from tests.run.test_data_module import READING, replace_store
@@ -26,18 +26,14 @@ from tests.tiny import CLOCKS, point_of, run_tiny, run_together, tiny_point
 SYNC, WORKERS = "sync_allreduce", 4
 PARTITIONED = {"placement": "partitioned"}
 ROW = 16 + 8  # bytes of a tiny image and its label
-OWN = {"_target_": "tests.run.own.OwnData", "folder": None}
 
 
 def placed(scheme=SYNC, batch_size=4, module=False, clock="wall", **data):
-    config = tiny_point(scheme, WORKERS, batch_size, **CLOCKS[clock])
     if module:
-        config["data"] = OWN
-        config["model"] = {"_target_": "tests.run.own.OwnModule", "lr": 0.5}
-        for setting, value in OWN_TRAINING.items():
-            config["training"][setting.removeprefix("training__")] = value
-    config["data"] = {**config["data"], **data}
-    return config
+        config = own_point(scheme, clock) | {"workers": WORKERS}
+    else:
+        config = tiny_point(scheme, WORKERS, batch_size, **CLOCKS[clock])
+    return config | {"data": config["data"] | data}
 
 
 CASES = {

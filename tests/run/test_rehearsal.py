@@ -7,9 +7,9 @@ from torch.utils.data import DataLoader, Dataset, Subset
 from paceline.errors import SettingError
 from paceline.run.open_data import open_data
 from paceline.run.rehearsal import rehearse_scores
-from tests.run.own import OWN_TRAINING, Drawn, OwnData, OwnModule
+from tests.run.own import Drawn, OwnData, OwnModule, own_point
 from tests.run.test_data_module import READING
-from tests.tiny import run_tiny, tiny_point
+from tests.tiny import run_tiny
 
 
 class Told(Dataset):
@@ -75,15 +75,8 @@ def test_a_part_that_cannot_be_scored_is_named(tmp_path):
 
 
 def point(folder, **data):
-    return tiny_point(
-        "async_parameter_server",
-        2,
-        4,
-        data={"_target_": "tests.run.test_rehearsal.UntoldData", "folder": folder, **data},
-        model={"_target_": "tests.run.own.OwnModule", "lr": 0.5, "shards": 1, "split": "auto"},
-        training__epochs=1,
-        **OWN_TRAINING,
-    )
+    data |= {"_target_": "tests.run.test_rehearsal.UntoldData", "folder": folder}
+    return own_point("async_parameter_server", data=data, training__epochs=1)
 
 
 def test_nothing_is_trained_before(tmp_path):

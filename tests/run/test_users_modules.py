@@ -14,23 +14,18 @@ from paceline.run.open_data import open_data
 from paceline.run.placed_data import reading_of
 from paceline.run.users_module import trains_as_ours
 from tests.launching import launch
-from tests.run.own import OWN_TRAINING, OwnData
+from tests.run.own import OwnData, own_point
 from tests.run.users_modules import DIFFERS, LATE, REFUSED, WORKING, SkippingOften
 from tests.tiny import CLOCKS, point_of, run_tiny, run_together, tiny_point
 
 HERE = "tests.run.users_modules"
 
 
-def point(kind, clock="virtual", scheme="sync_allreduce", data="OwnData", **settings):
-    exact = {**OWN_TRAINING, "training__lr": 0.1, "training__precision": "64-true"}
-    return tiny_point(
-        scheme,
-        2,
-        4,
-        data={"_target_": f"{HERE}.{data}", "folder": None},
-        model={"_target_": f"{HERE}.build", "kind": kind, "lr": 0.1, "shards": 1, "split": "auto"},
-        **{**exact, "measurement__evaluations": 6, **CLOCKS[clock], **settings},
-    )
+def point(kind, clock="virtual", scheme="sync_allreduce", data="OwnData", model=None, **settings):
+    exact = {"training__lr": 0.1, "training__precision": "64-true", "measurement__evaluations": 6}
+    named = {"_target_": f"{HERE}.build", "kind": kind, "lr": 0.1} | (model or {})
+    data = {"_target_": f"{HERE}.{data}"}
+    return own_point(scheme, clock, data, named, **(exact | settings))
 
 
 def curve(reports):
@@ -150,7 +145,7 @@ def test_a_teacher_that_changes_in_the_middle_only_keeps_the_training(tmp_path):
 )
 def test_split_workers_are_rehearsed(kind, said, tmp_path):
     with pytest.raises(SettingError, match=said):
-        run_tiny(point(kind, "wall", model__shards=2), tmp_path)
+        run_tiny(point(kind, "wall", model={"shards": 2}), tmp_path)
 
 
 def test_networks_of_users_are_completed_or_refused(tmp_path):
@@ -191,8 +186,7 @@ def test_a_run_leaves_the_settings_of_its_process_to_the_next(tmp_path):
 
 
 def test_a_module_that_diverges_in_its_rehearsal_is_a_result(tmp_path):
-    settings = point("hooks that change gradients", training__lr=1e300)
-    settings["model"]["lr"] = 1e300
+    settings = point("hooks that change gradients", model={"lr": 1e300}, training__lr=1e300)
     with pytest.raises(FileNotFoundError, match=r"weights\.pt"):  # which it has not saved
         run_tiny(settings, tmp_path)
     assert (tmp_path / "progress.csv").exists()

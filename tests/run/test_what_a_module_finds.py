@@ -11,29 +11,18 @@ from torch import nn
 from torch.optim import lr_scheduler
 from torchmetrics.classification import MulticlassAccuracy
 
-from tests.run.own import OWN_TRAINING, OwnData, OwnModule
-from tests.tiny import CLOCKS, run_tiny, run_together, tiny_point
+from tests.run.own import OwnData, OwnModule, own_point
+from tests.tiny import CLOCKS, run_tiny, run_together
 
 HERE = "tests.run.test_what_a_module_finds"
-EPOCHS, BATCH, WORKERS = 3, 4, 2
-STEPS = EPOCHS * 48 // BATCH  # of all workers
+EPOCHS, WORKERS = 3, 2
+STEPS = EPOCHS * 48 // 4  # of all workers
 
 
 def point(model, scheme="sync_allreduce", clock="virtual", **arguments):
-    return tiny_point(
-        scheme,
-        WORKERS,
-        BATCH,
-        data={"_target_": f"{HERE}.WithClasses", "folder": None},
-        model={
-            "_target_": f"{HERE}.{model}",
-            "lr": 0.1,
-            "shards": 1,
-            "split": "auto",
-            **arguments,
-        },
-        **{"training__epochs": EPOCHS, **OWN_TRAINING, "training__lr": 0.1, **CLOCKS[clock]},
-    )
+    named = {"_target_": f"{HERE}.{model}", "lr": 0.1, **arguments}
+    data = {"_target_": f"{HERE}.WithClasses"}
+    return own_point(scheme, clock, data, named, training__lr=0.1)
 
 
 class WithClasses(OwnData):
@@ -177,8 +166,9 @@ class BuiltLate(OwnModule):
 
     def setup(self, stage):
         if self.by == "setup":
-            assert self.line is None
-            self.line = nn.Linear(3, self.trainer.datamodule.num_classes)
+            data = self.trainer.datamodule
+            assert len(data.train_dataloader()) == self.trainer.num_training_batches == 12
+            self.line = nn.Linear(3, data.num_classes)
 
     def configure_model(self):
         if self.by == "configure_model" and self.line is None:

@@ -83,6 +83,11 @@ def scheduled(make, base=Net, **options):
     return users(base, configure_optimizers=configure_optimizers)
 
 
+def follow(teacher, student):
+    for old, new in zip(teacher.parameters(), student.parameters(), strict=True):
+        old.data = old.data * 0.8 + new.data * 0.2
+
+
 class Student(Net):
     """Evaluated by a teacher, which is frozen and in the optimizer with all other parameters."""
 
@@ -93,8 +98,7 @@ class Student(Net):
         return (self.line if self.training else self.teacher)(points)
 
     def follow(self, *_):
-        for old, new in zip(self.teacher.parameters(), self.line.parameters(), strict=True):
-            old.data = old.data * 0.8 + new.data * 0.2
+        follow(self.teacher, self.line)
 
     def follow_in_place(self, *_):
         states = self.teacher.state_dict(), self.line.state_dict()
@@ -241,14 +245,6 @@ class Chained(Net):
         ]
 
 
-def cycle_by_loader(module, optimizer):
-    trainer = module.trainer
-    steps = len(trainer.datamodule.train_dataloader())
-    assert steps == trainer.num_training_batches
-    lengths = {"epochs": trainer.max_epochs, "steps_per_epoch": steps}
-    return lr_scheduler.OneCycleLR(optimizer, 0.1, cycle_momentum=False, **lengths)
-
-
 class Logging(Net):
     def add(self):
         self.mean, self.losses = MeanMetric(), []
@@ -334,8 +330,7 @@ class ClassifierWithTeacher(UsersClassifier):
         return (self.network if self.training else self.teacher)(points)
 
     def on_train_batch_end(self, *_):
-        for old, new in zip(self.teacher.parameters(), self.network.parameters(), strict=True):
-            old.data = old.data * 0.8 + new.data * 0.2
+        follow(self.teacher, self.network)
 
     def training_step(self, batch, batch_idx):
         loss = super().training_step(batch, batch_idx)
@@ -370,7 +365,6 @@ WORKING = {
     ),
     "tied weights, and groups of weights": Groups,
     "schedulers by steps and by epochs": Chained,
-    "a scheduler by the length of a loader": scheduled(cycle_by_loader, interval="step"),
     "a rate set in each step": users(
         on_train_batch_start=lambda self, *_: self.set_rate(
             min(1, (self.trainer.global_step + 1) / 16)
@@ -480,9 +474,6 @@ REFUSED = {
     "an end of the epoch": (SKIPS, leaving(1)),
     "a seed for all workers": refused(
         "seeds the generator of torch", on_fit_start=lambda _: seed_everything(42)
-    ),
-    "a question of the number of workers as it is built": refused(
-        "calls torch.distributed.get_world_size", setup=lambda self, stage: dist.get_world_size()
     ),
     "a meeting in training": (
         "it calls torch.distributed.all_reduce",
