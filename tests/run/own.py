@@ -39,6 +39,19 @@ class Drawn(Dataset):
         return self.points[index], self.labels[index]
 
 
+class Told(Dataset):
+    """Items of which `tell` makes others."""
+
+    def __init__(self, tell):
+        self._drawn, self._tell = Drawn(), tell
+
+    def __len__(self):
+        return len(self._drawn)
+
+    def __getitem__(self, index):
+        return self._tell(*self._drawn[index])
+
+
 class OwnData(LightningDataModule):
     def __init__(self, folder):
         super().__init__()

@@ -1,4 +1,7 @@
-"""Placed data on four real processes, and the same on the virtual clock: order, weights, bytes."""
+"""Placed data on four real processes, and the same on the virtual clock: order, weights, bytes.
+
+What placed data cannot be is refused in one line.
+"""
 
 from collections import Counter
 from dataclasses import replace
@@ -10,6 +13,7 @@ from torch.testing import assert_close
 
 from paceline.data.image_folder import ImageFolder
 from paceline.data.shuffle import Shuffle
+from paceline.errors import SettingError
 from paceline.record.observed import Observed
 from paceline.record.result import measured
 from paceline.run.open_data import TrainingImages, open_data
@@ -17,7 +21,7 @@ from paceline.run.placed_data import reading_of
 from tests.clock.references import plain
 from tests.data.made_data import settings, write_image_folder
 from tests.launching import launch
-from tests.run.own import own_point
+from tests.run.own import OwnData, Told, own_point
 from tests.run.placed import NUM_FEW, SHAPE, numbered_images
 from tests.run.placed import NUM_TRAIN as NUM_LARGE
 from tests.run.test_data_module import READING, replace_store
@@ -201,3 +205,46 @@ def test_batches_gathered_from_a_placed_copy_are_those_drawn_one_by_one(monkeypa
     drawn = zip(*(data.batch(*each) for each in numbers), strict=True)
     for gathered, parts in zip(found, drawn, strict=True):
         assert torch.equal(gathered, torch.stack(parts))
+
+
+def test_who_does_not_meet_is_refused_in_a_line():
+    def shuffled(scheme, every, changed):
+        config = placed(scheme, **PARTITIONED, shuffle_every=every)
+        return point_of({**config, "scheme": {**config["scheme"], **changed}})
+
+    message = r"^data\.shuffle_every: it needs a time at which all workers meet; "
+    never = ("async_parameter_server", "gossip", "independent", "elastic_averaging")
+    for scheme, changed in (
+        *((scheme, {}) for scheme in (*never, "stale_synchronous")),
+        ("sync_parameter_server", {"backup_workers": 1}),
+    ):
+        with pytest.raises(SettingError, match=message):
+            shuffled(scheme, 1, changed)
+        shuffled(scheme, None, changed)
+    shuffled("sync_parameter_server", 1, {})
+    shuffled("post_local_sgd", 1, {})
+    shuffled("mixed", 1, {"group_size": 4})
+
+
+@pytest.mark.parametrize(
+    ("tell", "they"),
+    [
+        (lambda point, label: (point + torch.rand(3), label), "are drawn at random"),
+        (lambda point, label: ("a word", label), "are not tensors"),
+    ],
+)
+def test_items_that_cannot_be_held_are_refused_in_a_line(tell, they):
+    module = OwnData(None)
+    loader = module.train_dataloader()
+    loader.__dict__["dataset"] = Told(tell)
+    module.train_dataloader = lambda: loader
+    refused = rf"^data\.store: items that {they} cannot be kept in memory[^\n]*$"
+    with pytest.raises(SettingError, match=refused):
+        open_data(module, replace_store(READING, "memory"))
+
+
+def test_a_share_smaller_than_a_batch_is_refused_in_a_line(tmp_path):
+    config = placed(batch_size=13, clock="virtual", **PARTITIONED)
+    message = r"^batch_size: 13 is more than a worker's share of 12 images"
+    with pytest.raises(SettingError, match=message):
+        run_tiny(config, tmp_path)

@@ -2,27 +2,14 @@
 
 import pytest
 import torch
-from torch.utils.data import DataLoader, Dataset, Subset
+from torch.utils.data import DataLoader, Subset
 
 from paceline.errors import SettingError
 from paceline.run.open_data import open_data
 from paceline.run.rehearsal import rehearse_scores
-from tests.run.own import Drawn, OwnData, OwnModule, own_point
+from tests.run.own import Drawn, OwnData, OwnModule, Told, own_point
 from tests.run.test_data_module import READING
 from tests.tiny import run_tiny
-
-
-class Told(Dataset):
-    """Items of which `tell` makes others."""
-
-    def __init__(self, tell):
-        self._drawn, self._tell = Drawn(), tell
-
-    def __len__(self):
-        return len(self._drawn)
-
-    def __getitem__(self, index):
-        return self._tell(*self._drawn[index])
 
 
 def told(tell):
