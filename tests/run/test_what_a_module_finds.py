@@ -98,8 +98,8 @@ RUNS = {
         ("Scheduled", "sync_allreduce"),
     ],
     "wall": [
-        ("Epochs", "sync_allreduce"),
         ("Epochs", "async_parameter_server"),
+        ("Epochs", "sync_allreduce"),
         ("Scheduled", "sync_allreduce"),
         ("Scheduled", "local_sgd"),
         ("Meeting", "sync_allreduce"),
