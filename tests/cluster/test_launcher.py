@@ -214,12 +214,9 @@ def test_one_process_is_this_one_and_the_others_are_not(rank, tmp_path, capfd):
 @pytest.mark.parametrize(
     ("function", "argument", "reason", "where"),
     [
-        ("fail", "exit", "worker 1: SystemExit: 3", {}),
-        ("fail", "vanish", "worker 1: ended with exit code 7 and no result", {}),
+        # others: test_world.py
         ("fail", "real-time signal", "worker 1: killed by signal 35", {}),
         ("fail", "unsendable", "worker 1: .*pickle", {}),
-        # of two that fail, not the one that only saw the other's end, though it is heard first
-        ("fail", "peer", "worker 1: RuntimeError: the cause", {}),
         ("fail", "vanish", "worker 0 shard 1: ended with exit code 7", {"shards": 2}),
         ("count", 3, ".*workers: 3 asked for, 2 training", {}),
         ("place", "0", "worker 0: ValueError: 0$", {"own_rank": 0}),

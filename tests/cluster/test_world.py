@@ -77,6 +77,7 @@ def test_results_are_in_the_order_of_ranks_and_output_is_in_the_log(world, tmp_p
     [
         ("exit", "worker 1: SystemExit: 3"),
         ("vanish", "worker 1: ended with exit code 7 and no result"),
+        # of two that fail, not the one that only saw the other's end, though it is heard first
         ("peer", "worker 1: RuntimeError: the cause"),
     ],
 )
