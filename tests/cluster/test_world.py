@@ -64,10 +64,8 @@ def test_results_are_in_the_order_of_ranks_and_output_is_in_the_log(world, tmp_p
     ]
     logs = {path.name: path.read_text() for path in (tmp_path / "log").iterdir()}
     assert logs == {
-        "worker_0.log": "out 0\n",
-        "worker_1.log": "out 1\n",
-        "worker_2.log": "out 2\n",
-        "server_0.log": "out 3\n",
+        f"{name}.log": f"out {rank}\nerr {rank}\n"
+        for rank, name in enumerate(("worker_0", "worker_1", "worker_2", "server_0"))
     }
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
