@@ -118,14 +118,6 @@ def config(rate, tuning, workers=2):
     return OmegaConf.create(CONFIG | changes | {"optimizer": {"lr": "${training.lr}"}})
 
 
-def test_a_trial_has_its_own_rate():
-    cfg = config("tuned", TUNING)
-    cfg.trial = {"lr": 0.3, "momentum": 0.5, "seed": 100}
-    put_trial(cfg)
-    assert (cfg.training.lr, cfg.training.momentum, cfg.seed) == (0.3, 0.5, 100)
-    assert (cfg.optimizer.lr, cfg.training.rate) == (0.3, "by_rule")
-
-
 def test_a_rate_by_rule_is_as_set_and_one_that_cannot_be_is_named():
     cfg = config("by_rule", TUNING)
     put_trial(cfg)
