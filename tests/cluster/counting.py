@@ -21,13 +21,6 @@ def count(workers):
     return count_workers(int(workers), is_worker=True)
 
 
-def tell(argument):
-    rank = os.environ["RANK"]
-    print(f"out {rank}", flush=True)
-    print(f"err {rank}", file=sys.stderr)
-    return argument, rank, os.environ["WORLD_SIZE"], os.environ["MASTER_ADDR"]
-
-
 def place(told):
     """Where this process is; `told`: what it prints."""
     join(10, "cpu")
@@ -102,6 +95,7 @@ def page_faults(rounds, vectors, num_bytes):
 
 def tell_ranks():
     print(f"out {os.environ['RANK']}", flush=True)
+    print(f"err {os.environ['RANK']}", file=sys.stderr)
     return tuple(
         os.environ[each] for each in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
     )

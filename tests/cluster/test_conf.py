@@ -50,27 +50,6 @@ def test_a_step_of_the_abstract_cluster_takes_a_second_and_all_else_nothing():
     assert profile.server_seconds + 1e12 / profile.server_bandwidth == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "setting", "published"),
-    [
-        # bits or bytes per second
-        ("minotauro", "link.bandwidth", 56e9 / 8),
-        ("titan", "link.bandwidth", 5.2e9),
-        ("minsky", "link.bandwidth", 100e9 / 8),
-        # GPUs in a node
-        ("minotauro", "workers_per_node", 4),
-        ("titan", "workers_per_node", 1),
-        ("four_titans", "workers_per_node", None),
-        ("minsky", "workers_per_node", 4),
-    ],
-)
-def test_published_numbers(name, setting, published):
-    value = settings_of(name)
-    for part in setting.split("."):
-        value = value[int(part) if part.isdigit() else part]
-    assert value == (published if published is None else pytest.approx(published, rel=0.01))
-
-
 @cache
 def published():
     """Published numbers, by id; each has a source and a verdict."""

@@ -16,7 +16,6 @@ from paceline.clock.run_spec import RunSpec
 from paceline.cluster import namespaces
 from paceline.cluster.namespaces import shaped_network
 from paceline.cluster.shaped_nodes import RECORD, at_half_time
-from paceline.cluster.supervisor import Task
 from paceline.errors import SettingError
 from paceline.exchange.process_group import join, leave, this_node
 from paceline.record.point import Point
@@ -106,36 +105,6 @@ def test_training_between_nodes_equals_that_on_one_machine(scheme, tmp_path):
         torch.testing.assert_close(of_nodes[name], value, rtol=1e-12, atol=1e-12)
     assert sent == sent_between
     assert names() == []
-
-
-@pytest.mark.usefixtures("permitted")
-@pytest.mark.parametrize("scheme", ["mixed", "gossip"])
-@pytest.mark.slow
-def test_messages_that_no_socket_holds_pass_between_nodes(scheme, tmp_path):
-    """Ten megabytes, of which a server sends the first before it meets the workers."""
-    sized = {
-        "_target_": "paceline.timing.workload.SizedNetwork",
-        "name": "sized",
-        "num_bytes": 10_000_000,
-        "num_statistics_bytes": 0,
-    }
-    settings = {"cluster": "shaped_nodes", "cluster__step_seconds": 0.01, "workload": sized}
-    seen, _ = run_tiny(tiny_point(scheme, 4, 4, **settings), tmp_path)
-    assert [worker.steps > 0 for worker in seen.workers] == [True] * 4
-
-
-@pytest.mark.usefixtures("permitted")
-@pytest.mark.parametrize(
-    ("placement", "nodes"), [("own_nodes", [0, 0, 1, 2, 3]), ("beside_workers", [0, 0, 1, 0, 1])]
-)
-def test_workers_fill_nodes_and_servers_have_their_own_or_share(placement, nodes, tmp_path):
-    settings = {"cluster__workers_per_node": 2, "cluster__server_placement": placement}
-    settings |= {"cluster": "shaped_nodes", "scheme__servers": 2}
-    point = point_of(tiny_point("async_parameter_server", 3, 4, **settings))
-    task = Task(f"{this_node.__module__}:{this_node.__name__}", (), 3, 2, tmp_path)
-    found = point.cluster.run(task)
-    assert [found.index(node) for node in found] == [nodes.index(node) for node in nodes]
-    assert point.kind == "paced"
 
 
 @pytest.mark.usefixtures("permitted")

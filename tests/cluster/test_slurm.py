@@ -1,9 +1,5 @@
 """What a point asks of Slurm, and that its key does not depend on it; without a Slurm."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from paceline.cluster.supervisor import Task
@@ -77,33 +73,3 @@ def test_no_point_runs_outside_a_job(tmp_path, monkeypatch):
     task = Task("tests.cluster.counting:tell_ranks", (), 1, 0, tmp_path)
     with pytest.raises(SettingError, match=r"^cluster: its points run in jobs"):
         point().cluster.run(task)
-
-
-REFUSED = """
-import sys
-from paceline import cli
-try:
-    cli.main()
-except SystemExit as ended:
-    print(ended.code, *sorted({"torch", "mlflow"} & sys.modules.keys()))
-"""
-
-
-@pytest.mark.parametrize("command", [["train"], ["sweep", "first"]])
-def test_without_slurm_points_are_refused_before_anything_slow_is_imported(command, tmp_path):
-    (tmp_path / "conf").symlink_to(CONF)
-    (tmp_path / "experiments").mkdir()
-    study = "# @package _global_\nstudy: first\ngrids: [{workers: '1,2'}]\n"
-    (tmp_path / "experiments/first.yaml").write_text(study)
-    words = [*command, "cluster=slurm", "data=synthetic"]
-    done = subprocess.run(
-        [sys.executable, "-c", REFUSED, *words],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    told = "paceline: cluster: squeue does not answer: is this a cluster under Slurm?\n"
-    assert (done.stdout, done.stderr) == ("2\n", told)
-    assert not (tmp_path / "mlflow.db").exists()

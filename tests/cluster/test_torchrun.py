@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -159,12 +158,6 @@ def test_another_cluster_is_refused_once(project):
     assert codes[0] != 0
     assert "cluster: it does not use the processes that torchrun started" in logs[0]
     assert not (project / "runs").exists()
-
-
-def test_too_few_processes_on_a_node_are_refused(project):
-    codes, logs = run_both(project, "train", "cluster=torchrun", "workers=4", *SMALL)
-    assert codes[0] != 0
-    assert re.search("cluster: 2 processes run on a node: .* --nproc-per-node=2, not 1", logs[0])
 
 
 def test_a_command_outside_of_torchrun_or_in_several_processes_of_srun_is_refused(

@@ -64,10 +64,8 @@ def test_results_are_in_the_order_of_ranks_and_output_is_in_the_log(world, tmp_p
     ]
     logs = {path.name: path.read_text() for path in (tmp_path / "log").iterdir()}
     assert logs == {
-        "worker_0.log": "out 0\n",
-        "worker_1.log": "out 1\n",
-        "worker_2.log": "out 2\n",
-        "server_0.log": "out 3\n",
+        f"{name}.log": f"out {rank}\nerr {rank}\n"
+        for rank, name in enumerate(("worker_0", "worker_1", "worker_2", "server_0"))
     }
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
@@ -77,6 +75,7 @@ def test_results_are_in_the_order_of_ranks_and_output_is_in_the_log(world, tmp_p
     [
         ("exit", "worker 1: SystemExit: 3"),
         ("vanish", "worker 1: ended with exit code 7 and no result"),
+        # of two that fail, not the one that only saw the other's end, though it is heard first
         ("peer", "worker 1: RuntimeError: the cause"),
     ],
 )

@@ -47,6 +47,7 @@ for words in json.loads(sys.argv[1]):
         (["train", "workers=none", "nothing=1"], 2, _SLOW),
         (["train", "training.lr=-1"], 2, _SLOW),
         (["train", "data=image_folder", "data.root=none"], 2, _SLOW),
+        (["train", "cluster=slurm"], 2, _SLOW),  # here, without it, as squeue does not answer
         (["train", "-m", "data=image_folder", "data.root=none", "seed=0,1"], 2, _SLOW),
         (["show", "quick"], 0, _SLOW),
         (["sweep", "quick", "--dry-run"], 0, _SLOW),

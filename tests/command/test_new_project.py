@@ -38,21 +38,16 @@ def project(tmp_path):
     return tmp_path / "my project"
 
 
-def test_a_project_has_paceline_settings_and_its_own(project, monkeypatch):
+def test_a_setting_of_the_project_replaces_that_of_paceline_beside_its_own(project, monkeypatch):
     monkeypatch.chdir(project)
     config = composed(["model=own", "experiments=first", "scheme=gossip"], project)
     assert config.values["model"]["_target_"] == "own.module.OwnModule"
-    assert config.names["scheme"] == "gossip"
-    assert config.values["margin"] == 1
-
-
-def test_a_setting_of_the_project_replaces_that_of_paceline(project, monkeypatch):
-    monkeypatch.chdir(project)
+    assert (config.names["scheme"], config.values["margin"]) == ("gossip", 1)
     (project / "conf/training").mkdir()
     text = (ROOT / "conf/training/sgd.yaml").read_text()
     (project / "conf/training/sgd.yaml").write_text(text.replace("epochs: ", "epochs: 1"))
-    config = (project / "conf/config.yaml").read_text()
-    (project / "conf/config.yaml").write_text(f"{config}margin: 2\n")
+    with (project / "conf/config.yaml").open("a") as file:
+        file.write("margin: 2\n")
     ours, theirs = composed([], project), composed([], ROOT)
     assert ours.values["training"]["epochs"] > theirs.values["training"]["epochs"]
     assert ours.values["margin"] == 2
@@ -145,8 +140,8 @@ def test_dvc_tries_a_setting_and_tells_what_it_changed(project):
     content |= {"measurement": {"mlflow": {"tracking_uri": None}}, "workers": 2}
     content["training"] = {"epochs": 1, "rate": "by_rule", "lr": 0.05}
     study.write_text("# @package _global_\n" + yaml.safe_dump(content, sort_keys=False))
-    shell("git", "init", "--quiet")
-    shell("dvc", "init", "--quiet")
+    for tool in ("git", "dvc"):
+        shell(tool, "init", "--quiet")
     shell("dvc", "repro", "--quiet")
     shell("git", "add", "--all")
     shell("git", "commit", "--quiet", "--message", "first")
@@ -161,17 +156,3 @@ def test_dvc_tries_a_setting_and_tells_what_it_changed(project):
         (rev, "sync_allreduce", "2") for rev in ("HEAD", "workspace")
     }
     assert len(records_in(project / "runs/first")) == 2
-
-
-@pytest.mark.slow
-def test_dvc_composes_the_settings_of_a_project(project):
-    """As `dvc exp run` does with hydra.enabled, before it runs a stage."""
-    program = (
-        "from dvc.utils.hydra import compose_and_dump as f;"
-        "f('params.yaml', f'{__import__(\"os\").getcwd()}/conf', None, 'config', '.',"
-        " ['training.lr=0.125', 'workers=4', 'batch_size=8'])"
-    )
-    subprocess.run([sys.executable, "-c", program], cwd=project, check=True)
-    params = yaml.safe_load((project / "params.yaml").read_text())
-    assert (params["training"]["lr"], params["workers"], params["batch_size"]) == (0.125, 4, 8)
-    assert "${" not in (project / "params.yaml").read_text()

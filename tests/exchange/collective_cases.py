@@ -27,23 +27,33 @@ def brought(worker, length, dtype):
     return vector.to(dtype)
 
 
-def sums(cases):
-    """Of each case and collective: is the sum right, and a digest of its bits."""
+def meet(summed, counted, length, hooked, ways):
+    """What this process finds in each group that it is a member of, one group after the other:
+    of `summed`, by members, the sums of its cases; of `counted` the bytes of a vector; and of
+    `hooked` the gradients of a network.
+    """
     join(60, "cpu")
-    wire = GroupWire()
-    everybody = range(wire.workers)
-    return [_case(wire, everybody, length, getattr(torch, dtype)) for length, dtype in cases]
+    torch.set_num_threads(1)
+    of_groups = [
+        {members: _among(members, sums, cases) for members, cases in summed.items()},
+        {members: _among(members, traffic, length) for members in counted},
+        {hooked: _among(hooked, gradients, ways)},
+    ]
+    return [{key: each for key, each in found.items() if each} for found in of_groups]
 
 
-def sums_in_a_part():
-    """Among workers 1 and 3 of four, while the others do nothing."""
-    join(60, "cpu")
-    members = [1, 3]
-    group = dist.new_group(members)
-    taking_part = dist.get_rank() in members
-    found = _case(GroupWire(group), members, 50, torch.float64) if taking_part else None
-    dist.barrier()  # a process that leaves at once would break a meeting that others are still in
+def _among(members, function, *arguments):
+    """Call a function with the group and its members, in their processes alone."""
+    group = dist.new_group([*members])
+    found = function(group, members, *arguments) if dist.get_rank() in members else None
+    dist.barrier()  # nobody's next group meets this one
     return found
+
+
+def sums(group, members, cases):
+    """Of each case and collective: is the sum right, and a digest of its bits."""
+    wire = GroupWire(group)
+    return [_case(wire, members, length, getattr(torch, dtype)) for length, dtype in cases]
 
 
 def _case(wire, members, length, dtype):
@@ -77,19 +87,18 @@ class RoundsWire(GroupWire):
         self.rounds += ((self.bytes_sent - sent, self.bytes_received - received),)
 
 
-def traffic(length):
+def traffic(group, members, length):
     """Of each collective: bytes by the wire, of each round, and by the kernel."""
-    join(60, "cpu")
     found = {}
     for name in COLLECTIVES:
-        wire = RoundsWire()
+        wire = RoundsWire(group)
         vector = torch.zeros(length)
-        dist.barrier()
+        dist.barrier(group)
         before = socket_bytes()
         wire.all_reduce(vector, collective(name))
-        dist.barrier()  # until then the last bytes may be in a buffer
+        dist.barrier(group)  # until then the last bytes may be in a buffer
         after = socket_bytes()
-        dist.barrier()  # nobody's connections close before all have counted theirs
+        dist.barrier(group)  # nobody's next bytes are sent before all have counted theirs
         found[name] = {
             "wire": (wire.bytes_sent, wire.bytes_received),
             "kernel": (after[0] - before[0], after[1] - before[1]),
@@ -102,16 +111,15 @@ STEPS = 3  # of a network with five buckets
 SHAPES = [(9, 7), (9,), (8, 9), (8,), (5, 8), (5,)]  # of gradients, in the order of parameters
 
 
-def gradients(ways):
+def gradients(group, members, ways):
     """Of each (collective, compression): mean gradients of the last step; lengths of buckets;
-    bytes sent."""
-    join(30, "cpu")
-    torch.set_num_threads(1)
-    return [_after_steps(*way) for way in ways]
+    bytes sent.
+    """
+    return [_after_steps(group, *way) for way in ways]
 
 
-def _after_steps(name, compression):
-    model, wire = _network(), GroupWire()
+def _after_steps(group, name, compression):
+    model, wire = _network(group), GroupWire(group)
     hook, lengths = bucket_hook(collective(name), compression, wire), []
     model.register_comm_hook((hook, wire.group, lengths), _counted)
     for step in range(STEPS):
@@ -142,11 +150,11 @@ def _fail(gradient):
     raise ValueError("a bad gradient")
 
 
-def _network():
+def _network(group=None):
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(7, 9), nn.Tanh(), nn.Linear(9, 8), nn.Tanh(), nn.Linear(8, 5))
     return DistributedDataParallel(
-        network.double(), bucket_cap_mb=1e-4, gradient_as_bucket_view=True
+        network.double(), bucket_cap_mb=1e-4, gradient_as_bucket_view=True, process_group=group
     )
 
 

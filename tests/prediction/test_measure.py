@@ -155,12 +155,9 @@ def test_jitter_is_sigma_and_deaf_to_a_step_that_was_held_up():
     assert jitter(np.append(steps, 1000.0)) == pytest.approx(0.3, rel=0.03)
 
 
-@pytest.mark.parametrize(
-    ("batch_size", "num_train", "sizes"),
-    [(32, 1000, [8, 32, 128]), (32, 100, [8, 32, 100]), (1, 3, [1, 3]), (2, 2, [1, 2])],
-)
-def test_batch_sizes_around_what_is_asked_for(batch_size, num_train, sizes):
-    assert batch_sizes(batch_size, num_train) == sizes
+def test_batch_sizes_around_what_is_asked_for():
+    asked = {(32, 1000): [8, 32, 128], (32, 100): [8, 32, 100], (1, 3): [1, 3], (2, 2): [1, 2]}
+    assert {each: batch_sizes(*each) for each in asked} == asked
 
 
 def test_the_file_holds_what_was_measured(root):
@@ -185,6 +182,10 @@ def test_the_file_holds_what_was_measured(root):
     assert "2030-01-02 03:04 UTC, load average 0.25 before" in comments
     assert "small_cnn (100 parameters) on synthetic, 32-true" in comments
     assert "all-reduce of 25 weights, 2 workers: 2.5e+03 ms; by this profile 2.5e+03 ms" in comments
+    gpu = path.with_name("on_gpu.yaml")  # which is no core that others share
+    write_cluster(replace(MADE, accelerator="cuda"), Point.of(composed(TINY, root)), gpu)
+    found = cluster_of("on_gpu", root)
+    assert (found.step_seconds, found.shared_cores) == ({3: 0.001, 12: 0.002, 40: 0.004}, None)
 
 
 @pytest.mark.slow
@@ -213,14 +214,11 @@ def test_a_real_run_measures_every_part(monkeypatch, root):
     assert steps.step_seconds == pytest.approx(times["step"][12], rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("setting", "named"),
-    [("batch_size=0", "batch_size"), ("data=nowhere", "data"), ("batch_size=41", "batch_size")],
-)
-def test_what_cannot_be_measured_is_refused_by_its_name(root, setting, named):
-    with pytest.raises(SettingError) as refused:
-        measure(composed([*TINY, setting], root), seconds=0.01, most_weights=10)
-    assert refused.value.setting == named
+def test_what_cannot_be_measured_is_refused_by_its_name(root):
+    for setting, named in (("batch_size=0",) * 2, ("data=nowhere", "data"), ("batch_size=41",) * 2):
+        with pytest.raises(SettingError) as refused:
+            measure(composed([*TINY, setting], root), seconds=0.01, most_weights=10)
+        assert refused.value.setting == named.partition("=")[0]
 
 
 def test_two_processes_measure_each_other(tmp_path):
@@ -234,19 +232,12 @@ def test_two_processes_measure_each_other(tmp_path):
         assert all(0 < seconds < 1 for seconds in times.values())
 
 
-@pytest.mark.parametrize(
-    ("times", "line"),
-    [
-        # the least time and the most weights have a say, none between or slower than a larger one
-        ({25: 1.5, 50: 9.0, 100: 4.5}, (0.5, 0.01)),
-        ({1: 9.0, 25: 1.5, 100: 4.5}, (0.5, 0.01)),
-        # noise makes no negative costs
-        ({1: 2.0, 100: 1.0}, (2.0, 0.0)),
-        ({1: 0.001, 2: 1.0}, (0.0, 0.24975)),
-    ],
-)
-def test_a_line_through_times_of_messages(times, line):
-    assert line_through(times) == pytest.approx(line)
+def test_a_line_through_times_of_messages():
+    """The least time and the most weights have a say, none between or slower than a larger one."""
+    assert line_through({25: 1.5, 50: 9.0, 100: 4.5}) == pytest.approx((0.5, 0.01))
+    assert line_through({1: 9.0, 25: 1.5, 100: 4.5}) == pytest.approx((0.5, 0.01))
+    assert line_through({1: 2.0, 100: 1.0}) == (2.0, 0.0)  # noise makes no negative costs
+    assert line_through({1: 0.001, 2: 1.0}) == pytest.approx((0.0, 0.24975))
 
 
 def test_the_profile_by_hand():
@@ -300,14 +291,6 @@ def test_pauses_are_those_of_emulated_steps_and_blocks_fill_the_time(root, asked
         measure(composed([*TINY, "workers=4", "scheme=local_sgd"], root), seconds=seconds)
     blocks = [(point.workers, block) for point, _, block in asked["measure_exchange"]]
     assert blocks == [(1, 20), (1, 2)]
-
-
-def test_a_gpu_is_no_core_that_others_share(root):
-    path = root / "conf/cluster/on_gpu.yaml"
-    write_cluster(replace(MADE, accelerator="cuda"), Point.of(composed(TINY, root)), path)
-    cluster = cluster_of("on_gpu", root)
-    assert cluster.step_seconds == {3: 0.001, 12: 0.002, 40: 0.004}
-    assert cluster.shared_cores is None
 
 
 def test_only_a_calibrated_file_is_replaced_by_a_name_that_can_be_chosen(root, tmp_path):

@@ -131,31 +131,26 @@ def test_an_assumption_that_cannot_be_is_named(assumed, message):
     assert error.value.setting == "cluster.assumed"
 
 
-@pytest.mark.parametrize(
-    "name", ["minotauro", "titan", "four_titans", "minsky", "ec2_p2", "compute_engine_k80"]
-)
-def test_every_published_profile_has_what_it_assumes_within_its_range(name):
-    cluster = composed([f"cluster={name}"], ROOT).values["cluster"]
-    for setting, (low, high) in cluster["assumed"].items():
-        value = cluster
-        for part in setting.split("."):
-            value = value[part]
-        assert low <= value <= high, setting
+def test_every_published_profile_has_what_it_assumes_within_its_range():
+    for name in ("minotauro", "titan", "four_titans", "minsky", "ec2_p2", "compute_engine_k80"):
+        cluster = composed([f"cluster={name}"], ROOT).values["cluster"]
+        for setting, (low, high) in cluster["assumed"].items():
+            value = cluster
+            for part in setting.split("."):
+                value = value[part]
+            assert low <= value <= high, (name, setting)
 
 
-@pytest.mark.parametrize(
-    ("words", "size", "outside"),
-    [
+def test_a_batch_outside_of_what_was_measured_or_fitted_is_said():
+    titan = "cluster=titan workload=googlenet"
+    for words, size, outside in (
         *(("cluster=two_cores_small_cnn", size, size in (4, 129)) for size in (4, 8, 128, 129)),
-        ("cluster=titan workload=googlenet", 8, True),
-        ("cluster=titan workload=googlenet", 32, False),
-    ],
-)
-def test_a_batch_outside_of_what_was_measured_or_fitted_is_said(words, size, outside):
-    (prediction,) = each(*words.split(), f"batch_size={size}")
-    assert prediction.extrapolated is outside
-    assert cells(prediction)["batch_size"] == f"{size}{'*' * outside}"
-    assert any(note.startswith("*:") for note in notes([prediction])) is outside
+        *((titan, size, size == 8) for size in (8, 32)),
+    ):
+        (prediction,) = each(*words.split(), f"batch_size={size}")
+        assert prediction.extrapolated is outside
+        assert cells(prediction)["batch_size"] == f"{size}{'*' * outside}"
+        assert any(note.startswith("*:") for note in notes([prediction])) is outside
 
 
 def test_a_network_has_its_own_bytes_and_tensors():
@@ -168,50 +163,39 @@ def test_a_network_has_its_own_bytes_and_tensors():
     assert sum(sized_workload(point).sizes_of_tensors) == 7674
 
 
-@pytest.mark.parametrize(
-    ("words", "setting"),
-    [
-        ("workers=2", "cluster"),
-        ("cluster=titan", "workload"),
-        ("cluster=titan workload=resnet50", "workload"),
-        ("cluster=virtual steps=1", "steps"),
-        (
-            "cluster=virtual scheme=async_parameter_server scheme.servers=21 workers=2",
-            "scheme.servers",
-        ),
-        ("cluster=minsky model.shards=3 workers=8 STEP", "model.shards"),
-        (
-            "cluster=titan model.shards=9 model.split=fully_connected batch_size=36 STEP",
-            "model.shards",
-        ),
-        ("cluster=titan model.shards=2 batch_size=33 STEP", "batch_size"),
-        ("cluster=titan model.shards=2 scheme.collective=ring STEP", "scheme.collective"),
-        ("cluster=virtual workload=sized workload.num_bytes=400 model.shards=2", "workload"),
-    ],
-)
-def test_what_cannot_be_predicted_or_divided_is_named(words, setting):
-    steps = 1 if "steps=1" in words else 10
-    words = words.replace(" steps=1", "").replace(
-        "STEP", "workload=resnet50 cluster.step_seconds=1"
-    )
-    with pytest.raises(SettingError) as error:
-        each(*words.split(), steps=steps)
-    assert error.value.setting == setting
-    assert "\n" not in str(error.value)
+OF_RESNET = "workload=resnet50 cluster.step_seconds=1"
+REFUSED = {
+    "workers=2": "cluster",
+    "cluster=titan": "workload",
+    "cluster=titan workload=resnet50": "workload",
+    "cluster=virtual scheme=async_parameter_server scheme.servers=21 workers=2": "scheme.servers",
+    f"cluster=minsky model.shards=3 workers=8 {OF_RESNET}": "model.shards",
+    f"cluster=titan model.shards=9 model.split=fully_connected batch_size=36 {OF_RESNET}": (
+        "model.shards"
+    ),
+    f"cluster=titan model.shards=2 batch_size=33 {OF_RESNET}": "batch_size",
+    f"cluster=titan model.shards=2 scheme.collective=ring {OF_RESNET}": "scheme.collective",
+    "cluster=virtual workload=sized workload.num_bytes=400 model.shards=2": "workload",
+}
 
 
-@pytest.mark.parametrize(
-    ("words", "setting"),
-    [
-        (("--published", "workers=2"), "published"),
-        (("--study", "own_pace", "workers=2"), "study"),
-        (("--record", "0123456789ab", "--json", "found.json"), "json"),
-    ],
-)
-def test_what_would_have_no_effect_is_refused(words, setting):
-    with pytest.raises(SettingError, match=r"leave .* out") as error:
-        cli.command("predict").run(cli._parse(["predict", *words]), ROOT)
-    assert error.value.setting == setting
+def test_what_cannot_be_predicted_or_divided_is_named():
+    for words, setting in [*REFUSED.items(), ("cluster=virtual", "steps")]:
+        with pytest.raises(SettingError) as error:
+            each(*words.split(), steps=1 if setting == "steps" else 10)
+        assert error.value.setting == setting
+        assert "\n" not in str(error.value)
+
+
+def test_what_would_have_no_effect_is_refused():
+    for words, setting in (
+        ("--published workers=2", "published"),
+        ("--study own_pace workers=2", "study"),
+        ("--record 0123456789ab --json found.json", "json"),
+    ):
+        with pytest.raises(SettingError, match=r"leave .* out") as error:
+            cli.command("predict").run(cli._parse(["predict", *words.split()]), ROOT)
+        assert error.value.setting == setting
 
 
 @pytest.mark.parametrize(

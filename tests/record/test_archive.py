@@ -1,6 +1,5 @@
 """Records travel in an archive: equal ones in equal bytes, each whole or not at all."""
 
-import gzip
 import io
 import lzma
 import os
@@ -133,20 +132,15 @@ def moved(files):
 
 
 BAD = {  # what is wrong inside a record is in test_reading.py
-    "empty": lambda files: b"",
     "text": lambda files: b"no archive",
-    "gzip": lambda files: gzip.compress(lzma.decompress(packed(files))),
     "no tar inside": lambda files: lzma.compress(b"no archive" * 100),
     "cut in half": lambda files: packed(files)[:300],
     "one bit": lambda files: flipped(packed(files)),
     "cut in an entry": lambda files: lzma.compress(lzma.decompress(packed(files))[:700]),
     "a bomb": lambda files: lzma.compress(bytes(2**24), preset=0),
     "an upper folder": odd(f"../{KEY}/curve.csv"),
-    "an absolute path": odd(f"/{KEY}/curve.csv"),
     "an unknown name": odd(f"{KEY}/weights.pt"),
-    "a symbolic link": odd(f"{KEY}/test.csv", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
-    "a hard link": odd(f"{KEY}/test.csv", type=tarfile.LNKTYPE, linkname="/etc/passwd"),
-    "a fifo": odd(f"{KEY}/test.csv", type=tarfile.FIFOTYPE),
+    "a link": odd(f"{KEY}/test.csv", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
     "a file with holes": odd(f"{KEY}/test.csv", type=tarfile.GNUTYPE_SPARSE),
     "a huge size": odd(f"{KEY}/test.csv", size=2**32),
     "no settings": lambda files: packed({"result.json": files["result.json"]}),
@@ -156,7 +150,6 @@ BAD = {  # what is wrong inside a record is in test_reading.py
     "another place": lambda files: packed(moved(files)),
 }
 SPECIAL = {
-    "a fifo in its place": os.mkfifo,
     "a folder in its place": os.mkdir,
     "an endless file": lambda path: path.symlink_to("/dev/zero"),
 }

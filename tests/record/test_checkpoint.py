@@ -49,10 +49,7 @@ def test_the_latest_complete_one_counts(record):
     found = begin(record, KEY)
     assert (found.number, found.samples, found.resumes) == (1, 640, 2)
     assert found.sizes == {"worker_0.ckpt": len(STATE), "server_0.ckpt": len(STATE)}
-
-
-def test_a_complete_one_takes_the_place_of_those_before(record):
-    complete(record, 2, samples=960, resumes=2)
+    complete(record, 2, samples=960, resumes=2)  # and takes the place of those before
     assert [path.name for path in (record / CHECKPOINTS).glob("[0-9]*")] == ["2"]
     assert begin(record, KEY).samples == 960
 
@@ -114,13 +111,6 @@ def test_only_tensors_and_plain_values_count_and_nothing_runs(tmp_path):
     assert not ran.exists()
 
 
-def test_data_must_not_have_changed_since(record):
-    for known in ("of then", None, "of then"):  # what a run itself downloads is not known
-        assert begin(record, KEY, data=known).number == 1
-    with pytest.raises(ValueError, match="with a different content of the data"):
-        begin(record, KEY, data="of now")
-
-
 def test_of_another_user_it_is_refused_until_it_is_copied(record, monkeypatch):
     me = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: me + 1)
@@ -130,7 +120,9 @@ def test_of_another_user_it_is_refused_until_it_is_copied(record, monkeypatch):
     assert begin(record, KEY).number == 1  # nothing was lost
 
 
-def test_of_another_point_or_other_code_it_is_left_with_a_reason(record, monkeypatch):
+def test_of_another_point_data_or_other_code_it_is_left_with_a_reason(record, monkeypatch):
+    for known in ("of then", None, "of then"):  # what a run itself downloads is not known
+        assert begin(record, KEY, data=known).number == 1
     origin = record / CHECKPOINTS / "origin.json"
     written = origin.read_text()
     monkeypatch.setattr(checkpoint, "source_digest", lambda: "fedcba987654")
@@ -142,6 +134,10 @@ def test_of_another_point_or_other_code_it_is_left_with_a_reason(record, monkeyp
     origin.write_text(json.dumps({**json.loads(written), "key": "another"}))
     with pytest.raises(ValueError, match="it belongs to another point, another"):
         begin(record, KEY)
+    write(record, 1)
+    complete(record, 1, samples=640, resumes=0)
+    with pytest.raises(ValueError, match="with a different content of the data"):
+        begin(record, KEY, data="of now")
 
 
 @pytest.mark.parametrize("failed", [False, True])

@@ -36,18 +36,13 @@ def test_the_settings_of_a_committed_record_still_have_its_key(archive):
 
 
 EQUAL = [
-    ("cluster.step_seconds", 1, 1.0),
-    ("cluster.link.latency", 0, -0.0),
-    ("cluster.link.bandwidth", 125_000_000, 1.25e8),
-    ("cluster.link.bandwidth", 100_000_000, 1e8),
-    ("cluster.link.bandwidth", None, math.inf),
-    ("cluster.server_bandwidth", 4, 4.0),
-    ("cluster.message_bandwidth", {8: 4}, {8: 4.0}),
-    ("training.lr", 1, 1.0),
-    ("training.momentum", 0, 0.0),
-    ("training.epochs", 2, 2.0),
+    *((f"training.{name}", 2, 2.0) for name in ("lr", "momentum", "epochs")),
     ("training.milestones", [0.5], (0.5,)),
     ("model.width", 2, 2.0),
+    ("cluster.link.latency", 0, -0.0),
+    *(("cluster.link.bandwidth", value, float(value)) for value in (125_000_000, 100_000_000, 4)),
+    ("cluster.link.bandwidth", None, math.inf),
+    ("cluster.message_bandwidth", {8: 4}, {8: 4.0}),
 ]
 DIFFERENT = [
     ("training.lr", 1, 1.0000001),

@@ -96,11 +96,7 @@ def worker(number=0, **changes):
 
 def server(number, pushes, **changes):
     report = ServerReport(
-        number,
-        pushes,
-        updates=len(pushes),
-        samples=4 * len(pushes),
-        peak_rss_bytes=5000,
+        number, pushes, updates=len(pushes), samples=4 * len(pushes), peak_rss_bytes=5000
     )
     return replace(report, **changes)
 
@@ -110,13 +106,10 @@ def observed(*servers, scheme=SYNCHRONOUS, first=None, second=None):
     return Observed(workers, servers, **(SETTINGS | {"scheme": scheme}))
 
 
-def test_the_curve_is_in_order_whoever_evaluated():
-    rows = curve(observed())
-    assert [(row.samples, row.seconds) for row in rows] == [(8, 0.8), (16, 1.6)]
-
-
 def test_training_loss_is_the_mean_over_all_workers_steps():
     """A worker that took 3 of 4 steps counts three times."""
+    rows = curve(observed())  # in order, whoever evaluated
+    assert [(row.samples, row.seconds) for row in rows] == [(8, 0.8), (16, 1.6)]
     first, second = ({"losses": [part, (0.0, 0)]} for part in ((3.0, 3), (5.0, 1)))
     assert [row.train_loss for row in curve(observed(first=first, second=second))] == [2.0, None]
 
@@ -285,6 +278,7 @@ STALE = server(0, [(0, 0), (1, 1), (0, 1), (1, 1)])
 OTHER = {"weights_digest": "other"}
 HELD = replace(STALE, held=1)
 SERVED = SyncParameterServer(1)
+SECOND = "server 0: push 1 of worker 1 was"
 UNEQUAL = "not synchronous: workers ended with other weights"
 
 
@@ -294,19 +288,9 @@ UNEQUAL = "not synchronous: workers ended with other weights"
         (SYNCHRONOUS, (), {}, "synchronous"),
         (SYNCHRONOUS, (), OTHER, UNEQUAL),
         (SERVED, (FRESH,), OTHER, "synchronous"),
-        (
-            SERVED,
-            (STALE,),
-            {},
-            "not synchronous: server 0: push 1 of worker 1 was 1 late, and applied",
-        ),
+        (SERVED, (STALE,), {}, f"not synchronous: {SECOND} 1 late, and applied"),
         (AT_ONCE, (STALE,), OTHER, "asynchronous: stale pushes seen"),
-        (
-            AT_ONCE,
-            (FRESH,),
-            {},
-            "not asynchronous: server 0: push 1 of worker 1 was 0 late, 1 if at once",
-        ),
+        (AT_ONCE, (FRESH,), {}, f"not asynchronous: {SECOND} 0 late, 1 if at once"),
         (AT_ONCE, (HELD,), {}, "not asynchronous: workers waited for another's step"),
         (StaleSynchronous(1, 1), (HELD,), {}, "partly asynchronous: stale pushes seen"),
         (StaleSynchronous(1, 1), (FRESH,), {}, "not partly asynchronous: no push was stale"),
@@ -319,16 +303,12 @@ UNEQUAL = "not synchronous: workers ended with other weights"
 def test_what_a_run_may_be_called(scheme, servers, second, certificate):
     found = result(observed(*servers, scheme=scheme, second=second))
     assert found["certificate"] == certificate
+    one = Observed([worker(0)], servers, **SETTINGS)
+    assert measured(one)["certificate"] == "one worker"
     failed = certificate.startswith("not ")
     assert (found["status"], found["reason"]) == (
         ("failed", certificate) if failed else ("finished", "")
     )
-
-
-def test_one_worker_is_neither_synchronous_nor_asynchronous():
-    for servers in ([], [STALE]):
-        point = Observed([worker(0)], servers, **SETTINGS)
-        assert measured(point)["certificate"] == "one worker"
 
 
 @pytest.mark.parametrize(
@@ -427,11 +407,3 @@ def test_workers_that_end_their_rounds_a_moment_apart_are_no_faster(rounds):
     ends = np.arange(1.0, rounds + 1)
     workers = [ends + 0.001 * worker for worker in range(16)]
     assert rate(*workers, warmup=0.1) == pytest.approx(16 * 8, rel=0.001)
-
-
-def test_workers_that_wait_for_the_last_step_of_another_are_no_slower():
-    """Each takes a step a second; at the end all but the last wait for it."""
-    workers = [np.arange(1.0, 21) + worker / 4 for worker in range(4)]
-    for ends in workers:
-        ends[-1] = 25.0
-    assert rate(*workers, warmup=0.1) == pytest.approx(4 * 8, rel=1e-12)

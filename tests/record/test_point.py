@@ -98,29 +98,17 @@ def test_what_cannot_be_honoured_is_named_in_one_line():
     assert [words for words in ALLOWED if refusal(words)] == []
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        *(None, {"metric": "top1", "value": 0.85}, {"metric": "top5", "below_baseline": 0.03}),
-        *({"metric": "loss", name: 1.5} for name in ("value", "below_baseline")),
-    ],
-)
-def test_a_target_is_kept_as_asked(target):
-    assert asked_target(target) == target
+def test_a_target_is_kept_as_asked():
+    for name in ("value", "below_baseline"):
+        for target in ({"metric": "loss", name: 1.5}, {"metric": "top5", name: 0.03}):
+            assert asked_target(target) == target
+    assert asked_target(None) is None
 
 
-@pytest.mark.parametrize(
-    ("words", "setting", "reason"),
-    [
-        ("data._target_=5", "data._target_", "a class is needed"),
-        ("model._target_=nope.Net", "model._target_", "the package nope is not installed"),
-        ("model.network._target_=nope.a.Net", "model.network._target_", "the package nope is not"),
-        ("model.optimizer._target_=nope.SGD", "model.optimizer._target_", "the package nope"),
-    ],
-)
-def test_a_class_that_is_not_there_is_named_before_a_process_starts(words, setting, reason):
-    built = point(words)
-    with pytest.raises(SettingError, match=f"^{setting}: {reason}"):
+@pytest.mark.parametrize("setting", ["model", "model.network", "model.optimizer"])
+def test_a_class_that_is_not_there_is_named_before_a_process_starts(setting):
+    built = point(f"{setting}._target_=nope.a.Net")
+    with pytest.raises(SettingError, match=rf"^{setting}\._target_: the package nope is not inst"):
         run_point(built)
 
 
@@ -163,39 +151,38 @@ def test_more_workers_than_gpus(monkeypatch):
         point(gpu)
 
 
-@pytest.mark.parametrize(
-    ("gpus", "accelerator", "cluster", "wished", "found"),
-    [
-        (1, "gpu", "local", "auto", "cuda"),
-        (1, "gpu", "local", "cuda", "cuda"),
-        (1, "gpu", "local", "cpu", "cpu"),
-        (1, "cpu", "local", "auto", "cpu"),
-        (0, "auto", "local", "auto", "cpu"),
-        (0, "auto", "local", "cuda", "this machine has no GPU"),
-        (1, "cpu", "local", "cuda", "the workers compute on the CPU"),
-        (1, "gpu", "slurm", "auto", "cpu"),
-        (1, "gpu", "slurm", "cuda", "workers and servers share GPUs inside one machine only"),
-    ],
-)
+WHERE = [
+    (1, "gpu", "local", "auto", "cuda"),
+    (1, "gpu", "local", "cpu", "cpu"),
+    (1, "cpu", "local", "auto", "cpu"),
+    (0, "auto", "local", "auto", "cpu"),
+    (0, "auto", "local", "cuda", "this machine has no GPU"),
+    (1, "cpu", "local", "cuda", "the workers compute on the CPU"),
+    (1, "gpu", "slurm", "auto", "cpu"),
+    (1, "gpu", "slurm", "cuda", "workers and servers share GPUs inside one machine only"),
+]
+
+
+@pytest.mark.parametrize(("gpus", "accelerator", "cluster", "wished", "found"), WHERE)
 def test_where_servers_have_their_weights(gpus, accelerator, cluster, wished, found, monkeypatch):
     put_gpus(monkeypatch, gpus)
     nodes = " cluster.server_placement=own_nodes" if cluster == "slurm" else ""
     devices = f"cluster.accelerator={accelerator} cluster.server_device={wished}"
     words = f"{SERVED} cluster={cluster}{nodes} {devices}"
-    if found in ("cpu", "cuda"):
+    if len(found) < 5:
         assert point(words).server_device == found
         return
     with pytest.raises(SettingError, match=rf"^cluster\.server_device: {found}; cpu is needed"):
         point(words)
 
 
-@pytest.mark.parametrize("precision", ["16-mixed", "16-true", "bf16-true"])
-def test_precisions_that_a_server_cannot_honour_name_the_scheme(precision, monkeypatch):
+def test_precisions_that_a_server_cannot_honour_name_the_scheme(monkeypatch):
     put_gpus(monkeypatch, 2)
-    words = f"cluster.accelerator=gpu training.precision={precision}"
-    point(words)
-    with pytest.raises(SettingError, match=r"^training\.precision: .*async_parameter_server"):
-        point(f"{SERVED} {words}")
+    for precision in ("16-mixed", "16-true", "bf16-true"):
+        words = f"cluster.accelerator=gpu training.precision={precision}"
+        point(words)
+        with pytest.raises(SettingError, match=r"^training\.precision: .*async_parameter_server"):
+            point(f"{SERVED} {words}")
 
 
 def test_kinds_of_numbers_follow_from_the_cluster():

@@ -14,6 +14,7 @@ from paceline.record.point import Point
 from paceline.record.point_config import PointConfig
 from paceline.study.compose import composed
 from paceline.timing.profile import Link
+from tests.test_settings import leaves
 from tests.tiny import REPOSITORY
 
 CONFIG = {
@@ -51,53 +52,22 @@ def test_a_key_does_not_change_between_versions_nor_with_the_order_of_settings()
     assert PointConfig(dict(reversed(CONFIG.items()))).key == "4cd9ceaea4ff"
 
 
-EARLIER = {
-    **CONFIG,
-    "cluster": {"_target_": "paceline.cluster.virtual.VirtualCluster", "link": {"latency": 0}},
-    "scheme": {"_target_": "paceline.scheme.async_parameter_server.AsyncParameterServer"},
-    "training": {**CONFIG["training"], "_target_": "paceline.record.training.Training"},
-}
-LATER = {
-    "workload": {"_target_": "paceline.timing.workload.OwnNetwork", "name": "own"},
-    "cluster": {
-        **EARLIER["cluster"],
-        "overlap": True,
-        "server_placement": "own_nodes",
-        "step_rates": {},
-        "link": {"latency": 0, "unevenness": 0},
-    },
-    "scheme": {**EARLIER["scheme"], "group_size": 1, "sharding": "bytes"},
-    "training": {
-        **EARLIER["training"],
-        "poly_power": 0.5,
-        "gradient_clip_algorithm": "norm",
-        "ema_decay": None,
-        "initial_weights": None,
-    },
-    "data": {
-        **CONFIG["data"],
-        "placement": "replicated",
-        "partition": "random",
-        "shuffle_every": None,
-        "store": None,
-    },
-    "measurement": {**CONFIG["measurement"], "curve_images": None},
-}
-
-
-def test_a_setting_that_came_later_keeps_earlier_keys_where_it_changes_nothing():
-    assert PointConfig(EARLIER).key == PointConfig({**EARLIER, **LATER}).key
+COUNTED = "paceline.timing.workload.CountedNetwork"
+WORKLOAD = {"_target_": COUNTED, "name": "nin", "layers": [["a", 3, 4, 5]]}
 
 
 def test_tensors_of_a_workload_are_counted_with_its_layers_which_are_part_of_the_key():
-    counted = {"_target_": COUNTED, "name": "nin", "layers": [["a", 3, 4, 5]]}
-    with_tensors = PointConfig({**CONFIG, "workload": {**counted, "tensors": [1, 2]}})
-    assert with_tensors.key == PointConfig({**CONFIG, "workload": counted}).key
+    one, other = (
+        PointConfig({**CONFIG, "workload": {**WORKLOAD, **more}}) for more in ({}, {"tensors": [1]})
+    )
+    assert one.key == other.key != PointConfig(CONFIG).key
 
 
 def test_settings_of_the_run_are_not_those_of_the_data_sets_class():
     """An earlier record has none of them, and was made with what changes nothing."""
-    earlier, later = PointConfig(CONFIG), PointConfig({**CONFIG, **LATER})
+    neutral = {"placement": "replicated", "partition": "random", "shuffle_every": None}
+    earlier = PointConfig(CONFIG)
+    later = PointConfig({**CONFIG, "data": {**CONFIG["data"], **neutral, "store": None}})
     assert earlier.target("data") == later.target("data")
     assert earlier.of_the_run("data") == later.of_the_run("data")
     partitioned = changed("data.placement", "partitioned")
@@ -109,56 +79,46 @@ def test_all_settings_of_a_point_but_those_of_its_study_are_part_of_the_key():
     assert own - {"sharding", "placement"} == declared_settings(PointSettings).keys()
 
 
-COUNTED = "paceline.timing.workload.CountedNetwork"
-DECISIVE = [
-    ("workers", 4),
-    ("seed", 1),
-    ("save_weights", True),
-    ("workload", {"_target_": COUNTED, "name": "nin"}),
-    ("data.split_seed", 1),
-    ("data.placement", "partitioned"),
-    ("data.shuffle_every", 1),
-    ("data.store", "memory"),
-    ("cluster.overlap", False),
-    ("cluster.server_placement", "beside_workers"),
-    ("cluster.link.unevenness", 0.5),
-    ("cluster.step_rates", {"nin": {"fixed": 0}}),
-    ("scheme.group_size", 2),
-    ("scheme.sharding", "round_robin"),
-    ("measurement.evaluations", 5),
-    ("measurement.curve_images", 2000),
-    ("training.lr", 0.1),
-    ("training.rate", "tuned"),
-    ("training.milestones", [0.75]),
-    ("training.momentum", 0.9),
-    ("training.poly_power", 1),
-    ("training.gradient_clip_algorithm", "value"),
-    ("training.ema_decay", 0.999),
-    ("training.initial_weights", "runs/made/0123456789ab/weights.pt"),
-]
-OF_THE_STUDY = [
-    ("study", "other"),
-    ("question", "Why?"),
-    ("names", {"data": "renamed"}),
-    ("experiments", {}),
-    ("data.root", "/elsewhere"),
-    ("measurement.mlflow", {"tracking_uri": "http://server", "experiment": "e"}),
-    ("sweep", {"jobs": 2, "rerun": "all"}),
-    ("tuning", {"rounds": 1, "seed": 100}),
-    ("trial", {"lr": 0.1, "momentum": 0.9, "seed": 100}),
-    ("margin", 3),
-    ("target", {"metric": "top1", "value": 0.85}),
-]
+CHOICES = ("cluster=virtual +cluster/queue=slurm scheme=sync_parameter_server", "cluster=dgx_a100")
+NOT_IN_THE_KEY = """
+cluster.assumed cluster.chip.memory cluster.chip.name cluster.engine cluster.fitted_to
+cluster.queue data.root global_batch_size grids margin measurement.mlflow names predicted_by
+question study sweep target training.checkpoint_seconds trial tuning validated_on
+"""
+NEUTRAL = """
+cluster.link.unevenness cluster.overlap cluster.server_copy_bandwidth cluster.server_device
+cluster.server_placement cluster.server_tensor_seconds cluster.step_rates cluster.topology
+cluster.workers_per_accelerator data.partition data.placement data.shuffle_every data.store
+measurement.curve_images model.shards model.split scheme.group_size scheme.sharding
+training.ema_decay training.gradient_clip_algorithm training.initial_weights training.poly_power
+"""
+
+
+def keys_without(change):
+    """The settings of conf/ that a change leaves out of the key, by the name or that of a group."""
+    found = set()
+    for words in CHOICES:
+        values = composed(["data=synthetic", *words.split()], REPOSITORY).values
+        for place, _ in leaves(values):
+            inner = other = copy.deepcopy(dict(values))
+            for name in place[:-1]:
+                inner = inner[name]
+            change(inner, place[-1])
+            if PointConfig(other).key == PointConfig(values).key:
+                found.add(".".join(map(str, place)))
+    return found
+
+
+def in_groups(settings, names):
+    return {next((n for n in names if f"{each}.".startswith(f"{n}.")), each) for each in settings}
 
 
 def test_what_a_point_computes_decides_its_key_and_names_paths_and_logging_do_not():
-    config = {**EARLIER, **LATER}
-    before = copy.deepcopy(config)
-    for setting, value in DECISIVE:
-        assert PointConfig(changed(setting, value, config)).key != PointConfig(config).key, setting
-    for setting, value in OF_THE_STUDY:
-        assert PointConfig(changed(setting, value, config)).key == PointConfig(config).key, setting
-    assert before == config
+    free = keys_without(lambda group, name: group.update({name: "another"}))
+    assert in_groups(free, NOT_IN_THE_KEY.split()) == {*NOT_IN_THE_KEY.split()}
+    # a setting that came later keeps earlier keys where it changes nothing
+    lacking = keys_without(lambda group, name: group.pop(name))
+    assert lacking - free == {*NEUTRAL.split()}
 
 
 @pytest.mark.parametrize("target", ["paceline.data.image_folder.ImageFolder", "mine.DataModule"])

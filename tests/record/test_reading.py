@@ -266,14 +266,9 @@ def inside(group, **changes):
 GADGET = {"_target_": "paceline.cluster.child.call_here", "target": "os:system", "arguments": ["x"]}
 CODE = {
     "as scheme": lambda: config_with(scheme=GADGET),
-    "as data": lambda: config_with(data=GADGET),
-    "as cluster": lambda: config_with(cluster=GADGET),
     "inside": lambda: inside("scheme", period=GADGET),
     "in a list": lambda: inside("cluster", link=[{"a": GADGET}]),
     "elsewhere": lambda: config_with(question=GADGET),
-    "of another group": lambda: config_with(
-        scheme={"_target_": "paceline.model.small_cnn.SmallCNN"}
-    ),
     "a target that is none": lambda: config_with(data={"_target_": {"_target_": "os.system"}}),
     "an interpolation": lambda: config_with(question="${oc.env:HOME}"),
     "a tag": lambda: {
@@ -354,6 +349,11 @@ def test_a_record_builds_only_classes_of_its_own_groups(tmp_path):
         with pytest.raises(SettingError) as caught:
             Point.of(PointConfig({**values, group: inner}, of_record=True))
         assert caught.value.setting == setting
+    assert all(own_classes(group) for group in GROUPS)
+    assert not own_classes("../../src")
+    folder = written(tmp_path, config_with(scheme=GADGET))
+    with pytest.raises(SettingError, match=r"scheme\._target_: paceline\.cluster\.child"):
+        read_config(folder)
 
 
 def written(root, files):
@@ -362,15 +362,3 @@ def written(root, files):
     for name, content in files.items():
         (folder / name).write_bytes(content)
     return folder
-
-
-def test_settings_of_an_invalid_record_are_not_read(tmp_path):
-    folder = written(tmp_path, config_with(scheme=GADGET))
-    with pytest.raises(SettingError, match=r"scheme\._target_: paceline\.cluster\.child"):
-        read_config(folder)
-
-
-def test_each_group_has_classes():
-    assert all(own_classes(group) for group in GROUPS)
-    assert not own_classes("../../src")
-    assert "torch.optim.sgd.SGD" not in own_classes("scheme")

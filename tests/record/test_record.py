@@ -14,13 +14,7 @@ import pytest
 
 from paceline.errors import SettingError
 from paceline.record.checkpoint import has_checkpoint
-from paceline.record.reading import (
-    chosen_attempt,
-    fault_of,
-    latest_result,
-    read_alone,
-    read_result,
-)
+from paceline.record.reading import chosen_attempt, fault_of, latest_result, read_alone, read_result
 from paceline.record.record import (
     PartialRecord,
     is_under_way,
@@ -165,18 +159,6 @@ def test_a_complete_attempt_is_put_in_its_record_later(end, tmp_path, monkeypatc
     PartialRecord(record).discard()
     assert [result_of(record / name)["status"] for name in "12"] == ["failed", "finished"]
     assert list(tmp_path.iterdir()) == [record]
-
-
-def test_an_attempt_outlives_a_disk_that_fills_up(tmp_path, monkeypatch):
-    def full(_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    record = tmp_path / "0123456789ab"
-    folder = made(record, {"status": "failed"})
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(SettingError, match=r"^study: cannot write .*: No space left on device$"):
-        made(record, {"status": "finished"})
-    assert (list(tmp_path.iterdir()), list(record.iterdir())) == ([record], [folder])
 
 
 def test_a_number_that_json_lacks_leaves_no_record(tmp_path):

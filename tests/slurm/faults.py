@@ -23,21 +23,10 @@ def in_jobs(conf):
 
 def head_of(conf, job):
     """Return the first process of a job."""
-    return _find(conf, job, "submitit.core._submit")
-
-
-def follower_on(conf, job, node):
-    """Return the process on a node that starts a worker there for a job's head."""
-    return _find(conf, job, "paceline.cluster.world", node)
-
-
-def _find(conf, job, word, node=None):
-    for process in psutil.process_iter():
-        environment = _environment(process, conf)
-        if not environment or node not in (None, environment.get("SLURMD_NODENAME")):
-            continue
+    for process in in_jobs(conf):
         line = process.cmdline()
-        if _id(environment) == job and word in line and "srun" not in line[0]:
+        is_head = "submitit.core._submit" in line and "srun" not in line[0]
+        if is_head and _id(_environment(process, conf)) == job:
             return process
     return None
 

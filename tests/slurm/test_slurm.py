@@ -17,7 +17,7 @@ from paceline.study.slurm_jobs import cancel_study, living_jobs, read_jobs
 from paceline.study.study_points import study_points
 from paceline.study.sweep import checked_study, sweep
 from tests.ends import wait_until
-from tests.slurm.faults import follower_on, head_of, writes_to
+from tests.slurm.faults import head_of, writes_to
 from tests.slurm.gated import AT_GATE, GATE
 from tests.tiny import REPOSITORY
 
@@ -153,29 +153,17 @@ def test_killed_processes_end_their_points_and_the_next_of_the_job_runs(project,
     assert times_run(project) == dict.fromkeys(found, 1)
 
 
-@pytest.mark.parametrize(
-    ("killed", "reason"),
-    [
-        ("worker", "worker 1: killed by SIGKILL"),
-        ("who started it", "worker 1: silent for 60 s: stopped, or hung"),
-    ],
-)
-def test_a_killed_process_of_two_nodes_ends_its_point_and_the_next_of_the_job_runs(
-    project, slurm, write, killed, reason
-):
+def test_a_killed_process_of_two_nodes_ends_its_point_and_the_next_of_the_job_runs(project, write):
     write([{"seed": "0,1"}], gated=True, points_per_job=2, workers_per_node=1)
     first, second = keys(project)
     with running(project) as outcome:
-        worker = at_gate(outcome, project, first, "worker_1")
-        conf = slurm.environment["SLURM_CONF"]
-        parent = follower_on(conf, job_of(project, first), "n2")
-        (worker if killed == "worker" else parent).kill()
+        at_gate(outcome, project, first, "worker_1").kill()
         at_gate(outcome, project, second, "worker_1")
         GATE.touch()
         assert outcome.result() is False
     found = results(project)
     assert (found[first]["status"], found[second]["status"]) == ("failed", "finished")
-    assert re.fullmatch(reason, found[first]["reason"])
+    assert found[first]["reason"] == "worker 1: killed by SIGKILL"
     assert times_run(project) == {first: 1, second: 1}
 
 
@@ -188,20 +176,6 @@ def test_a_killed_head_ends_its_job_and_the_point_runs_in_the_next_sweep(project
         assert outcome.result() is False
     GATE.touch()
     assert run(project)
-    assert times_run(project) == {key: 1}
-
-
-def test_a_point_waits_for_a_drained_node(project, slurm, write):
-    GATE.touch()
-    write([{"workers": 2}], gated=True)
-    (key,) = keys(project)
-    slurm.ask("scontrol", "update", "nodename=n[1-2]", "state=drain", "reason=test")
-    with running(project) as outcome:
-        job = job_of(project, key)
-        waiting = ("squeue", "--noheader", f"--jobs={job}", "--format=%T %r")
-        wait_until(lambda: "PENDING" in slurm.ask(*waiting))
-        slurm.ask("scontrol", "update", "nodename=n[1-2]", "state=resume")
-        assert outcome.result()
     assert times_run(project) == {key: 1}
 
 
@@ -260,29 +234,16 @@ def test_nobody_waits_without_wait_and_the_next_sweep_logs(project, write, capfd
     assert times_run(project) == dict.fromkeys(found, 1)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (["cluster.partition=nope"], "cluster.partition: sbatch refuses 1 nodes, .*nope"),
-        (["cluster.workers_per_node=1"], "cluster: sbatch refuses 3 nodes, .*not available"),
-        (["cluster.memory_gb=100"], "cluster: sbatch refuses 1 nodes, "),
-        (["+cluster.arguments.colour=red"], "cluster: sbatch refuses .*colour"),
-    ],
-)
-def test_what_slurm_would_refuse_is_one_line_and_nothing_is_submitted(
-    project, write, slurm, settings, message
-):
+def test_what_slurm_would_refuse_is_one_line_and_nothing_is_submitted(project, write, slurm):
     """Not even the point that it would run."""
     write([{"workers": "1,3"}])
-    with pytest.raises(SettingError, match=f"^{message}"):
-        run(project, *settings)
+    for setting, message in (
+        ("cluster.partition=nope", "cluster.partition: sbatch refuses 1 nodes, .*nope"),
+        ("cluster.workers_per_node=1", "cluster: sbatch refuses 3 nodes, .*not available"),
+        ("cluster.memory_gb=100", "cluster: sbatch refuses 1 nodes, "),
+        ("+cluster.arguments.colour=red", "cluster: sbatch refuses .*colour"),
+    ):
+        with pytest.raises(SettingError, match=f"^{message}"):
+            run(project, setting)
     assert not read_jobs(project / "runs/study")
     assert not slurm.ask("squeue", "--noheader")
-
-
-def test_without_slurm_there_is_one_line(write, project, monkeypatch):
-    write([{"workers": "1,2"}])
-    with monkeypatch.context() as without:
-        without.setenv("PATH", str(project))
-        with pytest.raises(SettingError, match=r"^cluster: squeue does not answer"):
-            run(project)

@@ -43,20 +43,15 @@ def test_one_after_the_other_they_are_as_each_alone(jobs):
             assert found == settings(compose, job)
 
 
-@pytest.mark.parametrize("name", ["it's here", "with spaces", "back\\slash", 'a "quote"', "ここ"])
-def test_a_project_may_lie_anywhere(name, tmp_path):
-    root = tmp_path / name
-    for folder in ("conf", "experiments"):
-        shutil.copytree(REPOSITORY / folder, root / folder)
-    assert composed(["experiments=quick"], root).study == "quick"
-
-
-def test_a_file_that_is_no_yaml_is_one_line_with_its_place(tmp_path):
-    for folder in ("conf", "experiments"):
-        shutil.copytree(REPOSITORY / folder, tmp_path / folder)
-    (tmp_path / "experiments" / "odd.yaml").write_text("study: odd\ngrids: [a, {b: c\n")
+def test_a_project_may_lie_anywhere_and_a_file_that_is_no_yaml_is_one_line(tmp_path):
+    for name in ("it's here", "with spaces", "back\\slash", 'a "quote"', "ここ"):
+        (root := tmp_path / name).mkdir()
+        (root / "conf").symlink_to(REPOSITORY / "conf")
+        shutil.copytree(REPOSITORY / "experiments", root / "experiments")
+        assert composed(["experiments=quick"], root).study == "quick"
+    (root / "experiments" / "odd.yaml").write_text("study: odd\ngrids: [a, {b: c\n")
     with pytest.raises(SettingError, match=r'", line 2, column 12 expected') as error:
-        composed(["experiments=odd"], tmp_path)
+        composed(["experiments=odd"], root)
     assert "\n" not in str(error.value)
 
 
@@ -92,20 +87,17 @@ def test_a_setting_that_refers_to_none_is_refused_with_the_file_that_lacks_it(se
 RATES = "${per:${names.scheme},${workers},{gossip:{1:0.5,4:0.25},local_sgd:{2:0.125}}}"
 
 
-@pytest.mark.parametrize(
-    ("scheme", "workers", "rate"),
-    [("gossip", 2, 0.5), ("gossip", 4, 0.25), ("gossip", 64, 0.25), ("local_sgd", 2, 0.125)],
-)
-def test_a_setting_may_follow_from_a_table_of_others(scheme, workers, rate):
-    job = [f"scheme={scheme}", f"workers={workers}", f"training.lr='{RATES}'"]
-    assert composed(job, REPOSITORY).lr == rate
+def test_a_setting_may_follow_from_a_table_of_others():
+    def rate(scheme, workers):
+        job = [f"scheme={scheme}", f"workers={workers}", f"training.lr='{RATES}'"]
+        return composed(job, REPOSITORY).lr
 
-
-@pytest.mark.parametrize("scheme", ["local_sgd", "independent"])
-def test_a_value_that_the_table_lacks_is_refused_by_name(scheme):
-    with pytest.raises(SettingError, match=r"no value for (1|independent)") as error:
-        composed([f"scheme={scheme}", "workers=1", f"training.lr='{RATES}'"], REPOSITORY)
-    assert error.value.setting.endswith(".lr")
+    assert [rate("gossip", workers) for workers in (2, 4, 64)] == [0.5, 0.25, 0.25]
+    assert rate("local_sgd", 2) == 0.125
+    for scheme in ("local_sgd", "independent"):
+        with pytest.raises(SettingError, match=r"no value for (1|independent)") as error:
+            rate(scheme, 1)
+        assert error.value.setting.endswith(".lr")
 
 
 @pytest.mark.parametrize(("cores", "workers"), [(1, [1, 2]), (2, [1, 2]), (7, [1, 2, 4])])

@@ -11,7 +11,6 @@ import psutil
 import pytest
 from omegaconf import OmegaConf
 
-from paceline.record.reading import record_version
 from paceline.study.point_processes import Killed, processes_kept, run_points
 from tests.command_line import results, run
 from tests.ends import all_end
@@ -58,6 +57,9 @@ def jobs(*hows):
 def test_a_killed_process_costs_its_own_point_alone():
     ended = run_points(job, jobs("ends", "killed", "ends", "killed", "ends"), 2)
     assert ended == [0, KILLED, 2, KILLED, 4]
+    with pytest.raises(SystemExit) as left:  # a wrong setting ends all
+        run_points(job, jobs("left", "ends"), 1)
+    assert left.value.code == 2
 
 
 def test_processes_are_kept_for_the_next_points():
@@ -87,30 +89,6 @@ def test_a_process_that_starts_does_not_outlive_its_sweep():
 def _is_point(process, sweep):
     words = process.cmdline()
     return "spawn_main" in str(words) and words != sweep.cmdline()  # forked, and not yet itself
-
-
-def test_a_wrong_setting_ends_all():
-    with pytest.raises(SystemExit) as left:
-        run_points(job, jobs("left", "ends"), 1)
-    assert left.value.code == 2
-
-
-@pytest.mark.slow
-def test_a_sweep_that_its_machine_makes_fail_says_so_and_the_next_tries_again(root):
-    model = {"_target_": "tests.classifiers.FailingClassifier", "killed": True}
-    write_small_study(root, "failing", {"seed": "0"}, model=model)
-    starts = []
-    for _ in range(2):
-        code, lines, errors = run(root, "sweep", "failing")
-        assert code == 1
-        assert "failing: 1 points: 1 failed" in lines
-        assert len([line for line in lines if "killed by SIGKILL" in line]) == 2  # tried twice
-        why = "1 of 1 points failed for environment reasons (worker 1: killed by SIGKILL)"
-        assert errors == [f"paceline: {why}; the next sweep runs them again"]
-        (result,) = results(root, "failing")
-        assert (result["status"], result["environment"]) == ("failed", True)
-        starts.append(record_version(root / "runs/failing" / result["key"]))
-    assert starts[0] < starts[1]
 
 
 @pytest.mark.parametrize("launcher", ["basic", pytest.param("joblib", marks=pytest.mark.slow)])

@@ -1,41 +1,13 @@
 """The points of a study are those that Hydra would run."""
 
-from pathlib import Path
-
 import pytest
 
 from paceline.errors import SettingError
-from paceline.study.compose import jobs_of
-from paceline.study.study_points import Study, studies, study_points
+from paceline.study.study_points import Study, study_points
 from tests.made_records import make_record
 
-REPOSITORY = Path(__file__).parent.parent.parent
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("study", studies(REPOSITORY))
-def test_every_experiment_composes(study, monkeypatch):
-    """Every value of every axis in every grid, with the first values of the other axes; and no two
-    points set the same.
-    """
-    settings = []
-
-    def beside_the_first(axes):
-        jobs = jobs_of(axes)
-        each = (frozenset(dict(s.split("=", 1) for s in job).items()) for job in jobs)
-        settings.extend(filter(None, each))  # a grid of grids alone sets nothing itself
-        changed = [sum(a != b for a, b in zip(job, jobs[0], strict=True)) for job in jobs]
-        return [job for job, count in zip(jobs, changed, strict=True) if count <= 1]
-
-    monkeypatch.setattr("paceline.study.study_points.jobs_of", beside_the_first)
-    points = study_points(study, REPOSITORY)
-    assert len(set(settings)) == len(settings)
-    assert len({point.config.key for point in points}) == len(points) > 0
-    assert {point.config.study for point in points} == {study}
-    assert all(point.config.question for point in points)
-
-
-def test_points_are_in_the_order_of_the_axes(root):
+def test_points_are_in_the_order_of_the_axes_and_know_their_records(root):
     points = study_points("made", root)
     assert [tuple(point.axes.items()) for point in points] == [
         (("scheme", scheme), ("seed", seed))
@@ -43,15 +15,11 @@ def test_points_are_in_the_order_of_the_axes(root):
         for seed in (0, 1)
     ]
     assert points[0].overrides == ("scheme=sync_allreduce", "seed=0", "experiments=made")
-
-
-def test_a_point_is_resolved_and_knows_its_record(root):
-    point = study_points("made", root)[3]
+    point = points[3]
     assert point.config.names["scheme"] == "async_parameter_server"
     assert point.config.measurement.mlflow.experiment == "paceline/made"
     assert "hydra" not in point.config.values
-    assert point.key == point.config.key
-    assert point.folder == root / "runs/made" / point.key
+    assert (point.key, point.folder) == (point.config.key, root / "runs/made" / point.key)
     assert point.status is None
     make_record(point.folder, point.config, status="diverged")
     assert study_points("made", root)[3].status == "diverged"

@@ -2,10 +2,7 @@
 
 import io
 import os
-import sys
 import threading
-
-import pytest
 
 from paceline.record.reading import record_version
 from paceline.record.record import partial_folder
@@ -52,18 +49,16 @@ def test_a_run_tells_its_share(tmp_path):
     assert run_status("made", "virtual", tmp_path) == ("made", 1.0, note)
 
 
-@pytest.mark.parametrize(("others", "stopped"), [(None, 0.0), (0.09, 0.7), (0.35, 0), (0.0, 12)])
-def test_the_line_of_a_point_says_what_disturbed_it(others, stopped):
+def test_the_line_of_a_point_says_what_disturbed_it():
     """Beyond a tenth of its cores, or a hundredth of its seconds."""
     config = composed([], REPOSITORY)
     result = made_result(config, config.key) | {"images_per_second": 512.0, "wall_seconds": 71}
-    result |= {"load_of_others": others, "stopped_seconds": stopped}
-    line = result_line(None, config, result, "71 s")
-    assert ("35 % of its cores" in line, "stood still for 12.0 s" in line) == (
-        others == 0.35,
-        stopped == 12,
-    )
-    assert "disturbed" not in result_line(None, config, result | {"kind": "virtual"}, "71 s")
+    for others, stopped in ((None, 0.0), (0.09, 0.7), (0.35, 0), (0.0, 12)):
+        disturbed = result | {"load_of_others": others, "stopped_seconds": stopped}
+        line = result_line(None, config, disturbed, "71 s")
+        assert ("35 % of its cores" in line) == (others == 0.35)
+        assert ("stood still for 12.0 s" in line) == (stopped == 12)
+        assert "disturbed" not in result_line(None, config, disturbed | {"kind": "virtual"}, "")
 
 
 def test_the_rest_is_as_fast_as_what_was_seen():
@@ -126,11 +121,3 @@ def test_the_state_is_asked_for_until_the_work_ends(monkeypatch, capsys):
         assert asked.wait(100)
     assert capsys.readouterr() == ("", "progress: made: 25 %, 1 of 4 points\n")
     assert not [thread for thread in threading.enumerate() if thread.name == "status"]
-
-
-def test_a_bar_leaves_standard_output_to_results(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stderr", Terminal())
-    with display(sys.stderr) as show:
-        show(BEGUN)
-        print("a result")
-    assert capsys.readouterr().out == "a result\n"

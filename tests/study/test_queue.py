@@ -53,10 +53,7 @@ def says(tmp_path, monkeypatch):
 def test_jobs_of_another_folder_are_not_ours(says):
     says([f"7|None|{Path.cwd()}", f"8_1|Priority|{Path.cwd()}  ", "9|None|/elsewhere"])
     assert living_jobs("quick") == {"7": "None", "8_1": "Priority"}
-
-
-def test_a_slurm_that_does_not_answer_is_not_an_empty_queue(says):
-    says([], code=1)
+    says([], code=1)  # which is not an empty queue
     assert living_jobs("quick") is None
 
 
@@ -99,13 +96,11 @@ def test_nobody_else_can_write_where_jobs_read_code(tmp_path, monkeypatch):
     (log_folder(tmp_path) / "7_0_log.out").touch()
     assert private_folder(tmp_path).stat().st_mode & 0o777 == 0o700
     me = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: me + 1)
-    with pytest.raises(SettingError, match=r"^cluster: .*belongs to another user"):
-        private_folder(tmp_path)
-
-
-def test_a_link_to_another_folder_is_refused(tmp_path):
-    (tmp_path / "theirs").mkdir()
+    with monkeypatch.context() as other:
+        other.setattr(os, "geteuid", lambda: me + 1)
+        with pytest.raises(SettingError, match=r"^cluster: .*belongs to another user"):
+            private_folder(tmp_path)
+    log_folder(tmp_path).rename(tmp_path / "theirs")
     log_folder(tmp_path).symlink_to("theirs")
     with pytest.raises(SettingError, match=r"^cluster: "):
         private_folder(tmp_path)
@@ -128,18 +123,17 @@ def configs(tmp_path, monkeypatch):
     return tuple(composed([*SMALL, f"seed={seed}"], tmp_path) for seed in (0, 1))
 
 
-def job(configs, versions, tmp_path, code=None):
-    return PointJob(configs, versions, code or source_digest(), tmp_path)
-
-
 @pytest.mark.usefixtures("own_process")
 def test_a_job_runs_what_has_not_run_and_logs_nothing(configs, tmp_path, capfd):
-    """Called again it runs nothing: as after its allocation was taken away."""
+    """Called again it runs nothing: as after its allocation was taken away. Nor does other code."""
+    with pytest.raises(SettingError, match=r"^cluster: the code has changed since this was queued"):
+        PointJob(configs, (None, None), "other", tmp_path)()
+    assert not (tmp_path / "runs").exists()
     first, second = configs
     made = first.folder
     made.mkdir(parents=True)
     (made / "result.json").write_text(json.dumps({"status": "finished"}))
-    todo = job(configs, (None, None), tmp_path)
+    todo = PointJob(configs, (None, None), source_digest(), tmp_path)
     todo()
     assert record_version(second.folder) is not None
     assert f"{first.key}: has run before" in capfd.readouterr().out
@@ -147,10 +141,3 @@ def test_a_job_runs_what_has_not_run_and_logs_nothing(configs, tmp_path, capfd):
     told = capfd.readouterr().out
     assert [f"{each.key}: has run before" in told for each in configs] == [True, True]
     assert not list(tmp_path.rglob("*.db"))
-
-
-@pytest.mark.usefixtures("own_process")
-def test_other_code_runs_nothing(configs, tmp_path):
-    with pytest.raises(SettingError, match=r"^cluster: the code has changed since this was queued"):
-        job(configs, (None, None), tmp_path, code="other")()
-    assert not (tmp_path / "runs").exists()

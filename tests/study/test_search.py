@@ -51,14 +51,15 @@ def test_the_grid_has_rates_a_factor_of_two_apart_for_each_momentum():
     assert tried.edge == ""
 
 
-@pytest.mark.parametrize("step", range(-6, 7))
-def test_a_grid_is_widened_by_three_rates_at_most(step):
-    rounds, tried = searched(peak(0.5 * 2.0**step))
-    assert effective(tried.best) == pytest.approx(0.5 * 2.0 ** max(-5, min(step, 5)), rel=1e-3)
-    beyond = max(0, min(abs(step) - 1, 3))  # the neighbour of the best one has to be tried
-    assert [len(trials) for trials in rounds] == [10, *[2] * beyond, 9]
+def test_a_grid_is_widened_by_three_rates_at_most():
     side = {5: "highest learning rate", -5: "lowest learning rate"}
-    assert tried.edge == side.get(max(-5, min(step, 5)), "")
+    for step in range(-6, 7):
+        rounds, tried = searched(peak(0.5 * 2.0**step))
+        last = max(-5, min(step, 5))
+        assert effective(tried.best) == pytest.approx(0.5 * 2.0**last, rel=1e-3)
+        beyond = max(0, min(abs(step) - 1, 3))  # the neighbour of the best one has to be tried
+        assert [len(trials) for trials in rounds] == [10, *[2] * beyond, 9]
+        assert tried.edge == side.get(last, "")
 
 
 def test_fresh_seeds_choose_among_the_three_best():
@@ -74,14 +75,12 @@ def test_fresh_seeds_choose_among_the_three_best():
     assert effective(rounds[1].best) == 0.5
 
 
-def test_where_nothing_trains_the_lowest_rate_is_at_the_edge():
+def test_trials_that_did_not_train_are_behind_all_that_did():
+    """Where nothing trains, the lowest rate is at the edge."""
     rounds, tried = searched(lambda trial: math.nan)
     assert [len(trials) for trials in rounds] == [10, 2, 2, 2, 9]
     assert effective(tried.best) == min(map(effective, tried.trials))
     assert tried.edge == "lowest learning rate"
-
-
-def test_trials_that_did_not_train_are_behind_all_that_did():
     _, tried = searched(lambda trial: math.nan if effective(trial) > 0.2 else 0.3)
     assert effective(tried.best) <= 0.2
 
@@ -105,19 +104,11 @@ def test_a_trial_is_read_back_from_its_row():
     assert trial_of(row) == trial
 
 
-@pytest.mark.parametrize("value", [1e-05, None, "1", [1]])
-def test_a_value_that_a_table_would_change_is_refused(value):
+def test_a_value_that_a_table_would_change_is_refused():
     """As text, 1e-05 is a word to YAML, and None is one, too."""
-    with pytest.raises(SettingError, match=r"^tuning\.own\.gossip\.scheme\.share"):
-        GridSearch(**SEARCH, own={"gossip": {"scheme.share": [0.5, value]}})
-
-
-@pytest.mark.parametrize("seed", [100, 103])
-def test_points_have_other_seeds_than_trials(seed):
-    search = GridSearch(**SEARCH)
-    search.require_other_seeds([0, 99, 104])
-    with pytest.raises(SettingError, match=str(seed)):
-        search.require_other_seeds([0, seed])
+    for value in (1e-05, None, "1", [1]):
+        with pytest.raises(SettingError, match=r"^tuning\.own\.gossip\.scheme\.share"):
+            GridSearch(**SEARCH, own={"gossip": {"scheme.share": [0.5, value]}})
 
 
 def config(rate, tuning, workers=2):
@@ -127,32 +118,17 @@ def config(rate, tuning, workers=2):
     return OmegaConf.create(CONFIG | changes | {"optimizer": {"lr": "${training.lr}"}})
 
 
-def test_a_trial_has_its_own_rate():
-    cfg = config("tuned", TUNING)
-    cfg.trial = {"lr": 0.3, "momentum": 0.5, "seed": 100}
+def test_a_rate_by_rule_is_as_set_and_one_that_cannot_be_is_named():
+    cfg = config("by_rule", TUNING)
     put_trial(cfg)
-    assert (cfg.training.lr, cfg.training.momentum, cfg.seed) == (0.3, 0.5, 100)
-    assert (cfg.optimizer.lr, cfg.training.rate) == (0.3, "by_rule")
-
-
-@pytest.mark.parametrize("tuning", [None, TUNING])
-def test_a_rate_by_rule_is_as_set(tuning):
-    cfg = config("by_rule", tuning)
-    put_trial(cfg)
-    assert cfg == config("by_rule", tuning)
-
-
-@pytest.mark.parametrize(
-    ("rate", "tuning", "message"),
-    [
+    assert cfg == config("by_rule", TUNING)
+    for rate, tuning, message in (
         ("best", None, "'best'; there are: by_rule, tuned"),
         ("tuned", None, "tuned, but the study has no tuning"),
         ("tuned", TUNING, "found by the search of a study; run paceline sweep"),
-    ],
-)
-def test_a_rate_that_cannot_be_is_named(rate, tuning, message):
-    with pytest.raises(SettingError, match=f"training.rate: {message}"):
-        put_trial(config(rate, tuning))
+    ):
+        with pytest.raises(SettingError, match=f"training.rate: {message}"):
+            put_trial(config(rate, tuning))
 
 
 def put(trial):
@@ -161,31 +137,20 @@ def put(trial):
     put_trial(cfg)
 
 
-@pytest.mark.parametrize(
-    ("read", "value", "setting"),
-    [
+BAD = {"searches": 3, "effective_rate": 0, "momentum": [0.9, 1], "rates": 0, "seed": -1}
+
+
+def test_a_bad_tuning_or_trial_is_named():
+    for read, value, setting in (
         (read_tuning, [0.1], "tuning"),
         (read_tuning, {}, "tuning.effective_rate"),
-        *(
-            (read_tuning, TUNING | {name: value}, f"tuning.{more or name}")
-            for name, value, more in (
-                ("searches", 3, ""),
-                ("effective_rate", 0, ""),
-                ("momentum", [], ""),
-                ("momentum", [0.9, 1], ""),
-                ("own", {"gossip": {}}, "own.gossip"),
-                ("own", {"gossip": {"scheme.graph": []}}, "own.gossip.scheme.graph"),
-                ("rates", 0, ""),
-                ("seed", -1, ""),
-            )
-        ),
+        *((read_tuning, TUNING | {name: value}, f"tuning.{name}") for name, value in BAD.items()),
+        (read_tuning, TUNING | {"own": {"gossip": {}}}, "tuning.own.gossip"),
+        (read_tuning, TUNING | {"own": {"gossip": {"scheme.x": []}}}, "tuning.own.gossip.scheme.x"),
         (put, 3, "trial"),
-        (put, {"lr": 0.1, "seed": 0}, "trial.momentum"),
         (put, {"lr": 0, "momentum": 0.9, "seed": 0}, "trial.lr"),
         (put, {"lr": 0.1, "momentum": 1, "seed": 0}, "trial.momentum"),
-    ],
-)
-def test_a_bad_tuning_or_trial_is_named(read, value, setting):
-    with pytest.raises(SettingError) as caught:
-        read(value)
-    assert caught.value.setting == setting
+    ):
+        with pytest.raises(SettingError) as caught:
+            read(value)
+        assert caught.value.setting == setting

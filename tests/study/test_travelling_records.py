@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from paceline import cli
-from paceline.command.sweep_command import print_plan
 from paceline.errors import SettingError
-from paceline.record.archive import ARCHIVE, write_archive
+from paceline.record.archive import write_archive
 from paceline.record.record import records_in
 from paceline.study.collect import collect
 from paceline.study.study_points import Study, study_points
@@ -48,24 +47,6 @@ def test_a_study_that_is_only_opened_is_not_warned_of(collected, capsys):
     assert capsys.readouterr().err == ""
     checked_study("made", collected)
     assert "params.yaml is not read" in capsys.readouterr().err
-
-
-def test_a_dry_run_counts_what_the_archive_has(collected, capsys):
-    """It writes nothing."""
-    before = sorted(collected.rglob("*"))
-    print_plan(checked_study("made", collected, unpack=False))
-    printed = capsys.readouterr().out
-    assert printed.startswith("3 records to unpack")
-    assert "3 finished, 1 to do; 1 to run" in printed
-    assert "about " in printed  # as those of the archive took
-    assert sorted(collected.rglob("*")) == before
-
-
-def test_a_broken_archive_stops_the_sweep_by_its_name(collected):
-    (collected / "reports/made" / ARCHIVE).write_text("no archive")
-    with pytest.raises(SettingError, match=f"^study: .*reports/made/{ARCHIVE} cannot be read: "):
-        checked_study("made", collected)
-    assert not (collected / "runs").exists()
 
 
 @pytest.fixture

@@ -121,15 +121,6 @@ def test_the_best_trial_is_that_of_the_results_that_jobs_return(root, capsys):
     assert rates == list(RATES.values())
 
 
-@pytest.mark.slow
-def test_every_grid_is_tuned_before_any_is_run(root, studied):
-    grids = {"grids": [{"workers": 1}, {"workers": 2}]}
-    studied("made", MORE | grids, **{"training.rate": "tuned"})
-    launch = Launch()
-    assert sweep(checked_study("made", root), launch)
-    assert launch.asked[2:] == [keys(grid) for grid in Study("made", root).grids]
-
-
 def test_without_all_of_the_tuning_the_study_waits(root, capsys):
     launch = Launch(makes=False)
     records(trials(root)[:1])
@@ -242,10 +233,7 @@ def test_a_trial_is_the_point_with_its_rate_momentum_and_seed(root):
 
 
 def test_grids_that_share_a_configuration_tune_it_once(root, studied):
-    grids = [
-        {"training.rate": "by_rule", "seed": "0"},
-        {"training.rate": "tuned", "seed": "0,1"},
-    ]
+    grids = [{"training.rate": "by_rule", "seed": "0"}, {"training.rate": "tuned", "seed": "0,1"}]
     studied("made", {"tuning": SEARCH, "grids": grids}, scheme=",".join(SCHEMES))
     assert len(Study("made", root).trials) == 2 * 3
 

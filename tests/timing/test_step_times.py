@@ -66,22 +66,17 @@ def test_a_straggler_has_the_jitter_of_any_other_step():
     assert stdev(stragglers) == pytest.approx(0.5, abs=0.023)
 
 
-@pytest.mark.parametrize(
-    ("batch_size", "seconds"),
-    [(16, 1.0), (24, 1.5), (32, 2.0), (40, 2.25), (64, 3.0), (8, 0.5), (128, 6.0)],
-)
-def test_step_seconds_by_batch_size(batch_size, seconds):
+def test_step_seconds_by_batch_size():
     """Linear between, in proportion beyond."""
-    found = times(batch_size, step_seconds={64: 3.0, 16: 1.0, 32: 2.0})
-    assert found.step_seconds == pytest.approx(seconds, rel=1e-15)
-
-
-@pytest.mark.parametrize("value", [{}, {32: 0}, {32: None}, {0: 1.0}, {"32": 1.0}, {True: 1.0}])
-def test_bad_step_seconds_by_batch_size_are_refused(value):
-    with pytest.raises(SettingError) as refused:
-        times(step_seconds=value)
-    assert refused.value.setting == "cluster.step_seconds"
-    assert refused.value.message.endswith(f", not {value!r}")
+    known = {16: 1.0, 24: 1.5, 32: 2.0, 40: 2.25, 64: 3.0, 8: 0.5, 128: 6.0}
+    of_three = {64: 3.0, 16: 1.0, 32: 2.0}
+    found = {size: times(size, step_seconds=of_three).step_seconds for size in known}
+    assert found == pytest.approx(known, rel=1e-15)
+    for value in ({}, {32: 0}, {32: None}, {0: 1.0}, {"32": 1.0}, {True: 1.0}):
+        with pytest.raises(SettingError) as refused:
+            times(step_seconds=value)
+        assert refused.value.setting == "cluster.step_seconds"
+        assert refused.value.message.endswith(f", not {value!r}")
 
 
 def test_factors_of_slow_workers_and_stragglers_multiply_from_a_step_on():

@@ -18,12 +18,12 @@ def counted(*layers):
     return CountedNetwork(name="counted", image_shape=[3, 4, 4], num_classes=2, layers=rows)
 
 
-@pytest.mark.parametrize(("beyond", "count"), [(-1, 1), (0, 1), (1, 2), (BUCKET_BYTES + 1, 3)])
-def test_a_byte_beyond_a_bucket_needs_another(beyond, count):
-    buckets = OwnNetwork().buckets(BUCKET_BYTES + beyond)
-    assert len(buckets) == count
-    assert max(bucket.num_bytes for bucket in buckets) <= BUCKET_BYTES
-    assert buckets[-1].ready == 1
+def test_a_byte_beyond_a_bucket_needs_another():
+    for beyond, count in ((-1, 1), (0, 1), (1, 2), (BUCKET_BYTES + 1, 3)):
+        buckets = OwnNetwork().buckets(BUCKET_BYTES + beyond)
+        assert len(buckets) == count
+        assert max(bucket.num_bytes for bucket in buckets) <= BUCKET_BYTES
+        assert buckets[-1].ready == 1
 
 
 def test_messages_of_a_counted_network():
@@ -60,16 +60,14 @@ def test_the_trained_network_itself_and_where_nothing_is_trained():
     assert [share_of_step(share) for share in (0, 0.25, 1)] == pytest.approx([1 / 3, 0.5, 1])
 
 
-@pytest.mark.parametrize(
-    ("layers", "message"),
-    [
-        ([["a", 1, 2]], r"workload\.layers"),
-        *(([["a", *each, 1]], "no weights, or multiplies nothing") for each in ((0, 5), (5, 0))),
-    ],
-)
-def test_a_network_of_nothing_is_refused(layers, message):
-    with pytest.raises(SettingError, match=message):
-        CountedNetwork(name="bad", image_shape=[3, 4, 4], num_classes=2, layers=layers)
+def test_a_network_of_nothing_is_refused():
+    nothing = "no weights, or multiplies nothing"
+    for layer, message in (
+        (["a", 1, 2], r"workload\.layers"),
+        *((["a", *each, 1], nothing) for each in ((0, 5), (5, 0))),
+    ):
+        with pytest.raises(SettingError, match=message):
+            CountedNetwork(name="bad", image_shape=[3, 4, 4], num_classes=2, layers=[layer])
 
 
 ROOT = Path(__file__).parents[2]
@@ -123,18 +121,17 @@ def test_steps_shorter_than_those_by_which_the_rule_was_judged_are_outside_of_it
     assert chip_of(CHIPS[0]).rate_of_size(10**13, 0, 4, 1).batch_sizes == (1, 512)
 
 
-@pytest.mark.parametrize(
-    ("layers", "batch_size", "images_per_second", "within"),
-    [
-        (7, 32, 12_245, 0.01),  # the small CNN and ResNet-18, to which the rule was fitted
+def test_a_step_takes_as_long_as_launching_its_kernels():
+    """Measured on an H200 with networks that compute for 1 ms (benchmarks/README.md): the small CNN
+    and ResNet-18, to which the rule was fitted, and a rate that was kept aside.
+    """
+    for layers, batch_size, images_per_second, within in (
+        (7, 32, 12_245, 0.01),
         (41, 32, 3_342, 0.01),
-        (41, 128, 12_257, 0.1),  # kept aside
-    ],
-)
-def test_a_step_takes_as_long_as_launching_its_kernels(
-    layers, batch_size, images_per_second, within
-):
-    """Measured on an H200 with networks that compute for 1 ms (benchmarks/README.md)."""
-    rate = chip_of(A100.with_name("h200.yaml")).rate_of_size(122_157_056, 10**6, 44_700_000, layers)
-    assert batch_size / rate.seconds(batch_size) == pytest.approx(images_per_second, rel=within)
-    assert rate.seconds(2**17) > 10 * rate.launching
+        (41, 128, 12_257, 0.1),
+    ):
+        chip = chip_of(A100.with_name("h200.yaml"))
+        rate = chip.rate_of_size(122_157_056, 10**6, 44_700_000, layers)
+        found = batch_size / rate.seconds(batch_size)
+        assert found == pytest.approx(images_per_second, rel=within)
+        assert rate.seconds(2**17) > 10 * rate.launching

@@ -15,8 +15,8 @@ from tests.run.test_resumed_laws import law_of, resume
 from tests.tiny import run_tiny, tiny_point
 
 NUM_GPUS = torch.cuda.device_count()
-on_one = [pytest.mark.gpu, pytest.mark.skipif(NUM_GPUS < 1, reason="needs a GPU")]
-on_several = [pytest.mark.gpus, pytest.mark.skipif(NUM_GPUS < 2, reason="needs several GPUs")]
+ON_ONE = [pytest.mark.gpu, pytest.mark.skipif(NUM_GPUS < 1, reason="needs a GPU")]
+ON_SEVERAL = [pytest.mark.gpus, pytest.mark.skipif(NUM_GPUS < 2, reason="needs several GPUs")]
 ADAM = {"model__optimizer": {"_target_": "torch.optim.AdamW", "_partial_": True, "lr": 0.01}}
 # Numbers of laws in LAWS that together use every link.
 PICKED = {
@@ -32,6 +32,10 @@ PICKED = {
     "post_local_sgd": [2],
     "gossip": [1],
 }
+
+
+def on_one(test):
+    return ON_ONE[0](ON_ONE[1](test))
 
 
 def on_one_gpu(workers, server_device="auto", **settings):
@@ -54,10 +58,10 @@ def cases():
         )
         for law, device in itertools.product(laws, devices):
             place = on_one_gpu(law.workers, device)
-            yield pytest.param(scheme, law, place, id=f"{scheme}-{law.name}-{device}", marks=on_one)
+            yield pytest.param(scheme, law, place, id=f"{scheme}-{law.name}-{device}", marks=ON_ONE)
         law = next((each for each in LAWS[scheme] if each.workers == 2), LAWS[scheme][0])
         place = {"cluster__accelerator": "gpu"}
-        yield pytest.param(scheme, law, place, id=f"{scheme}-gpus", marks=on_several)
+        yield pytest.param(scheme, law, place, id=f"{scheme}-gpus", marks=ON_SEVERAL)
 
 
 @pytest.mark.parametrize(("scheme", "law", "place"), list(cases()))
@@ -68,8 +72,7 @@ def test_law_on_gpus(scheme, law, place, tmp_path):
     assert_close(weights, law.expected(config, seen), rtol=1e-10, atol=1e-12)
 
 
-@on_one[0]
-@on_one[1]
+@on_one
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 @pytest.mark.parametrize(
     ("scheme", "workers", "settings"),
@@ -93,8 +96,7 @@ def test_snapshots_have_the_scores_of_those_on_cpus(scheme, workers, settings, d
     assert_close(*losses, rtol=1e-9, atol=1e-12)
 
 
-@on_one[0]
-@on_one[1]
+@on_one
 @pytest.mark.parametrize("device", ["cuda", "cpu"])
 def test_a_worker_that_dies_is_done_without(device, tmp_path):
     """Its memory on the GPU goes with it, though the server still knows it."""
@@ -106,8 +108,7 @@ def test_a_worker_that_dies_is_done_without(device, tmp_path):
     assert_close(weights, replayed(config, seen), rtol=1e-10, atol=1e-12)
 
 
-@on_one[0]
-@on_one[1]
+@on_one
 @pytest.mark.parametrize(
     ("scheme", "settings"),
     [
@@ -121,8 +122,7 @@ def test_the_law_holds_across_a_resume(scheme, settings, tmp_path):
     resume(scheme, settings, tmp_path, 1e-10, **on_one_gpu(workers, "cuda"))
 
 
-@on_one[0]
-@on_one[1]
+@on_one
 def test_workers_that_do_not_fit_are_refused_before_they_train(tmp_path):
     config = tiny_point("independent", 2, 8, **on_one_gpu(2), training__precision="32-true")
     config["model"]["network"] = {"_target_": "tests.clock.wall.test_gpu.TooLarge"}

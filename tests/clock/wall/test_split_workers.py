@@ -230,22 +230,18 @@ def test_a_record_of_split_workers(tmp_path, monkeypatch):
     assert not list(outcome.folder.glob("log/*"))
 
 
-@pytest.mark.parametrize(
-    ("setting", "settings", "names"),
-    [
-        ("model.shards", {"model__shards": 0}, ""),
-        ("model.split", {"model__split": "some"}, ""),
-        ("scheme.collective", {"scheme__collective": "ring"}, "ring"),
-        ("scheme.compression", {"scheme__compression": "fp16"}, "fp16"),
-        ("training.gradient_clip_val", {"training__gradient_clip_val": 1.0}, "1.0"),
-        ("training.checkpoint_seconds", {"training__checkpoint_seconds": 60}, "60"),
-        ("training.precision", {"training__precision": "bf16-true"}, "bf16-true"),
-    ],
-)
-def test_what_split_workers_cannot_have_is_refused_in_a_line(setting, settings, names):
-    scheme = "sync_allreduce"
-    config = tiny_point(scheme, 2, 4, **{"model__shards": 2, **settings})
-    assert_one_line(setting, names, point_of, config)
+def test_what_split_workers_cannot_have_is_refused_in_a_line():
+    for name, value in {
+        "model__shards": 0,
+        "model__split": "some",
+        "scheme__collective": "ring",
+        "scheme__compression": "fp16",
+        "training__gradient_clip_val": 1.0,
+        "training__checkpoint_seconds": 60,
+        "training__precision": "bf16-true",
+    }.items():
+        config = tiny_point(SYNC, 2, 4, **{"model__shards": 2, name: value})
+        assert_one_line(name.replace("__", "."), str(value), point_of, config)
 
 
 @pytest.mark.parametrize(

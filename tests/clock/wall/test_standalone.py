@@ -30,25 +30,28 @@ STEPS, WORKERS = 40, 2
 
 
 class Anybodys(LightningModule):
-    """A line through points, by least squares."""
+    """A line through points, by least squares, which logs its loss and a metric of torchmetrics."""
 
     def __init__(self):
         super().__init__()
         self.line = nn.Linear(2, 1, dtype=torch.float64)
+        self.error = MeanSquaredError()
 
     def training_step(self, batch, batch_idx):
         inputs, targets = batch
-        return nn.functional.mse_loss(self.line(inputs), targets)
+        loss = nn.functional.mse_loss(self.line(inputs), targets)
+        self.log("loss", loss)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        inputs, targets = batch
+        self.error(self.line(inputs).contiguous(), targets)
+        self.log("error", self.error)
+
+    test_step = validation_step
 
     def configure_optimizers(self):
         return torch.optim.SGD(self.parameters(), lr=0.1)
-
-
-class Logging(Anybodys):
-    def training_step(self, batch, batch_idx):
-        loss = super().training_step(batch, batch_idx)
-        self.log("loss", loss)
-        return loss
 
 
 def loader():
@@ -92,31 +95,16 @@ def writing(folder):
 def train(folder):
     """Two workers; `folder` is for the files of both."""
     torch.manual_seed(1 + dist.get_rank())  # worker 0's weights are everybody's first
-    chosen, module = strategy(AsyncParameterServer(servers=1), WORKERS), Logging()
+    chosen, module = strategy(AsyncParameterServer(servers=1), WORKERS), Anybodys()
     run = trainer(chosen, **writing(folder))
     run.fit(module, loader())
     snapshots = [(each.updates, each.weights[0].tolist()) for each in chosen.finish()]
     return {"steps": run.global_step, "snapshots": snapshots}
 
 
-class Measured(Anybodys):
-    """It logs a metric of torchmetrics."""
-
-    def __init__(self):
-        super().__init__()
-        self.error = MeanSquaredError()
-
-    def validation_step(self, batch, batch_idx):
-        inputs, targets = batch
-        self.error(self.line(inputs).contiguous(), targets)
-        self.log("error", self.error)
-
-    test_step = validation_step
-
-
 def measure(folder):
     """Two workers that stop early, worker 0 before worker 1; then tests of both."""
-    chosen, module = strategy(AsyncParameterServer(servers=1), WORKERS), Measured()
+    chosen, module = strategy(AsyncParameterServer(servers=1), WORKERS), Anybodys()
     threshold = -1.0 if dist.get_rank() == 0 else None
     stop = EarlyStopping("error", patience=1, divergence_threshold=threshold)
     run = trainer(chosen, callbacks=[stop], num_sanity_val_steps=0)
@@ -128,7 +116,7 @@ def measure(folder):
 
 def load_best(folder):
     """Two workers, of which each then tests the best checkpoint with weights that it forgot."""
-    chosen, module = strategy(AsyncParameterServer(servers=1), WORKERS), Measured()
+    chosen, module = strategy(AsyncParameterServer(servers=1), WORKERS), Anybodys()
     kept = ModelCheckpoint(folder, every_n_train_steps=1 + dist.get_rank())
     run = trainer(chosen, enable_checkpointing=True, callbacks=[kept])
     run.fit(module, loader())
