@@ -13,7 +13,14 @@ from paceline import cli
 from paceline.analysis.predicted import predicted_comparisons
 from paceline.analysis.tables import read_tables
 from paceline.command import plan_command, predict_command
-from paceline.command.cluster_plan_view import five_lines, learning_rate, not_timed, notes, points
+from paceline.command.cluster_plan_view import (
+    five_lines,
+    learning_rate,
+    not_timed,
+    notes,
+    points,
+    why,
+)
 from paceline.errors import SettingError
 from paceline.prediction.cluster_plan import (
     IMAGENET,
@@ -188,6 +195,19 @@ def test_an_exchange_of_the_studies_took_at_most_so_many_steps():
     seconds = study["workload"]["num_bytes"] / min(map(float, rates))
     assert seconds / study["cluster"]["step_seconds"] == pytest.approx(LONGEST_EXCHANGE)
     assert study["cluster"]["workers_per_node"] == 1
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_accelerator_hours_are_the_hours_of_all_processes(shards):
+    split = titan().replaced(model={**titan().values["model"], "shards": shards})
+    table, _ = why(plan_cluster(question(config=split, workers=(1, 4))))
+    columns = {str(each.header): [*map(str, each.cells)] for each in table.columns}
+    workers, hours, found = (
+        np.array([float(text.split()[0].replace(",", "")) for text in columns[name]])
+        for name in ("workers", "time [h]", "accelerator hours")
+    )
+    assert {*workers} == {1, 4}
+    assert found == pytest.approx(hours * workers * shards, rel=0.02)
 
 
 def on_links(bandwidth):
