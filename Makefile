@@ -13,7 +13,7 @@ TESTED = PYTHONDONTWRITEBYTECODE= $(WITH_VENV)
 IN_MEMORY = $(shell test "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 1000000 2>/dev/null && \
   ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo TMPDIR=/dev/shm)
 
-.PHONY: setup study test test-slow lint docs bench mutants
+.PHONY: setup study test test-slow range lint docs bench mutants
 
 setup: $(VENV)/.ready
 
@@ -40,6 +40,17 @@ test: setup
 
 test-slow: setup
 	$(TESTED) python -m pytest --numprocesses 3 --dist worksteal -m slow
+
+# the lowest versions that pyproject.toml allows: a new project trains on both clocks, sweeps and reports
+SMALL = data=fashion_mnist_subset training.samples=2000 training.rate=by_rule
+range: setup
+	@folder=$$(mktemp -d) && trap 'rm -rf "$$folder"' EXIT && export $(WITH_VENV) && \
+	uv venv --quiet --python $(PYTHON) "$$folder/venv" && uv pip install --quiet --python "$$folder/venv" \
+	  $(if $(CPU),--torch-backend cpu) --resolution lowest-direct --editable . && \
+	export PATH="$$folder/venv/bin:$$PATH" && paceline init "$$folder/project" && \
+	cd "$$folder/project" && paceline train model=own workers=4 cluster=virtual $(SMALL) && \
+	paceline train model=own workers=2 $(SMALL) && \
+	paceline sweep first workers=1,2 scheme=sync_allreduce seed=0 $(SMALL) && paceline report first
 
 lint: setup
 	$(WITH_VENV) ruff check

@@ -47,12 +47,11 @@ def test_every_window_and_its_mirror_image_appears_equally_often():
         RandomResizedCrop(**IMAGENET, flip=True),
     ],
 )
-def test_an_image_depends_on_its_position_and_the_seed_alone(augment):
+def test_an_image_depends_on_its_position_alone(augment):
     before = SIX.clone()
     together = augment(SIX, POSITIONS, 5)
     alone = [augment(SIX[i : i + 1], POSITIONS[i : i + 1], 5) for i in range(6)]
     assert together.equal(torch.cat(alone))
-    assert not together.equal(augment(SIX, POSITIONS, 6))
     assert not together.equal(augment(SIX, POSITIONS + 1, 5))
     assert SIX.equal(before)
 

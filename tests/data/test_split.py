@@ -40,12 +40,6 @@ def test_a_split_is_complete_disjoint_and_stratified_and_leaves_every_class_an_i
     assert (abs(np.bincount(labels[chosen], minlength=len(total)) - shares) < 1).all()
 
 
-def test_a_split_depends_on_its_seed_alone():
-    one, again, other = (stratified_split(LABELS, 20, seed)[1].tolist() for seed in (1, 1, 2))
-    assert one == again
-    assert one != other
-
-
 def test_images_of_a_curve_are_the_same_each_time_and_not_the_first_of_each_class():
     chosen = curve_images(LABELS, 20).tolist()
     assert chosen == curve_images(LABELS, 20).tolist() == sorted(chosen)
@@ -73,11 +67,9 @@ def test_any_shape(shape):
     assert len(splits.test) == 50
 
 
-def test_images_depend_on_the_seed_alone():
-    one, again, other = (make(seed=seed).load().train.images for seed in (1, 1, 2))
-    assert one.equal(again)
-    assert not one.equal(other)
-    assert not one[:50].equal(make(seed=1).load().test.images)
+def test_no_image_is_one_of_another_part():
+    splits = make().load()
+    assert not splits.train.images[:50].equal(splits.test.images)
 
 
 def test_classes_can_be_learned():

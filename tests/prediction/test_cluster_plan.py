@@ -2,6 +2,7 @@
 
 import gc
 import math
+import re
 from dataclasses import replace
 from functools import cache
 
@@ -13,7 +14,15 @@ from paceline import cli
 from paceline.analysis.predicted import predicted_comparisons
 from paceline.analysis.tables import read_tables
 from paceline.command import plan_command, predict_command
-from paceline.command.cluster_plan_view import five_lines, learning_rate, not_timed, notes, points
+from paceline.command.cluster_plan_view import (
+    assumed,
+    five_lines,
+    learning_rate,
+    not_timed,
+    notes,
+    points,
+    why,
+)
 from paceline.errors import SettingError
 from paceline.prediction.cluster_plan import (
     IMAGENET,
@@ -50,6 +59,7 @@ from tests.tiny import CONF
 
 ROOT = CONF.parent
 NOT_KEPT = (UNCLEAR, LOWER, NOT_STUDIED)
+LINK = {"latency": 0, "bandwidth": 1e9}
 CHANGES = {KEPT: -0.001, UNCLEAR: -0.012, LOWER: -0.05, NOT_STUDIED: None}
 
 
@@ -188,6 +198,37 @@ def test_an_exchange_of_the_studies_took_at_most_so_many_steps():
     seconds = study["workload"]["num_bytes"] / min(map(float, rates))
     assert seconds / study["cluster"]["step_seconds"] == pytest.approx(LONGEST_EXCHANGE)
     assert study["cluster"]["workers_per_node"] == 1
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_plan_counts_all_processes_of_its_workers(shards):
+    """For hours of accelerators, nodes, and images that a node reads."""
+    split = titan().replaced(model={**titan().values["model"], "shards": shards})
+    plan = plan_cluster(question(config=split, workers=(1, 4)))
+    table, _ = why(plan)
+    columns = {str(each.header): [*map(str, each.cells)] for each in table.columns}
+    workers, hours, found = (
+        np.array([float(text.split()[0].replace(",", "")) for text in columns[name]])
+        for name in ("workers", "time [h]", "accelerator hours")
+    )
+    assert {*workers} == {1, 4}
+    assert found == pytest.approx(hours * workers * shards, rel=0.02)
+    nodes, reads = re.search(
+        r"([\d,]+) nodes of 1, .* decode ([\d,]+) images/s", assumed(plan)
+    ).groups()
+    assert int(nodes) == 4 * shards
+    read = float(reads.replace(",", "")) * plan.chosen.workers * shards
+    assert read == pytest.approx(plan.chosen.prediction.run.images_per_second, rel=0.02)
+
+
+def test_an_exchange_takes_as_many_times_as_long_as_workers_share_the_link_of_a_node():
+    def exchange(per_node):
+        own = {"workers_per_node": per_node, "topology": "nvswitch", "link": LINK}
+        scheme = scheme_settings("gossip", "", {}, ROOT)
+        cluster = {**titan().values["cluster"], **own}
+        return exchange_of(Point.of(titan().replaced(workers=8, cluster=cluster, scheme=scheme)))
+
+    assert [exchange(n) for n in (2, 4)] == pytest.approx([2 * exchange(1), 4 * exchange(1)])
 
 
 def on_links(bandwidth):
