@@ -180,7 +180,7 @@ def test_ctrl_c_does_not_end_the_forkserver_while_it_imports():
     assert forkserver._forkserver._forkserver_pid == first
 
 
-@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("rank", [1, 2])  # 0: the file of conf, below
 def test_one_process_is_this_one_and_the_others_are_not(rank, tmp_path, capfd):
     environment = dict(os.environ)
     places = launch(
