@@ -17,11 +17,11 @@ SOURCE = REPOSITORY / "src"
 DRAWS = ("random_bits", "uniform", "normal", "random_permutation")
 OF_NO_SEED = {"curve"}  # every run is scored on the same images
 REPEATED = {"tiles"}  # training and test images have the same patterns
-POINT = (
-    "cluster=virtual workers=4 batch_size=4 training.epochs=1 training.lr=1e-30 save_weights=true "
-    "model=small_alexnet data=synthetic data.image_shape=[1,8,8] data.num_train=60 "
-    "data.num_test=12 data.num_validation=12 measurement.curve_images=6 "
-    "measurement.mlflow.tracking_uri=null cluster.step_jitter=1 "
+POINT = (  # whose engine is compared with no other, for which batches would be drawn again
+    "cluster=virtual cluster.engine=one_by_one workers=4 batch_size=4 training.epochs=1 "
+    "training.lr=1e-30 save_weights=true model=small_alexnet data=synthetic "
+    "data.image_shape=[1,8,8] data.num_train=60 data.num_test=12 data.num_validation=12 "
+    "measurement.curve_images=6 measurement.mlflow.tracking_uri=null cluster.step_jitter=1 "
     "cluster.straggler_probability=0.5 cluster.workers_per_node=1 "
 )
 RUNS = (
