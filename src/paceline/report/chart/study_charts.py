@@ -130,11 +130,11 @@ def target_chart(findings: StudyFindings) -> Chart | None:
         points = f"{100 * (below or 0):g} point{'s' * (below != 0.01)}"
         panel = f"{words}: one worker's less {points}" if below else words
         names = [name for name in rows if name == "workers" or is_of_scheme(name)]
-        own = [{"panel": panel} | _target_row(same) for _, same in groups(rows, names)]
-        alone = next((row for row in own if row["workers"] == 1 and not row["missed"]), None)
-        for row in own if alone else ():
-            row["perfect"] = short(alone["steps"] * alone["batch"] / row["batch"])
-        drawn += own
+        own: list[Row] = [_target_row(same) for _, same in groups(rows, names)]
+        ended = [row["images"] for row in own if row["workers"] == 1 and not row["missed"]]
+        for row in own:
+            perfect = short(ended[0] / row["batch"]) if ended else None
+            drawn.append(row | {"panel": panel, "perfect": perfect})
     return chart(
         "target",
         drawn,
