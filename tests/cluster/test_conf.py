@@ -50,6 +50,13 @@ def test_a_step_of_the_abstract_cluster_takes_a_second_and_all_else_nothing():
     assert profile.server_seconds + 1e12 / profile.server_bandwidth == 0
 
 
+def test_a_step_of_the_virtual_gpu_gives_back_what_is_published_of_an_a100():
+    step = cluster_of("virtual_gpu").step_rates["resnet50"].seconds
+    found = {images: images / step(images) for images in (256, 512)}
+    assert found == pytest.approx({256: 2470, 512: 2600}, rel=1e-3)
+    assert step(33) - step(32) == pytest.approx(step(2) - step(1))
+
+
 @cache
 def published():
     """Published numbers, by id; each has a source and a verdict."""

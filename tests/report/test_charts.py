@@ -11,6 +11,7 @@ from paceline.report.findings import read_findings
 from paceline.report.page import charts
 from paceline.report.words import scheme_name, value_words
 from tests.made_decisions import AXES, arm, made_family, two_arms, write_decided
+from tests.made_reports import write_points
 from tests.tiny import CONF
 
 
@@ -64,12 +65,55 @@ def test_a_target_is_drawn_with_the_budget_that_is_ready_first_and_a_miss_at_the
         rows["all-reduce", 4],
         rows[scheme_name("gossip"), 4],
     )
-    assert one["images"] == one["perfect_images"] == first["perfect_images"]
-    assert first["perfect_seconds"] == pytest.approx(one["seconds"] / 4, rel=1e-3)
-    assert 300 < first["seconds"] < 350
+    assert (one["batch"], first["batch"]) == (32, 128)
+    assert one["steps"] == one["perfect"] == pytest.approx(4 * first["perfect"], rel=1e-4)
+    assert 128 * first["steps"] == pytest.approx(first["images"], rel=1e-4)
+    assert 30 < first["images"] < 35
     assert not first["missed"]
-    assert (missed["missed"], missed["seconds"], missed["images"]) == (True, 2000, 192000)
+    assert (missed["missed"], missed["steps"], missed["images"]) == (True, 1500, 192000)
     assert static_svg(drawn).startswith("<svg")
+
+
+def test_a_target_below_one_worker_has_others_beside_it(tmp_path):
+    lower = {1: 0, 4: 0.007}  # of the top-1 by the number of workers
+    runs = [run for workers in lower for run in arm("sync_allreduce", None, 0.9, workers)]
+    target = {"metric": "top1", "below_baseline": 0.01}
+    folder = write_decided(tmp_path / "made", [dict(run) for run in runs], target=target)
+    curve = [
+        {"key": run["key"], "samples": 960 * n, "updates": n, "seconds": 10.0 * n}
+        | {"top1": min(0.9, 0.8 + n / 900) - lower[run["workers"]]}
+        for run in runs
+        for n in range(1, 101)
+    ]
+    write_points(folder, {"curve": curve})
+    rows = target_chart(read_findings(folder)).rows
+    assert [row["panel"].partition(":")[0] for row in rows[::2]] == ["89.5 %", "89.0 %", "88.0 %"]
+    assert [row["steps"] for row in rows] == [
+        960 * n / images
+        for first, second in ((86, 100), (81, 88), (72, 79))
+        for n, images in ((first, 32), (second, 128))
+    ]
+    assert [row["missed"] for row in rows] == [False, True] + 4 * [False]
+
+
+def test_lines_over_budgets_are_drawn_for_each_speed_of_the_links(tmp_path):
+    link, epochs = "cluster.link.bandwidth", "training.epochs"
+    runs = [
+        run | {link: bandwidth, epochs: budget, "seconds": slower * budget}
+        for bandwidth, slower in ((None, 100.0), (1e9, 300.0))
+        for budget in (1, 2)
+        for run in two_arms((301, 301), 4, bandwidth=bandwidth, budget=budget)
+    ]
+    drawn = time_chart(
+        read_findings(write_decided(tmp_path / "a", runs, axes=[*AXES, link, epochs]))
+    )
+    panels = [value_words(link, bandwidth) for bandwidth in (None, 1e9)]
+    assert drawn.spec["facet"]["sort"] == panels
+    for scheme in ("sync_allreduce", "gossip"):
+        own = [row for row in drawn.rows if row["scheme"] == scheme_name(scheme)]
+        assert [row["seconds"] for row in own] == [100, 200, 300, 600]
+        assert [row["panel"] for row in own] == [panels[0]] * 2 + [panels[1]] * 2
+    assert drawn.spec["spec"]["encoding"]["color"]["field"] == "workers"
 
 
 def test_a_map_of_two_settings_names_what_to_use(tmp_path):

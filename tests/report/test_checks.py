@@ -171,7 +171,7 @@ def test_a_search_with_a_best_rate_at_an_edge_or_with_few_trials_that_trained_is
 
 
 @pytest.mark.parametrize(
-    ("alone", "several", "says"), [([1], [2], True), ([1], [1], False), ([1, 2], [1], False)]
+    ("alone", "several", "says"), [([1], [2], True), ([1], [1], False), ([1, 2], [4], False)]
 )
 def test_one_worker_has_a_budget_that_was_not_tuned(cautions, alone, several, says):
     epochs = "training.epochs"

@@ -233,9 +233,15 @@ def test_a_trial_is_the_point_with_its_rate_momentum_and_seed(root):
 
 
 def test_grids_that_share_a_configuration_tune_it_once(root, studied):
-    grids = [{"training.rate": "by_rule", "seed": "0"}, {"training.rate": "tuned", "seed": "0,1"}]
+    grids = [
+        {"training.rate": "by_rule", "seed": "0"},
+        {"training.rate": "tuned", "seed": "0,1"},
+        {"training.rate": "by_rule", "workers": "2", "seed": "0"},  # has no search
+    ]
     studied("made", {"tuning": SEARCH, "grids": grids}, scheme=",".join(SCHEMES))
-    assert len(Study("made", root).trials) == 2 * 3
+    tried = Study("made", root).trials_of_points
+    assert len(tried) == 2 * 3
+    assert {point.axes["workers"] for point in tried} == {1}
 
 
 def test_a_search_is_repeated_with_other_seeds(root, studied):

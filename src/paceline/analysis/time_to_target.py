@@ -47,9 +47,10 @@ def target_metric(tables: Tables) -> TargetMetric:
     return _METRICS[(tables.about["target"] or {"metric": "top1"})["metric"]]
 
 
-@lru_cache(maxsize=1)
-def targets(tables: Tables) -> Frame:
-    """Return one row per kind and data set, with its target.
+@lru_cache(maxsize=8)
+def targets(tables: Tables, below: float | None = None) -> Frame:
+    """Return one row per kind and data set, with its target, or another one that is `below` one
+    worker.
 
     `set_by` is BY_STUDY if the study sets the value of the target; else it names the one-worker
     configuration with the best mean, from which the target is computed. In this case, a kind and
@@ -57,6 +58,7 @@ def targets(tables: Tables) -> Frame:
     """
     rows = []
     asked = tables.about["target"] or {"below_baseline": BELOW_BEST}
+    asked = asked if below is None else {"below_baseline": below}
     metric = target_metric(tables)
     if "value" in asked:
         own = {"target": asked["value"], "set_by": BY_STUDY}
@@ -92,8 +94,10 @@ def last_evaluations(tables: Tables, points: Frame) -> Frame:
     return pd.concat([*ends, points.loc[without]])
 
 
-def time_to_target(tables: Tables, configuration: Configuration, points: Frame) -> Row:
-    """Return the columns on the target; none if the kind and data set has no target.
+def time_to_target(
+    tables: Tables, configuration: Configuration, points: Frame, below: float | None = None
+) -> Row:
+    """Return the columns on the target, see `targets`; none if the kind and data set has none.
 
     - `target_n_reached`, `target_n_censored`: number of runs that reached the target, and of those
       that finished or diverged without reaching it;
@@ -101,13 +105,15 @@ def time_to_target(tables: Tables, configuration: Configuration, points: Frame) 
       images and of the number of updates until the target is reached, only if every run reached
       it: a mean of only the fast runs would be biased. Else the target takes longer than the runs.
     """
-    goal = matching(targets(tables), {name: configuration[name] for name in ("kind", "data")})
+    goal = matching(
+        targets(tables, below), {name: configuration[name] for name in ("kind", "data")}
+    )
     if goal.empty:
         return {}
     row: Row = {"target": goal["target"].iloc[0], "target_set_by": goal["set_by"].iloc[0]}
     own = points[points["status"] != "failed"]
     for axis in ("seconds", "samples"):
-        known = crossings(tables, axis)
+        known = crossings(tables, axis, below)
         values = [known[key] for key in own["key"] if key in known]
         censored = len(own) - len(values)
         row |= {"target_n_reached": len(values), "target_n_censored": censored}
@@ -119,13 +125,13 @@ def time_to_target(tables: Tables, configuration: Configuration, points: Frame) 
 
 
 @lru_cache(maxsize=8)
-def crossings(tables: Tables, axis: str) -> Mapping[str, float]:
+def crossings(tables: Tables, axis: str, below: float | None = None) -> Mapping[str, float]:
     """Return where on `axis` each run reached its target, by its key; others are left out.
 
     `axis` is the column seconds or samples of the curve.
     """
     metric, found = target_metric(tables), dict[str, float]()
-    runs = tables.runs.merge(targets(tables), on=["kind", "data"])
+    runs = tables.runs.merge(targets(tables, below), on=["kind", "data"])
     for key, target in zip(runs["key"], runs["target"], strict=True):
         curve = tables.curve(key)
         where = crossing(curve[axis], metric.gain(curve), metric.sign * target)

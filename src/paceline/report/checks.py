@@ -264,9 +264,9 @@ def _untuned_budget(findings: StudyFindings) -> Iterator[str]:
     is_one = runs["workers"] == 1
     for name in (name for name in BUDGETS if name in findings.tables.axes):
         alone, others = (set(runs.loc[own, name].dropna()) for own in (is_one, ~is_one))
-        if alone and others - alone:
-            budgets = listed(map(setting, sorted(alone)))
-            yield f"One worker's budget was not tuned: it ran with {name} {budgets} only."
+        if len(alone) == 1 and others - alone:
+            budget = setting(alone.pop())
+            yield f"One worker's budget was not tuned: it ran with {name} {budget} only."
 
 
 def _unreliable_search(findings: StudyFindings) -> Iterator[str]:

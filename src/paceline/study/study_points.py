@@ -118,8 +118,10 @@ class Study:
 
     @property
     def trials_of_points(self) -> list[StudyPoint]:
-        """The points of all known trials; [] if no point of the study is tuned."""
-        return self.trials if any(point.config.is_tuned for point in self.points) else []
+        """The points of all known trials of tuned points."""
+        tuned = {self._configuration(point) for point in self.points if point.config.is_tuned}
+        found = [each for each in self.configurations if each in tuned]
+        return [point for each in found for point in each.points.values()]
 
     def refresh(self) -> None:
         """Read all records again, and set the learning rates of tuned points that are now known."""

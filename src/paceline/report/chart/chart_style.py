@@ -51,6 +51,7 @@ _ENVIRONMENT = Environment(
 )
 _ENVIRONMENT.globals |= {
     "faint": FAINT,
+    "palette": [*COLOURS.values()],
     "ticks": [mark * 10.0**power for power in range(-3, 7) for mark in (1, 2, 5)],
 }
 

@@ -9,6 +9,7 @@ from paceline.analysis.comparison import SPEED, compared_by, reference_scheme
 from paceline.analysis.configuration import (
     BUDGETS,
     PROCESSES,
+    configurations,
     groups,
     is_of_scheme,
     situation_columns,
@@ -16,10 +17,11 @@ from paceline.analysis.configuration import (
 from paceline.analysis.configuration_table import NAME, PHASES
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.tables import implied_by_kind
+from paceline.analysis.time_to_target import time_to_target
 from paceline.report.answer import ONE, choice, compared_configurations
 from paceline.report.chart.chart_style import Chart, chart, short
 from paceline.report.findings import RATE, Situation, StudyFindings, of_several_schemes
-from paceline.report.how_it_was_run import BANDWIDTH, scored_images, target_words
+from paceline.report.how_it_was_run import BANDWIDTH, scored_images, target_words, validation_images
 from paceline.report.number_format import shown, times
 from paceline.report.summary import summary
 from paceline.report.words import scheme_words, value_words, values_words
@@ -29,6 +31,7 @@ _MOST_CONFIGURATIONS = 48  # of a chart; the table has them all
 _MANY = 20  # from which on they are drawn closer to each other
 _PHASES = ("compute", "exchange and waiting", "waiting for data")
 _ENDS = ("mean", "low", "high")
+_BELOW = (0.005, 0.01, 0.02)  # one worker, of the targets in a chart
 
 
 def scale_chart(findings: StudyFindings) -> Chart | None:
@@ -108,46 +111,61 @@ def _scale_row(row: Frame) -> Row:
 
 
 def target_chart(findings: StudyFindings) -> Chart | None:
-    """Return the chart of images and seconds to the target against the number of workers.
+    """Return the chart of steps to the target against the images of a step, a panel per target.
 
-    Of the budgets of a scheme, that is drawn which reaches the target in the least time. Where no
-    budget does in every run, the largest one is drawn as a miss.
+    Both are of all workers together (Shallue et al. 2019, arXiv:1811.03600). Of the budgets of a
+    scheme, that is drawn which needs the fewest steps; where none reaches the target in every run,
+    the largest one, as a miss. A target below one worker has others beside it, so that none is
+    special.
     """
-    table = findings.configurations
-    if "target_seconds_mean" not in table:
+    if "target_seconds_mean" not in findings.configurations:
         return None
-    settings, rows = _fullest(findings, table, BUDGETS)
-    if rows.empty or rows["workers"].nunique() < 2 or rows["target_seconds_mean"].isna().all():
-        return None
-    names = [name for name in rows if name == "workers" or is_of_scheme(name)]
-    drawn = [_target_row(same) for _, same in groups(rows, names)]
-    alone = [row for row in drawn if row["workers"] == 1 and not row["missed"]]
-    for row in drawn if alone else ():
-        perfect = alone[0]["seconds"] / row["workers"]
-        row |= {"perfect_images": alone[0]["images"], "perfect_seconds": short(perfect)}
+    asked, drawn, settings = findings.tables.about["target"] or {}, list[Row](), ""
+    is_share = "below_baseline" in asked and asked["metric"] != "loss"
+    for below in sorted({*_BELOW, asked["below_baseline"]}) if is_share else (None,):
+        settings, rows = _fullest(findings, _with_target(findings, below), BUDGETS)
+        if rows.empty or rows["workers"].nunique() < 2 or rows["target_seconds_mean"].isna().all():
+            continue
+        words = target_words(findings, rows["target"].iloc[0]).partition(" on ")[0]
+        points = f"{100 * (below or 0):g} point{'s' * (below != 0.01)}"
+        panel = f"{words}: one worker's less {points}" if below else words
+        names = [name for name in rows if name == "workers" or is_of_scheme(name)]
+        own: list[Row] = [_target_row(same) for _, same in groups(rows, names)]
+        ended = [row["images"] for row in own if row["workers"] == 1 and not row["missed"]]
+        for row in own:
+            perfect = short(ended[0] / row["batch"]) if ended else None
+            drawn.append(row | {"panel": panel, "perfect": perfect})
     return chart(
         "target",
         drawn,
-        target=target_words(findings, rows["target"].iloc[0]),
+        panels=list(dict.fromkeys(row["panel"] for row in drawn)),
+        batches=sorted({row["batch"] for row in drawn}),
+        images=validation_images(findings),
         settings=settings,
-        workers=sorted({row["workers"] for row in drawn}),
     )
+
+
+def _with_target(findings: StudyFindings, below: float | None) -> Frame:
+    """Return the configurations with the columns of a target that is `below` one worker."""
+    tables, table = findings.tables, findings.configurations
+    own = configurations(tables.runs, list(dict.fromkeys(["data", *tables.axes])))
+    found = pd.DataFrame([time_to_target(tables, each, points, below) for each, points in own])
+    return table.assign(**found)
 
 
 def _target_row(budgets: Frame) -> Row:
     """Return a scheme with a number of workers; `budgets` are its rows, one per budget."""
-    reached = budgets["target_seconds_mean"].notna()
-    if reached.any():
-        row = budgets.loc[budgets["target_seconds_mean"].idxmin()]
-        images, seconds = row["target_samples_mean"], row["target_seconds_mean"]
-    else:
-        row = budgets.loc[budgets["most_samples"].idxmax()]
-        images, seconds = row["most_samples"], row["most_seconds"]
+    reached = budgets["target_samples_mean"].notna()
+    place = (budgets["target_samples_mean"] if reached.any() else -budgets["most_samples"]).idxmin()
+    row = budgets.loc[place]
+    images = row["target_samples_mean" if reached.any() else "most_samples"]
+    batch = int(row.get("global_batch_size") or row["workers"] * row["batch_size"])
     return {
         "scheme": scheme_words(row),
         "workers": int(row["workers"]),
+        "batch": batch,
+        "steps": short(images / batch),
         "images": short(images),
-        "seconds": short(seconds),
         "missed": not reached.any(),
         "reached": f"{row['target_n_reached']:.0f} of {row['n'] - row['n_failed']:.0f} runs",
     }
@@ -156,15 +174,17 @@ def _target_row(budgets: Frame) -> Row:
 def time_chart(findings: StudyFindings) -> Chart | None:
     """Return the chart of top-1 at the end of each budget against the time of the whole run.
 
-    Each scheme with a number of workers has a line over its budgets.
+    Each scheme with a number of workers has a line over its budgets, in a panel for each speed of
+    the links. Of one or two schemes, colours show the number of workers.
     """
-    settings, rows = _fullest(findings, findings.concluded[NAME], BUDGETS)
+    settings, rows = _fullest(findings, findings.concluded[NAME], (*BUDGETS, BANDWIDTH))
     metric = "test_top1" if rows["test_top1_mean"].notna().any() else "top1"
     rows = rows[rows[f"{metric}_mean"].notna()]
     if len(rows) < 2 or rows["seconds_mean"].nunique() < 2:
         return None
     drawn = [
         {
+            "panel": value_words(BANDWIDTH, row[BANDWIDTH]) if BANDWIDTH in row else "",
             "scheme": scheme_words(row),
             "workers": f"{row['workers']:.0f}",
             "seconds": short(row["seconds_mean"]),
@@ -173,9 +193,16 @@ def time_chart(findings: StudyFindings) -> Chart | None:
         }
         for _, row in rows.iterrows()
     ]
-    workers = sorted({row["workers"] for row in drawn}, key=int)
-    images = scored_images(findings)
-    return chart("time", drawn, images=images, settings=settings, workers=workers)
+    distinct = {n: list(dict.fromkeys(row[n] for row in drawn)) for n in ("panel", "scheme")}
+    return chart(
+        "time",
+        drawn,
+        panels=distinct["panel"],
+        lines=distinct["scheme"],
+        workers=sorted({row["workers"] for row in drawn}, key=int),
+        images=scored_images(findings),
+        settings=settings,
+    )
 
 
 def phase_chart(findings: StudyFindings) -> Chart | None:
