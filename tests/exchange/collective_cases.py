@@ -4,6 +4,7 @@ No process leaves the group: the launcher keeps all of them until each has retur
 sockets close before it has read everything resets its peers' connections.
 """
 
+import functools
 import hashlib
 
 import torch
@@ -44,10 +45,13 @@ def meet(summed, counted, length, hooked, ways):
 
 def _among(members, function, *arguments):
     """Call a function with the group and its members, in their processes alone."""
-    group = dist.new_group([*members])
+    group = _group(members)
     found = function(group, members, *arguments) if dist.get_rank() in members else None
     dist.barrier()  # nobody's next group meets this one
     return found
+
+
+_group = functools.cache(dist.new_group)
 
 
 def sums(group, members, cases):
