@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.cluster.child import Alive, Ended, Returned, Tolerated
+from paceline.cluster.child import Alive, Ended, Raised, Returned, Tolerated
 from paceline.cluster.supervisor import (
     AbstractProcesses,
     LostWorker,
@@ -87,3 +87,20 @@ def test_a_part_of_a_split_worker_is_not_done_without():
     processes = Scripted((1.0, first), *[(1.0, alive(0, 2))] * 3)
     with pytest.raises(ProcessFailure, match=r"^worker 0 shard 1: killed by SIGKILL$"):
         processes.supervised(2, servers=1, shards=2)
+
+
+def test_a_run_without_workers_ends_though_its_server_would_go_on():
+    first = [(0, Ended(-9)), (1, Ended(-9)), (2, Tolerated((0, 1)))]
+    processes = Scripted((1.0, first), (2.0, alive(2)))
+    with pytest.raises(ProcessFailure, match=r"^worker 0: killed by SIGKILL$"):
+        processes.supervised(2, servers=1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "named"), [(0.75, "worker 1: killed"), (1.5, "worker 0: lost")]
+)
+def test_a_failure_that_followed_from_another_waits_a_second_for_it(seconds, named):
+    first = [(0, Raised("lost its peer", None, True, 1.0))]
+    processes = Scripted((1.0, first), (seconds, []), (0.0, [(1, Ended(-9))]))
+    with pytest.raises(ProcessFailure, match=f"^{named}"):
+        processes.supervised(2)

@@ -1,7 +1,11 @@
 """Networks by name: their counted layers as workloads, what times a step, what does not fit."""
 
+import re
+
 import pytest
+import torch
 import yaml
+from hydra.utils import instantiate
 
 from paceline import cli
 from paceline.command.calibrate_command import cells as cells_of_layer
@@ -110,6 +114,25 @@ def test_what_cannot_be_predicted_is_one_line_with_what_would_help():
     assert none.endswith("do not fit into the 1 GB of the A100 80 GB; none fit")
     unknown = "workload: the step of mobilenet_v3_small is not known for this cluster;"
     assert refused(TITANS, *SMALL).startswith(unknown)
+
+
+def test_memory_is_kept_for_all_that_an_optimizer_of_torch_holds():
+    """Each vector of its state takes as much as the weights; plain SGD has one, with momentum."""
+    weight_bytes = each(*A100S, *SMALL)[0].point.workload.weight_bytes(0)
+
+    def fit(optimizer, further):
+        memory = f"cluster.chip.memory={10**9 + further * weight_bytes}"
+        words = (f"model/optimizer={optimizer}", "batch_size=100000", memory)
+        return int(re.search(r"at most (\d+) fit", refused(*A100S, *SMALL, *words))[1])
+
+    for path in (ROOT / "conf/model/optimizer").glob("*.yaml"):
+        words = (*A100S, *SMALL, f"model/optimizer={path.stem}")
+        weight = torch.nn.Parameter(torch.ones(2, 3))
+        weight.grad = torch.ones(2, 3)
+        optimizer = instantiate(composed(words, ROOT).values["model"]["optimizer"])([weight])
+        optimizer.step()
+        states = [value for value in optimizer.state[weight].values() if value.shape == (2, 3)]
+        assert fit(path.stem, len(states) - 1) <= fit("sgd", 0), path.stem
 
 
 COUNTED = sorted(

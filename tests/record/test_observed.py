@@ -13,6 +13,7 @@ import pytest
 from paceline.clock.reports import ServerReport, StrategyReport, WorkerReport
 from paceline.cluster.supervisor import LostWorker
 from paceline.data.order import SampleStream, StreamOrder
+from paceline.data.placement import DataMoved
 from paceline.record.observed import Observed, SnapshotScore, TrainingReport, images_per_second
 from paceline.record.result import measured, result
 from paceline.record.rows import curve, phases, staleness, timeline
@@ -86,6 +87,8 @@ def worker(number=0, **changes):
         "training_started": 50.0 + number,
         "peak_rss_bytes": 1000 + number,
         "stopped_seconds": 2.0 * number,
+        "moved": DataMoved(),
+        "shard": 0,
     }
     for part in (own, strategy, training):
         part |= {name: changes.pop(name) for name in [*changes] if name in part}
@@ -192,6 +195,17 @@ def test_numbers_do_not_depend_on_the_order_of_workers():
     assert all(each == numbers[0] for each in numbers)
     assert all(each == rows[0] for each in rows)
     assert (numbers[0]["seconds"], numbers[0]["real_seconds"]) == (5.0, 4.0)
+
+
+def test_bytes_add_up_over_workers_and_their_processes():
+    reports = [
+        worker(0, moved=DataMoved(3, 1.0)),
+        worker(1, moved=DataMoved(5, 2.0)),
+        worker(0, shard=1, bytes_sent=7, bytes_received=9),
+    ]
+    numbers = measured(Observed(reports, **SETTINGS))
+    names = ("bytes_sent", "shuffle_bytes", "shuffle_seconds")
+    assert [numbers[name] for name in names] == [100 + 100 + 7, 3 + 5, 2.0]
 
 
 def test_one_process_may_stand_for_all_workers():

@@ -15,7 +15,7 @@ from paceline.timing.chip import Chip
 from paceline.timing.workload import OWN, CountedNetwork
 
 _COUNTED = f"{CountedNetwork.__module__}.{CountedNetwork.__name__}"
-_STATES = {"SGD": 1, "Adagrad": 1, "RMSprop": 1}  # vectors of an optimizer's state; else 2
+_STATES = {"SGD": 1, "Adagrad": 1}  # vectors of an optimizer's state; else 2
 
 
 def own_images(job: Sequence[str], config: PointConfig) -> list[str]:
