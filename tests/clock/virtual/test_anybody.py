@@ -117,7 +117,8 @@ def bare(module):
     draw, _ = draw_from(loader(), RunSpec(1, seed=SEED))
     for n in range(16):
         optimizer.zero_grad()
-        module.training_step(draw(0, n), n).backward()
+        inputs, targets = draw(0, n)
+        nn.functional.mse_loss(module.line(inputs), targets).backward()
         optimizer.step()
         if n < 15:
             scheduler.step()
