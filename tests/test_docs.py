@@ -134,6 +134,7 @@ SHELL = re.compile(r"```(bash|console)\n(.*?)```|```.*?```|`([^`]+)`", re.DOTALL
 INLINE = r"(?:paceline \w+|dvc|git|kubectl|make|mlflow|pip|python|torchrun) \S"
 NOT_HERE = {
     "make docs": ".ci/run does",
+    "make range PYTHON=python3.12": "installs another environment",
     "make lint": "without an environment of its own; .ci/run does",
     "make lint test": ".ci/run does",
     "make test-slow": ".ci/run does",
