@@ -26,6 +26,7 @@ ROWS = [
     observed(**STALE, workers=16, staleness=15, mean=-0.06, low=-0.07, high=-0.05),
     observed(rate=BY_RULE, mean=-0.015, low=-0.03, high=0.0),
     observed(rate=BY_RULE, workers=16, diverged=1, mean=math.nan, low=math.nan, high=math.nan),
+    observed(rate=BY_RULE, workers=64, mean=-0.05, low=-0.06, high=-0.04),
 ]
 EVIDENCE = evidence_for(ROWS, "network", "images")
 

@@ -1,11 +1,13 @@
 """Workers pause for a checkpoint all together, or not at all."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch.distributed as dist
 
+from paceline.record.checkpoint import ASKED, CHECKPOINTS
 from paceline.run import checkpoints
 from paceline.run.checkpoints import CheckpointFiles, Pauses
 from paceline.scheme.counts import Counts
@@ -57,6 +59,17 @@ def test_who_has_stopped_does_not_wait_for_a_worker_that_has_ended(two):
         pauses.carry_out(lambda: None, files)
     files.end()
     pauses.carry_out(lambda: pytest.fail("written by one of two"), files)
+    assert not files.is_due()
+
+
+def test_one_request_is_for_one_checkpoint(two, tmp_path):
+    (files, _), _, _ = two
+    files.seconds, files.look_seconds = 1e9, 0.0
+    assert not files.is_due()
+    (tmp_path / CHECKPOINTS).mkdir(exist_ok=True)
+    (tmp_path / CHECKPOINTS / ASKED).touch()
+    assert files.is_due()
+    files.write(Path.touch, samples=8)
     assert not files.is_due()
 
 

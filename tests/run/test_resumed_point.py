@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
+from paceline.record.checkpoint import complete, folder_of, latest
 from paceline.run.checkpoints import ServerCheckpoints
 from paceline.run.run_point import run_point
 from tests.tiny import CLOCKS, point_of, tiny_point
@@ -57,12 +58,29 @@ def folder_of_graves(tmp_path, *ranks):
 
 
 def curve(folder):
-    """Without the real times."""
+    """The rows without the real times, and the times of the training clock."""
     with (folder / "curve.csv").open(newline="") as file:
-        return [
-            {name: cell for name, cell in row.items() if "seconds" not in name}
-            for row in csv.DictReader(file)
-        ]
+        rows = [*csv.DictReader(file)]
+    untimed = [{name: row[name] for name in row if "seconds" not in name} for row in rows]
+    return untimed, [float(row["seconds"]) for row in rows]
+
+
+def add_seconds(state):
+    """Let a part of a checkpoint be of a run that had lasted 1,000 s longer."""
+    for part in state.values() if isinstance(state, dict) else state:
+        if isinstance(part, dict | list):
+            add_seconds(part)
+    if "seconds" in state:
+        state["seconds"] += 1000
+
+
+def make_longer(record):
+    found = latest(record)
+    for path in folder_of(record, found.number).glob("*.ckpt"):
+        state = torch.load(path)
+        add_seconds(state)
+        torch.save(state, path)
+    complete(record, found.number, found.samples, found.resumes)
 
 
 @pytest.mark.parametrize(("scheme", "clock", "settings"), SAME)
@@ -76,6 +94,7 @@ def test_a_killed_point_goes_on(scheme, clock, settings, tmp_path, monkeypatch, 
     (graves / "0").touch(), (graves / "1").touch()  # whoever was ended by the launcher
     assert (killed.result["status"], killed.result["resumes"]) == ("failed", None)
     assert "resumed" not in capsys.readouterr().out
+    make_longer(next(Path("runs").rglob("complete.json")).parents[2])
     resumed = run_point(point)
     steps = 16 if clock == "wall" else 8  # or a step of each less, if a process had yet to write
     said = {f"{point.config.key}: resumed at {4 * each} images\n" for each in (steps - 2, steps)}
@@ -84,7 +103,10 @@ def test_a_killed_point_goes_on(scheme, clock, settings, tmp_path, monkeypatch, 
     assert resumed.result["checkpoints"] >= whole.result["checkpoints"] > 0
     same = ("samples", "updates", "distinct_samples", "top1", "test_loss", "certificate")
     assert [resumed.result[name] for name in same] == [whole.result[name] for name in same]
-    assert curve(resumed.folder) == curve(whole.folder) != []
+    (rows, seconds), (expected, _) = curve(resumed.folder), curve(whole.folder)
+    assert rows == expected != []
+    assert seconds == sorted(set(seconds))
+    assert clock == "virtual" or seconds[0] > 1000
     weights = [torch.load(each.folder / "weights.pt") for each in (whole, resumed)]
     assert_close(*weights, rtol=0, atol=0)
     assert not list(Path("runs").rglob("*.ckpt"))
