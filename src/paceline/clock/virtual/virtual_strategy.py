@@ -407,17 +407,13 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         while (worker := execution.due_worker()) and worker.ahead:
             loss = worker.ahead.loss
             self._schedules.set(self.simulation.batches_behind(worker.virtual))
-            self._take_numbers(worker)
+            worker.numbers = self._options.read()
             execution.finish_ahead()
             finished.append((self.simulation.samples, loss))
             self._note_snapshots()
             if self.simulation.has_diverged:
                 self._module.trainer.should_stop = True
                 return
-
-    def _take_numbers(self, worker: WorkerVectors) -> None:
-        """Give the worker the present options of the optimizer for its gradient."""
-        worker.numbers = self._options.read()
 
     # one by one
 
@@ -434,7 +430,7 @@ class VirtualStrategy(AbstractTrainingStrategy, SingleDeviceStrategy):
         self._trained.settle()
         worker, self._current_worker = self._current_worker, None
         self._stepped = worker
-        self._take_numbers(worker)
+        worker.numbers = self._options.read()
         self.execution.finish_step()
         self._note_snapshots()
         if self.simulation.has_diverged:

@@ -1,4 +1,4 @@
-"""Engines that compute the steps of many virtual workers together.
+"""Engines that compute the steps of virtual workers without Lightning's loop.
 
 A wave is a set of workers that compute at one moment, each on its own weights. An engine fills each
 worker's `ahead`: the gradient, the statistics after the step, and the loss. Engines need a module
@@ -7,7 +7,7 @@ class attribute `pure_training_step = True`: it logs nothing, and draws no rando
 of dropout layers, which are given with its batch.
 
     vmap     torch.func differentiates chunks of workers as one; on a GPU each size is a CUDA graph
-    graph    waves of one, without what Lightning's loop adds to a step; on a GPU as a CUDA graph
+    graph    waves of one, the worker that is due; on a GPU as a CUDA graph
 """
 
 import gc
