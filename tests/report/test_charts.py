@@ -1,17 +1,17 @@
 """What charts draw is what the tables say."""
 
-import json
 import re
 
 import pytest
 
 from paceline.report.chart.chart_style import COLOURS, scheme_colours, static_svg
-from paceline.report.chart.study_charts import map_chart, target_chart, time_chart
+from paceline.report.chart.study_charts import target_chart, time_chart
 from paceline.report.findings import read_findings
 from paceline.report.page import charts
+from paceline.report.spread import spread_words
 from paceline.report.words import scheme_name, value_words
 from tests.made_decisions import AXES, arm, made_family, two_arms, write_decided
-from tests.made_reports import write_points
+from tests.made_reports import digest, write_points
 from tests.tiny import CONF
 
 
@@ -116,41 +116,41 @@ def test_lines_over_budgets_are_drawn_for_each_speed_of_the_links(tmp_path):
     assert drawn.spec["spec"]["encoding"]["color"]["field"] == "workers"
 
 
-def test_a_map_of_two_settings_names_what_to_use(tmp_path):
-    slow = "cluster.slow_workers"
-    runs = [run | {slow: 0} for run in arm("sync_allreduce", 801, 0.9, workers=1)]
-    for workers in (2, 4, 8):
-        for late in (0, 1):
-            own = two_arms((301, 301), workers, **{slow: late})
-            runs += [
-                run | {"images_per_second": 900.0} if late and run["scheme"] == "gossip" else run
-                for run in own
-            ]
-    chart = map_chart(read_findings(write_decided(tmp_path / "made", runs, axes=[*AXES, slow])))
-    coloured = chart.spec["spec"]["layer"][1]["encoding"]["color"]["legend"]["values"]
-    assert set(coloured) == {row["scheme"] for row in chart.rows}
-    named = {(row["across"], row["down"]): row for row in chart.rows}
-    assert len(named) == 6
-    for late, scheme in ((1, "gossip"), (0, "sync_allreduce")):
-        own = {row["scheme"] for place, row in named.items() if value_words(slow, late) in place}
-        assert own == {scheme_name(scheme)}
-    assert {row["others"] for row in chart.rows} == {"1 as fast", ""}
-
-
-def test_a_map_has_one_worker_where_no_scheme_is_faster_and_links_without_a_limit_last(tmp_path):
-    link = "cluster.link.bandwidth"
-    runs = [run | {link: None} for run in arm("sync_allreduce", 801, 0.9, workers=1)]
-    for workers in (2, 4):
-        for bandwidth, speed in ((None, 400.0), (1e9, 300.0), (1e8, 50.0)):
-            own = two_arms((301, 301), workers, **{link: bandwidth})
-            runs += [run | {"images_per_second": speed} for run in own]
-    chart = map_chart(read_findings(write_decided(tmp_path / "made", runs, axes=[*AXES, link])))
-    slow = {row["words"].partition(", ")[2] for row in chart.rows if row["scheme"] == "one worker"}
-    assert slow == {"links of 800 Mbit/s"}
-    order = [value_words(link, speed) for speed in (1e8, 1e9, None)]
-    assert f'"sort": {json.dumps(order)}' in json.dumps(chart.spec)
-    width, height = re.search(r' width="([^"]+)" height="([^"]+)"', static_svg(chart)).groups()
-    assert max(float(width), float(height)) < 2000  # with an empty legend it was 1e308
+def test_a_sentence_says_what_larger_batches_need_and_what_not_waiting_costs(tmp_path):
+    epochs, slow = "training.epochs", "cluster.slow_workers"
+    reached = {1: 40, 4: 44, 16: 80, 64: 101}  # the evaluation of 100 at which the target is met
+    runs = [
+        run | {epochs: budget, slow: late, "key": digest(run["key"], budget, late)[:12]}
+        for scheme, workers, top1, late in (
+            *(("sync_allreduce", workers, 0.9, 0) for workers in reached),
+            *(("async_parameter_server", workers, 0.9 - workers / 1000, 0) for workers in (4, 16)),
+            ("sync_allreduce", 16, 0.9, 1),
+            ("async_parameter_server", 16, 0.8, 1),
+        )
+        for budget in (1, 2)
+        for run in arm(scheme, None, top1, workers)
+    ]
+    for run in runs:
+        waits = run["scheme"] == "sync_allreduce"
+        run["samples"] *= run[epochs]
+        run["images_per_second"] *= (0.4 if run[slow] else 1) if waits else 1.25
+    target = {"metric": "top1", "below_baseline": 0.01}
+    factor = {"training.rate": "tuned", "cluster.slow_factor": 2.5}
+    about = {"axes": [*AXES, epochs, slow], "target": target, "settings": factor}
+    folder = write_decided(tmp_path / "made", [dict(run) for run in runs], **about)
+    curve = [
+        {"key": run["key"], "samples": 960 * n * run[epochs], "updates": n, "seconds": 10.0 * n}
+        | {"top1": 0.9 if n >= reached[run["workers"]] else 0.5}
+        for run in runs
+        for n in range(1, 101)
+    ]
+    write_points(folder, {"curve": curve})
+    text = spread_words(read_findings(folder))
+    assert [float(n.replace(",", "")) for n in re.findall(r"-?\d[\d,]*(?:\.\d+)?", text)] == [
+        *(128, 1, -1, 25, 1, 2.0, 512, 2, 2048),  # the batches, and what more than 25 % need
+        *(2, -0.4, 0.3, 4, -1.6, 0.3, 16),  # epochs; points and half their interval, workers
+        *(1.2, 1.2, 3.1, 1, 16, 2.5),  # times as fast: 1.25, and 1.25 / 0.4
+    ]
 
 
 def luminance(colour):

@@ -18,7 +18,6 @@ from paceline.report.answer import answer, rule
 from paceline.report.chart.chart_style import Chart, static_svg
 from paceline.report.chart.study_charts import (
     configuration_chart,
-    map_chart,
     phase_chart,
     prediction_chart,
     scale_chart,
@@ -31,13 +30,13 @@ from paceline.report.front_page import METRICS, study_metrics
 from paceline.report.how_it_was_run import how_it_was_run, subtitle
 from paceline.report.page_tables import page_tables
 from paceline.report.render import render, safe_json
+from paceline.report.spread import spread_words
 from paceline.report.summary import summary
 from paceline.report.words import say
 
 CHARTS = (  # in the reader's order
     prediction_chart,
     configuration_chart,
-    map_chart,
     scale_chart,
     target_chart,
     time_chart,
@@ -76,8 +75,12 @@ def report(findings: StudyFindings, folder: Path) -> Path:
 
 
 def charts(findings: StudyFindings) -> list[Chart]:
-    """Return the charts for which the study has data, in the order of the page."""
-    return [chart for make in CHARTS if (chart := make(findings)) is not None]
+    """Return the charts for which the study has data, in the order of the page: of a study of
+    batches and waiting, steps to the target and accuracy against time come first.
+    """
+    made = [chart for make in CHARTS if (chart := make(findings)) is not None]
+    spreads = bool(spread_words(findings))
+    return sorted(made, key=lambda each: spreads and each.name not in ("target", "time"))
 
 
 def _write_library(reports: Path) -> None:
@@ -107,6 +110,7 @@ def _content(findings: StudyFindings) -> Row:
         name = f"{len(first.rows) - _MOST_ROWS} more rows"
         tables = [replace(first, name=name, rows=first.rows[_MOST_ROWS:]), *tables]
     told = [say("incomplete", about)] if about["missing"] else []
+    told += filter(None, [spread_words(findings)])
     return {
         "about": about,
         "question": about["question"] or "This study states no question.",

@@ -12,6 +12,7 @@ from paceline.report.answer import best_words, choices
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import decimals, percent, percent_points, signed, signed_percent
 from paceline.report.page_tables import Table, filled
+from paceline.report.spread import spread_words
 from paceline.report.words import configuration_words, scheme_name
 
 
@@ -125,6 +126,8 @@ def one_line(findings: StudyFindings) -> str:
     """Say the answer of a study in one line: agreement, what to use, or the best configuration."""
     if table := summary(findings):
         return f"{table.rows[0][0]}: {table.rows[0][1]}"
+    if words := spread_words(findings):
+        return words
     if findings.compares_all:
         return best_words(findings)
     found, uses = choices(findings), dict[str, list[str]]()

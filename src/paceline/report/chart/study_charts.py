@@ -1,8 +1,5 @@
 """Makes the charts of a study from its tables of conclusions."""
 
-from collections.abc import Sequence
-from functools import partial
-
 import pandas as pd
 
 from paceline.analysis.comparison import SPEED, compared_by, reference_scheme
@@ -16,17 +13,14 @@ from paceline.analysis.configuration import (
 )
 from paceline.analysis.configuration_table import NAME, PHASES
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.tables import implied_by_kind
 from paceline.analysis.time_to_target import time_to_target
-from paceline.report.answer import ONE, choice, compared_configurations
+from paceline.report.answer import compared_configurations
 from paceline.report.chart.chart_style import Chart, chart, short
-from paceline.report.findings import RATE, Situation, StudyFindings, of_several_schemes
+from paceline.report.findings import StudyFindings
 from paceline.report.how_it_was_run import BANDWIDTH, scored_images, target_words, validation_images
-from paceline.report.number_format import shown, times
-from paceline.report.summary import summary
+from paceline.report.spread import fullest, least_budget, step_images
 from paceline.report.words import scheme_words, value_words, values_words
 
-_FEWEST = 6  # situations of a map, below which a table says the same
 _MOST_CONFIGURATIONS = 48  # of a chart; the table has them all
 _MANY = 20  # from which on they are drawn closer to each other
 _PHASES = ("compute", "exchange and waiting", "waiting for data")
@@ -39,7 +33,7 @@ def scale_chart(findings: StudyFindings) -> Chart | None:
 
     It shows the settings that have the most numbers of workers. Speed is relative to one worker.
     """
-    settings, rows = _fullest(findings, findings.concluded["decision"])
+    settings, rows = fullest(findings, findings.concluded["decision"])
     if rows.empty or rows["workers"].nunique() < 2:
         return None
     drawn = _lines(rows, reference_scheme(findings.tables.runs))
@@ -57,31 +51,6 @@ def scale_chart(findings: StudyFindings) -> Chart | None:
         both = zip(names, made.spec["concat"], strict=True)
         made.spec["concat"] = [panel for name, panel in both if name in panels]
     return made
-
-
-def _fullest(
-    findings: StudyFindings, table: Frame, without: Sequence[str] = ()
-) -> tuple[str, Frame]:
-    """Return the finished rows of those settings that have the most numbers of workers, and the
-    words of these settings.
-
-    `without`: settings that may differ between these rows. Rates by rule are left out where other
-    rates were searched.
-    """
-    table = table[table["n_finished"] > 0]
-    if RATE in table and (table[RATE] == "tuned").any():
-        table = table[table[RATE] == "tuned"]
-    columns = [n for n in situation_columns(findings.tables.axes) if n in table]
-    columns = [name for name in columns if name not in ("workers", *without)]
-    if PROCESSES in situation_columns(findings.tables.axes) or table.empty:
-        return "", table[:0]  # a line by workers would not say how many processes each has
-    settings, rows = max(
-        groups(table, columns), key=lambda each: (each[1]["workers"].nunique(), len(each[1]))
-    )
-    implied = ("kind", *implied_by_kind(findings.tables))
-    varying = [name for name in columns if table[name].nunique(dropna=False) > 1]
-    words = values_words(settings, [name for name in varying if name not in implied])
-    return ", ".join(filter(None, [words, settings["kind"] if "kind" in varying else ""])), rows
 
 
 def _lines(rows: Frame, reference: str) -> list[Row]:
@@ -123,7 +92,7 @@ def target_chart(findings: StudyFindings) -> Chart | None:
     asked, drawn, settings = findings.tables.about["target"] or {}, list[Row](), ""
     is_share = "below_baseline" in asked and asked["metric"] != "loss"
     for below in sorted({*_BELOW, asked["below_baseline"]}) if is_share else (None,):
-        settings, rows = _fullest(findings, _with_target(findings, below), BUDGETS)
+        settings, rows = fullest(findings, _with_target(findings, below), BUDGETS)
         if rows.empty or rows["workers"].nunique() < 2 or rows["target_seconds_mean"].isna().all():
             continue
         words = target_words(findings, rows["target"].iloc[0]).partition(" on ")[0]
@@ -155,18 +124,16 @@ def _with_target(findings: StudyFindings, below: float | None) -> Frame:
 
 def _target_row(budgets: Frame) -> Row:
     """Return a scheme with a number of workers; `budgets` are its rows, one per budget."""
-    reached = budgets["target_samples_mean"].notna()
-    place = (budgets["target_samples_mean"] if reached.any() else -budgets["most_samples"]).idxmin()
-    row = budgets.loc[place]
-    images = row["target_samples_mean" if reached.any() else "most_samples"]
-    batch = int(row.get("global_batch_size") or row["workers"] * row["batch_size"])
+    row = least_budget(budgets)
+    is_missed = pd.isna(row["target_samples_mean"])
+    images, batch = row["most_samples" if is_missed else "target_samples_mean"], step_images(row)
     return {
         "scheme": scheme_words(row),
         "workers": int(row["workers"]),
         "batch": batch,
         "steps": short(images / batch),
         "images": short(images),
-        "missed": not reached.any(),
+        "missed": bool(is_missed),
         "reached": f"{row['target_n_reached']:.0f} of {row['n'] - row['n_failed']:.0f} runs",
     }
 
@@ -177,7 +144,7 @@ def time_chart(findings: StudyFindings) -> Chart | None:
     Each scheme with a number of workers has a line over its budgets, in a panel for each speed of
     the links. Of one or two schemes, colours show the number of workers.
     """
-    settings, rows = _fullest(findings, findings.concluded[NAME], (*BUDGETS, BANDWIDTH))
+    settings, rows = fullest(findings, findings.concluded[NAME], (*BUDGETS, BANDWIDTH))
     metric = "test_top1" if rows["test_top1_mean"].notna().any() else "top1"
     rows = rows[rows[f"{metric}_mean"].notna()]
     if len(rows) < 2 or rows["seconds_mean"].nunique() < 2:
@@ -207,7 +174,7 @@ def time_chart(findings: StudyFindings) -> Chart | None:
 
 def phase_chart(findings: StudyFindings) -> Chart | None:
     """Return the chart of the shares of phases in a worker's time, at the most workers."""
-    settings, rows = _fullest(findings, findings.known("phase_compute"))
+    settings, rows = fullest(findings, findings.known("phase_compute"))
     rows = rows[rows["workers"] == rows["workers"].max()]
     drawn = [
         {
@@ -262,69 +229,3 @@ def configuration_chart(findings: StudyFindings) -> Chart | None:
     ]
     step = 24 if len(rows) < _MANY else 15
     return chart("configurations", drawn, by=by, images=scored_images(findings), step=step)
-
-
-def map_chart(findings: StudyFindings) -> Chart | None:
-    """Return the map of what to use, in which each axis is a setting of the situations.
-
-    None for fewer than _FEWEST situations, if they differ in fewer than two settings, if the study
-    is about time, or if it divides workers over processes.
-    """
-    if summary(findings) or PROCESSES in situation_columns(findings.tables.axes):
-        return None
-    several = [e for e in of_several_schemes(findings) if e.values.get(RATE) != "by_rule"]
-    decision = findings.concluded["decision"]
-    axes = _axes(several)
-    if len(several) < _FEWEST or len(axes) < 2:
-        return None
-    *panels, down, across = sorted(axes, key=lambda name: (name == "workers", axes[name]))
-    words = partial(_axis_words, findings.tables.about["settings"].get("workload.num_bytes"))
-    rows = [
-        {
-            "panel": values_words(each.values, panels),
-            "down": words(down, each),
-            "across": words(across, each),
-            "words": each.words,
-            **_cell(each.of(decision)),
-        }
-        for each in several
-    ]
-    names = [scheme_words(row) for each in several for _, row in each.of(decision).iterrows()]
-    orders = {
-        "down": list(dict.fromkeys(words(down, each) for each in _ascending(several, down))),
-        "across": list(dict.fromkeys(words(across, each) for each in _ascending(several, across))),
-    }
-    drawn = [name for name in dict.fromkeys(names) if any(row["scheme"] == name for row in rows)]
-    rest = any(row["scheme"] not in drawn for row in rows)
-    return chart("map", rows, names, drawn=drawn, rest=rest, **orders)
-
-
-def _axes(several: Sequence[Situation]) -> dict[str, int]:
-    """Return the settings by which situations differ, each with its number of values."""
-    names = [name for name in (several[0].values if several else ()) if name not in ("kind", RATE)]
-    counts = {name: len({str(each.values[name]) for each in several}) for name in names}
-    return {name: count for name, count in counts.items() if count > 1}
-
-
-def _ascending(several: Sequence[Situation], name: str) -> list[Situation]:
-    """Sort situations by a setting; situations in which it has no value come last."""
-    return sorted(several, key=lambda each: (pd.isna(each.values[name]), each.values[name]))
-
-
-def _axis_words(num_bytes: float | None, name: str, situation: Situation) -> str:
-    """Say the value of a setting; for links also the time to send a gradient of known size."""
-    value = situation.values[name]
-    words = value_words(name, value)
-    if name != BANDWIDTH or num_bytes is None:
-        return words
-    return f"{words}\na gradient in {0 if pd.isna(value) else num_bytes / value:.2g} s"
-
-
-def _cell(rows: Frame) -> Row:
-    """Return the texts of a cell of the map, and the scheme that gives its colour."""
-    chosen = choice(rows)
-    others = [scheme_words(row) for _, row in chosen.as_fast.iterrows()]
-    speed = shown(chosen.row["speedup_mean"], times) if chosen.row is not None else "none trained"
-    speed = ONE if chosen.use == ONE else speed
-    text = f"{len(others)} as fast" if others else ""
-    return {"scheme": chosen.use, "speed": speed, "others": text, "as_fast": ", ".join(others)}
