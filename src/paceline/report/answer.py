@@ -13,7 +13,7 @@ from paceline.analysis.frames import Entry, Frame, Row
 from paceline.analysis.intervals import FEWEST
 from paceline.analysis.searches import searched_setting, untuned_schemes
 from paceline.analysis.tables import implied_by_kind
-from paceline.report.findings import RATE, Situation, StudyFindings, situations
+from paceline.report.findings import RATE, Situation, StudyFindings, of_several_schemes, situations
 from paceline.report.number_format import (
     MISSING,
     Form,
@@ -72,23 +72,15 @@ def choice(rows: Frame) -> Choice:
 
 
 def choices(findings: StudyFindings) -> list[tuple[Situation, Choice]]:
-    """Return each situation of several workers, with the choice of what to use there.
+    """Return the situations of several workers, each with the choice of what to use there.
 
-    A situation whose learning rates follow from a rule is left out if there is one with tuned rates
-    and otherwise the same settings.
+    Those with a single scheme are left out if others have several, and those whose learning rates
+    follow from a rule if others have tuned rates.
     """
-    several = [each for each in situations(findings) if each.size > 1]
     decision = findings.concluded["decision"]
-    tuned = {_without_rate(each) for each in several if each.values.get(RATE) == "tuned"}
-    return [
-        (each, choice(each.of(decision)))
-        for each in several
-        if each.values.get(RATE) != "by_rule" or _without_rate(each) not in tuned
-    ]
-
-
-def _without_rate(situation: Situation) -> tuple[str, ...]:
-    return tuple(str(value) for name, value in situation.values.items() if name != RATE)
+    found = of_several_schemes(findings) or [e for e in situations(findings) if e.size > 1]
+    found = [each for each in found if each.values.get(RATE) != "by_rule"] or found
+    return [(each, choice(each.of(decision))) for each in found]
 
 
 def found_words(findings: StudyFindings, row: Frame) -> str:
