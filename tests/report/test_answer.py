@@ -96,7 +96,7 @@ def test_split_workers_are_compared_by_their_processes(tmp_path):
 
 
 @pytest.mark.parametrize("by", ["top-1", "images/s"])
-def test_a_study_without_schemes_to_choose_from_compares_all_configurations(findings, by):
+def test_a_study_without_schemes_to_choose_from_compares_all_configurations(findings, by, monkeypatch):
     """By top-1, or by images/s if no run was evaluated, whose budget is then not named."""
     axes = ["scheme", "workers", "batch_size", "training.epochs", "seed"]
     scores = dict.fromkeys(("top1", "test_top1", "validation_loss")) if by == "images/s" else {}
@@ -116,6 +116,11 @@ def test_a_study_without_schemes_to_choose_from_compares_all_configurations(find
         expected = (own[2] * own[3] / own[0] / own[1]) ** 0.5
     assert first["against the first"] == MISSING
     assert float(second["against the first"]) == pytest.approx(expected, abs=0.05)
+    values = [row[by].removesuffix(" %") for row in (first, second)]
+    said = numbers(one_line(found))
+    assert [each for each in said if each in values] == values
+    assert {"32", "128"} <= {*said}
+    monkeypatch.setattr("paceline.report.answer._MOST_NAMED", 1)
     best = first if sum(own[:2]) > sum(own[2:]) else second
     assert numbers(one_line(found))[0] == best["images per worker and step"]
 

@@ -1,6 +1,5 @@
 """Answers which scheme to use in each situation of a study, by the verdicts of decision.csv."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -37,6 +36,7 @@ from paceline.report.words import (
 )
 
 ONE = "one worker"  # what to use where no scheme is faster
+_MOST_NAMED = 5  # configurations in a line
 MOST_EFFICIENT = 1.02  # efficiency above which more than the number of workers differs
 RIGHT, _SAME, _WRONG, _LOST, _DOUBTED = "✓ ", "= ", "✗ ", " ✗", " !"
 _HEADINGS = {
@@ -116,7 +116,7 @@ def _answer_row(findings: StudyFindings, chosen: Choice) -> Row:
     if chosen.use == ONE:
         return {"use": _SAME + ONE, "images/s": "", "speed-up of the whole run": _speedup(row)}
     return {
-        "use": RIGHT * _is_shown(findings, row) + found_words(findings, row),
+        "use": RIGHT * is_shown(findings, row) + found_words(findings, row),
         "images/s": _mean(row, SPEED, count),
         "speed-up of the whole run": _speedup(row),
         "top-1": _mean(row, "top1", percent),
@@ -127,7 +127,7 @@ def _answer_row(findings: StudyFindings, chosen: Choice) -> Row:
     }
 
 
-def _is_shown(findings: StudyFindings, row: Frame) -> bool:
+def is_shown(findings: StudyFindings, row: Frame) -> bool:
     """Return True if enough seeds with tuned rates have shown what the rule asks of the top-1."""
     if pd.isna(row["top1_mean"]):
         return True
@@ -201,22 +201,21 @@ def _of_configurations(findings: StudyFindings) -> Table:
     return filled("Answer", cells)
 
 
-def _best(findings: StudyFindings, rows: Sequence[Row]) -> Row | None:
-    """Return the configuration with the best mean of what the study compares."""
-    least = compared_by(findings.tables) == "target_seconds"
-    known = [row for row in rows if not pd.isna(row["value_mean"])]
-    return (min if least else max)(known, key=lambda row: row["value_mean"], default=None)
-
-
-def best_words(findings: StudyFindings) -> str:
-    """Name the best of the compared configurations, with its number; "" if none has one."""
+def compared_words(findings: StudyFindings) -> str:
+    """Say what the compared configurations reached, of more than a few that of the best; "" if
+    none has a number.
+    """
     by = compared_by(findings.tables)
-    best = _best(findings, compared_configurations(findings, by))
-    if best is None:
-        return ""
-    units = {SPEED: (count, "images/s"), "target_seconds": (seconds, "s to the target")}
-    form, unit = units.get(by, (percent, "top-1"))
-    return f"best mean: {best['words']}, {form(best['value_mean'])} {unit}"
+    rows = compared_configurations(findings, by)
+    known = [row for row in rows if not pd.isna(row["value_mean"])]
+    units = {SPEED: (count, " images/s"), "target_seconds": (seconds, " s to the target")}
+    form, unit = units.get(by, (percent, " top-1"))
+    if len(rows) > _MOST_NAMED and known:
+        best = (min if by == "target_seconds" else max)(known, key=lambda row: row["value_mean"])
+        best["words"] = f"best mean: {best['words']}"
+        known = [best]
+    words = "; ".join(f"{row['words']}: {form(row['value_mean'])}" for row in known)
+    return words + unit * bool(words)
 
 
 def _to_target(row: Row) -> str:
@@ -233,7 +232,7 @@ def rule(findings: StudyFindings, table: Table) -> str:
     scored = {bool(pd.notna(row["top1_mean"])) for _, row in used}
     names = ["rule"] * (True in scored) + ["rule_of_speed"] * (False in scored)
     names += ["rule_of_doubt"] * any(
-        use != ONE and not _is_shown(findings, row) for use, row in used
+        use != ONE and not is_shown(findings, row) for use, row in used
     )
     names = ["rule_of_configurations"] if findings.compares_all else names
     for mark, sign in (("loss", _LOST), ("excess", _DOUBTED)):

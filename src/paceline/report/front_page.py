@@ -10,6 +10,7 @@ from paceline.errors import SettingError
 from paceline.record.label import label
 from paceline.record.report_files import damaged, read_about, read_values, replaced
 from paceline.report.findings import StudyFindings
+from paceline.report.number_format import percent
 from paceline.report.render import render
 from paceline.report.summary import one_line
 
@@ -90,8 +91,11 @@ def _claims(path: Path) -> str:
     """Say how many claims of papers hold; "" if none was tested."""
     if not path.is_file():
         return ""
-    found = pd.read_csv(path)["verdict"].value_counts()
-    return "; ".join(f"{verdict}: {number}" for verdict, number in found.items())
+    rows = pd.read_csv(path)
+    known = rows["after_runs"] & (rows["verdict"] != "open")
+    found = rows["verdict"].value_counts().items()
+    words = "; ".join(f"{verdict}: {number}" for verdict, number in found)
+    return f"{words} (of those decided, {known.sum()} whose range may have followed the result)"
 
 
 def _published(path: Path) -> str:
@@ -101,6 +105,6 @@ def _published(path: Path) -> str:
     rows = pd.read_csv(path)
     errors = rows.loc[rows["verdict"] == "judged", "error"].abs()
     return (
-        f"{len(errors)} published numbers were judged: their median error is {errors.median():.0%}"
-        f", and {(errors <= 0.25).sum()} are within 25 %"
+        f"{len(errors)} of {len(rows)} published numbers could be judged: their median error is "
+        f"{percent(errors.median(), 0)}, the largest {percent(errors.max(), 0)}"
     )

@@ -8,7 +8,7 @@ from paceline.analysis.configuration import BUDGETS, groups, matching
 from paceline.analysis.configuration_table import known
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.predicted import EXCHANGE_NEAR, NEAR, NOISE, SIZE
-from paceline.report.answer import best_words, choices
+from paceline.report.answer import choices, compared_words, is_shown
 from paceline.report.findings import StudyFindings
 from paceline.report.number_format import decimals, percent, percent_points, signed, signed_percent
 from paceline.report.page_tables import Table, filled
@@ -125,14 +125,18 @@ def _row(what: str, agree: Sequence[bool] | Frame, worst: str = "", median: str 
 def one_line(findings: StudyFindings) -> str:
     """Say the answer of a study in one line: agreement, what to use, or the best configuration."""
     if table := summary(findings):
-        return f"{table.rows[0][0]}: {table.rows[0][1]}"
+        judged = [row for row in table.rows if "(development)" not in row[0]]
+        return "; ".join(f"{row[0]}: {row[1]}" for row in judged)
     if words := spread_words(findings):
         return words
     if findings.compares_all:
-        return best_words(findings)
+        return compared_words(findings)
     found, uses = choices(findings), dict[str, list[str]]()
     for situation, each in found:
-        uses.setdefault(each.use or "none trained", []).append(situation.words)
+        use = each.use or "none trained"
+        if each.row is not None and not is_shown(findings, each.row):
+            use = f"{use}, not shown"
+        uses.setdefault(use, []).append(situation.words)
     return "; ".join(
         f"{use} ({words[0] if len(words) == 1 else f'{len(words)} of {len(found)} situations'})"
         for use, words in sorted(uses.items(), key=lambda item: -len(item[1]))
