@@ -96,7 +96,9 @@ def test_split_workers_are_compared_by_their_processes(tmp_path):
 
 
 @pytest.mark.parametrize("by", ["top-1", "images/s"])
-def test_a_study_without_schemes_to_choose_from_compares_all_configurations(findings, by, monkeypatch):
+def test_a_study_without_schemes_to_choose_from_compares_all_configurations(
+    findings, by, monkeypatch
+):
     """By top-1, or by images/s if no run was evaluated, whose budget is then not named."""
     axes = ["scheme", "workers", "batch_size", "training.epochs", "seed"]
     scores = dict.fromkeys(("top1", "test_top1", "validation_loss")) if by == "images/s" else {}

@@ -212,7 +212,7 @@ def compared_words(findings: StudyFindings) -> str:
     form, unit = units.get(by, (percent, " top-1"))
     if len(rows) > _MOST_NAMED and known:
         best = (min if by == "target_seconds" else max)(known, key=lambda row: row["value_mean"])
-        best["words"] = f"best mean: {best['words']}"
+        best["words"] = f"best mean, {best['words']}"
         known = [best]
     words = "; ".join(f"{row['words']}: {form(row['value_mean'])}" for row in known)
     return words + unit * bool(words)

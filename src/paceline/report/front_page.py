@@ -95,7 +95,7 @@ def _claims(path: Path) -> str:
     known = rows["after_runs"] & (rows["verdict"] != "open")
     found = rows["verdict"].value_counts().items()
     words = "; ".join(f"{verdict}: {number}" for verdict, number in found)
-    return f"{words} (of those decided, {known.sum()} whose range may have followed the result)"
+    return f"{words} ({known.sum()} of those decided, with a range set when the result was known)"
 
 
 def _published(path: Path) -> str:

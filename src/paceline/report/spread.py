@@ -1,24 +1,23 @@
 """Says what larger batches and not waiting cost and gain, as SGD is spread over more workers."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
-
-import numpy as np
 
 from paceline.analysis.comparison import reference_arm
 from paceline.analysis.configuration import BUDGETS, PROCESSES, groups, matching, situation_columns
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.intervals import FEWEST, ratio
+from paceline.analysis.intervals import FEWEST, Interval, ratio
 from paceline.analysis.tables import implied_by_kind
 from paceline.analysis.time_to_target import crossings
 from paceline.report.findings import RATE, StudyFindings
 from paceline.report.number_format import signed, times
-from paceline.report.words import say, values_words
+from paceline.report.words import say, value_words, values_words
 
 AS_FEW = 1.25  # times the images of the smallest batch, up to which the updates fall as 1 / batch
 _FEWEST_BATCHES = 3
-_NOT_WAITING = "async_parameter_server"
-_FASTER = "reference_speedup_mean"
+_INFINITE = Interval(math.inf, math.inf, math.inf, FEWEST)
+_FREE = "async_parameter_server"
 _SLOW, _EPOCHS = "cluster.slow_workers", "training.epochs"
 
 
@@ -62,69 +61,82 @@ def least_budget(budgets: Frame) -> Frame:
 
 def spread_words(findings: StudyFindings) -> str:
     """Say up to which batch the updates of all-reduce to the target fall as 1 / batch, and what
-    not waiting costs in accuracy and gains in speed.
+    asynchronous SGD costs in accuracy and gains in speed.
 
-    "" unless the study reaches a target with at least three batches of all-reduce, each with
-    several budgets, and has asynchronous SGD in the same situations.
+    "" unless the study reaches a target below one worker with at least three batches of all-reduce,
+    the smallest of one worker and each with several budgets in epochs.
     """
     asked, table = findings.tables.about["target"] or {}, findings.configurations
-    if asked.get("metric") != "top1" or "below_baseline" not in asked or _EPOCHS not in table:
+    needed = {"target_samples_mean", "batch_size", _EPOCHS}
+    if asked.get("metric") != "top1" or "below_baseline" not in asked or not needed <= set(table):
         return ""
-    _, rows = fullest(findings, table, BUDGETS)
+    settings, rows = fullest(findings, table, BUDGETS)
     batches = _batches(findings, matching(rows, reference_arm(findings.tables.runs)))
-    free = rows[(rows["scheme"] == _NOT_WAITING) & (rows["reference_top1_difference_n"] >= FEWEST)]
-    if len(batches) < _FEWEST_BATCHES or batches[0]["mean"] != 1 or free.empty:
-        return ""
-    budgets = sorted(set(free[_EPOCHS]))
-    epochs = budgets[len(budgets) // 2]
-    free, table = free[free[_EPOCHS] == epochs], table[table[_EPOCHS] == epochs]
-    late = table[(table["scheme"] == _NOT_WAITING) & (table.get(_SLOW, 0) > 0)]
     linear = [*takewhile(lambda each: each["high"] <= AS_FEW, batches)]
-    return say(
-        "spread",
+    if len(batches) < _FEWEST_BATCHES or not linear:
+        return ""
+    text = say(
+        "spread_of_batches",
         points=100 * asked["below_baseline"],
-        linear=linear[-1]["batch"],
         excess=AS_FEW - 1,
+        linear=linear[-1]["batch"] if len(linear) > 1 else None,
         more=[_needs(each) for each in batches[len(linear) :]],
-        epochs=epochs,
-        changes=[f"{_points(row)} with {row['workers']:.0f} workers" for _, row in free.iterrows()],
-        speeds=[times(row[_FASTER]) for _, row in free.iterrows()],
-        late=[
-            f"{times(row[_FASTER])} times as many where {row[_SLOW]:.0f} of {row['workers']:.0f} "
-            f"is {findings.tables.about['settings']['cluster.slow_factor']:g} times as slow"
-            for _, row in late.iterrows()
-        ],
     )
-
-
-def _needs(batch: Row) -> str:
-    """Say how many times as many images a batch needs as the smallest."""
-    if batch["mean"] == np.inf:
-        return f"more than {batch['epochs']:g} epochs with {batch['batch']:,}"
-    return f"{times(batch['mean'])} times as many with {batch['batch']:,}"
-
-
-def _points(row: Frame) -> str:
-    mean, low, high = (row[f"reference_top1_difference_{end}"] for end in ("mean", "low", "high"))
-    return f"{signed(100 * mean, 1)} ± {50 * (high - low):.1f} points"
+    given = [n for n in situation_columns(findings.tables.axes) if n not in ("workers", _EPOCHS)]
+    given = {name: rows[name].iloc[0] for name in given if name in rows}
+    free = matching(table, {n: v for n, v in given.items() if n != _SLOW} | {"scheme": _FREE})
+    told = [name for name in ("workers", _EPOCHS, _SLOW) if name in free]
+    if free.empty or free.duplicated(told).any():
+        return text
+    epochs = free.groupby(_EPOCHS).size().iloc[::-1].idxmax()  # of equally many, the largest
+    of = ", ".join(filter(None, [value_words(_EPOCHS, epochs), settings]))
+    changes = [
+        words for _, row in free[free[_EPOCHS] == epochs].iterrows() for words in _change(row)
+    ]
+    return " ".join(
+        [text, *(say("spread_of_waiting", of=of, changes=changes) for _ in changes[:1])]
+    )
 
 
 def _batches(findings: StudyFindings, rows: Frame) -> list[Row]:
     """Return for each batch how many times as many images reach the target as with the smallest.
 
-    Runs are paired by seed. The times are infinite where a run misses the target.
+    Runs are paired by seed. The times are infinite where a run misses the target or diverges. None
+    are returned if the smallest is not of one worker, or if a batch has a single budget, several
+    settings with one budget, or too few seeds.
     """
     tables, found = findings.tables, list[Row]()
-    runs = tables.finished.assign(
-        needed=tables.finished["key"].map(crossings(tables, "samples")).astype(float)
-    )
-    first = None
-    for batch, budgets in rows.groupby(rows.apply(step_images, axis=1)):
-        best = least_budget(budgets)
+    runs = tables.runs[tables.runs["status"] != "failed"]
+    needed = runs["key"].map(crossings(tables, "samples")).astype(float)
+    runs, first = runs.assign(needed=needed), None
+    rows = rows.assign(batch=[step_images(row) for _, row in rows.iterrows()]).sort_values("batch")
+    for batch, budgets in groups(rows, ["batch"]):
+        best, several = least_budget(budgets), budgets[_EPOCHS].nunique()
         own = matching(runs, {name: best[name] for name in ("kind", "data", *tables.axes)})
         first = own if first is None else first
-        against: Row = {"mean": np.inf, "high": np.inf}
-        if not own["needed"].isna().any():
-            against = ratio(own, first, "needed")._asdict()
-        found.append({"batch": batch, "epochs": best[_EPOCHS]} | against)
+        against = _INFINITE if own["needed"].isna().any() else ratio(own, first, "needed")
+        is_one = best["workers"] == 1 or own is not first
+        if not (is_one and several > 1 and several == len(budgets) and against.n >= FEWEST):
+            return []
+        found.append(dict(batch) | {"epochs": best[_EPOCHS]} | against._asdict())
     return found
+
+
+def _needs(batch: Row) -> str:
+    """Say how many times as many images a batch needs as the smallest."""
+    if batch["mean"] == math.inf:
+        return f"more than {batch['epochs']:g} epochs with {batch['batch']:,}"
+    low, high = times(batch["low"]), times(batch["high"])
+    return f"{times(batch['mean'])} ({low} to {high}) times as many with {batch['batch']:,}"
+
+
+def _change(row: Frame) -> Iterator[str]:
+    """Say how a configuration differs from all-reduce, if it has enough seeds for that."""
+    slow = value_words(_SLOW, row[_SLOW]) if row.get(_SLOW, 0) else ""
+    where = " and ".join(filter(None, [value_words("workers", row["workers"]), slow]))
+    if row["n_diverged"]:
+        yield f"with {where} {row['n_diverged']:.0f} of {row['n']:.0f} runs did not train"
+    elif row["reference_top1_difference_n"] >= FEWEST:
+        ends = [100 * row[f"reference_top1_difference_{end}"] for end in ("mean", "low", "high")]
+        change = f"{signed(ends[0], 1)} ± {(ends[2] - ends[1]) / 2:.1f} points of top-1"
+        yield f"with {where} {change} and {times(row['reference_speedup_mean'])} times the images/s"

@@ -126,7 +126,7 @@ def one_line(findings: StudyFindings) -> str:
     """Say the answer of a study in one line: agreement, what to use, or the best configuration."""
     if table := summary(findings):
         judged = [row for row in table.rows if "(development)" not in row[0]]
-        return "; ".join(f"{row[0]}: {row[1]}" for row in judged)
+        return "; ".join(f"{row[0]}: {row[1]}" for row in judged or table.rows)
     if words := spread_words(findings):
         return words
     if findings.compares_all:

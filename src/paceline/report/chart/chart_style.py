@@ -67,17 +67,14 @@ class Chart:
     rows: Sequence[Row]
 
 
-def chart(
-    name: str, rows: Sequence[Row], schemes: Iterable[str] | None = None, **values: Any
-) -> Chart | None:
+def chart(name: str, rows: Sequence[Row], **values: Any) -> Chart | None:
     """Return the chart of these rows by templates/charts/<name>.yaml; None if there are no rows.
 
-    `values` fill the places of this template. Each of `schemes` gets a colour; by default, these
-    are the schemes of the rows.
+    `values` fill the places of this template. Each scheme of the rows gets a colour.
     """
     if not rows:
         return None
-    names = list(dict.fromkeys((row["scheme"] for row in rows) if schemes is None else schemes))
+    names = list(dict.fromkeys(row["scheme"] for row in rows))
     colour, dash = (partial(_scheme, names, of) for of in (scheme_colours, _dashes))
     values = {"scheme_colour": colour, "scheme_dash": dash} | values
     text = _ENVIRONMENT.get_template(f"charts/{name}.yaml").render(values)
@@ -129,12 +126,9 @@ def _variants(names: Sequence[str]) -> list[int]:
 
 
 def _scheme(names: Sequence[str], shown_as: Callable[..., list[Any]], **legend: Any) -> str:
-    """Return the Vega-Lite encoding of schemes by their colours, or by the dashes of their lines.
-
-    Without a value there is no legend: it would make the chart infinitely large.
-    """
+    """Return the Vega-Lite encoding of schemes by their colours, or by dashes of their lines."""
     known = {"field": "scheme", "type": "nominal", "title": None}
-    known["legend"] = None if legend.get("values") == [] else {"labelLimit": 400} | legend
+    known |= {"legend": {"labelLimit": 400} | legend}
     return json.dumps(known | {"scale": {"domain": names, "range": shown_as(names)}})
 
 
