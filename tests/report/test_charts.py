@@ -118,13 +118,15 @@ def test_lines_over_budgets_are_drawn_for_each_speed_of_the_links(tmp_path):
 SLOW, EPOCHS = "cluster.slow_workers", "training.epochs"
 
 
-def spread_of(folder, rows, **about):
+def spread_of(folder, rows, alone=32):
     """The sentence on a study whose `rows` are (scheme, workers, budgets, stragglers, top-1).
+
+    `alone`: images of a step of one worker.
 
     Of 100 evaluations all-reduce reaches the target first at the 40th by one worker. With 16
     workers a seed needs 12 more than the others, so that it is not shown to need few more.
     """
-    reached = {1: 40, 4: 44, 16: 44, 64: 101}
+    reached = {1: 40, 4: 44, 8: 44, 16: 44, 64: 101}
     runs = [
         run | {EPOCHS: budget, SLOW: slow, "key": digest(run["key"], budget, slow)[:12]}
         for scheme, workers, budgets, slow, top1 in rows
@@ -132,11 +134,12 @@ def spread_of(folder, rows, **about):
         for run in arm(scheme, None, top1, workers)
     ]
     for run in runs:
+        run["batch_size"] = alone if run["workers"] == 1 else 32
         run["samples"] *= run[EPOCHS]
         waits = run["scheme"] == "sync_allreduce"
         run["images_per_second"] *= (0.4 if run[SLOW] else 1) if waits else 1.25
     known = {"axes": [*AXES, EPOCHS, SLOW], "target": {"metric": "top1", "below_baseline": 0.01}}
-    folder = write_decided(folder, [dict(run) for run in runs], **(known | about))
+    folder = write_decided(folder, [dict(run) for run in runs], **known)
     late = {run["key"] for run in runs if run["workers"] == 16 and run["seed"] == 0}
     curve = [
         {"key": run["key"], "samples": 960 * n * run[EPOCHS], "updates": n, "seconds": 10.0 * n}
@@ -174,6 +177,11 @@ def test_a_sentence_says_what_larger_batches_need_and_what_not_waiting_costs(tmp
 )
 def test_no_sentence_is_said_of_a_study_that_does_not_tell(tmp_path, rows):
     assert spread_of(tmp_path / "a", rows) == ""
+
+
+def test_no_sentence_is_said_where_one_worker_has_another_batch_than_each_of_several(tmp_path):
+    rows = [*WAITING, ("sync_allreduce", 8, (1, 2), 0, 0.9), *FREE]
+    assert spread_of(tmp_path / "a", rows, alone=64) == ""
 
 
 def test_the_sentence_of_a_study_that_waits_is_of_batches_alone(tmp_path):

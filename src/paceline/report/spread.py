@@ -1,12 +1,14 @@
 """Says what larger batches and not waiting cost and gain, as SGD is spread over more workers."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import takewhile
+
+import pandas as pd
 
 from paceline.analysis.comparison import reference_arm
 from paceline.analysis.configuration import BUDGETS, PROCESSES, groups, matching, situation_columns
-from paceline.analysis.frames import Frame, Row
+from paceline.analysis.frames import Entry, Frame, Row
 from paceline.analysis.intervals import FEWEST, Interval, ratio
 from paceline.analysis.tables import implied_by_kind
 from paceline.analysis.time_to_target import crossings
@@ -14,7 +16,7 @@ from paceline.report.findings import RATE, StudyFindings
 from paceline.report.number_format import signed, times
 from paceline.report.words import say, value_words, values_words
 
-AS_FEW = 1.25  # times the images of the smallest batch, up to which the updates fall as 1 / batch
+_AS_FEW = 1.25  # times the images of the smallest batch, up to which the updates fall as 1 / batch
 _FEWEST_BATCHES = 3
 _INFINITE = Interval(math.inf, math.inf, math.inf, FEWEST)
 _FREE = "async_parameter_server"
@@ -48,7 +50,8 @@ def fullest(
 
 def step_images(row: Row | Frame) -> int:
     """Return the number of images of a step of all workers together."""
-    return int(row.get("global_batch_size") or row["workers"] * row["batch_size"])
+    given: Entry = row.get("global_batch_size")
+    return int(row["workers"] * row["batch_size"] if pd.isna(given) else given)
 
 
 def least_budget(budgets: Frame) -> Frame:
@@ -72,13 +75,13 @@ def spread_words(findings: StudyFindings) -> str:
         return ""
     settings, rows = fullest(findings, table, BUDGETS)
     batches = _batches(findings, matching(rows, reference_arm(findings.tables.runs)))
-    linear = [*takewhile(lambda each: each["high"] <= AS_FEW, batches)]
+    linear = [*takewhile(lambda each: each["high"] <= _AS_FEW, batches)]
     if len(batches) < _FEWEST_BATCHES or not linear:
         return ""
     text = say(
         "spread_of_batches",
         points=100 * asked["below_baseline"],
-        excess=AS_FEW - 1,
+        excess=_AS_FEW - 1,
         linear=linear[-1]["batch"] if len(linear) > 1 else None,
         more=[_needs(each) for each in batches[len(linear) :]],
     )
@@ -90,12 +93,8 @@ def spread_words(findings: StudyFindings) -> str:
         return text
     epochs = free.groupby(_EPOCHS).size().iloc[::-1].idxmax()  # of equally many, the largest
     of = ", ".join(filter(None, [value_words(_EPOCHS, epochs), settings]))
-    changes = [
-        words for _, row in free[free[_EPOCHS] == epochs].iterrows() for words in _change(row)
-    ]
-    return " ".join(
-        [text, *(say("spread_of_waiting", of=of, changes=changes) for _ in changes[:1])]
-    )
+    changes = [*filter(None, (_change(row) for _, row in free[free[_EPOCHS] == epochs].iterrows()))]
+    return f"{text} {say('spread_of_waiting', of=of, changes=changes)}" if changes else text
 
 
 def _batches(findings: StudyFindings, rows: Frame) -> list[Row]:
@@ -130,13 +129,14 @@ def _needs(batch: Row) -> str:
     return f"{times(batch['mean'])} ({low} to {high}) times as many with {batch['batch']:,}"
 
 
-def _change(row: Frame) -> Iterator[str]:
-    """Say how a configuration differs from all-reduce, if it has enough seeds for that."""
+def _change(row: Frame) -> str:
+    """Say how a configuration differs from all-reduce; "" without enough seeds for that."""
     slow = value_words(_SLOW, row[_SLOW]) if row.get(_SLOW, 0) else ""
     where = " and ".join(filter(None, [value_words("workers", row["workers"]), slow]))
     if row["n_diverged"]:
-        yield f"with {where} {row['n_diverged']:.0f} of {row['n']:.0f} runs did not train"
-    elif row["reference_top1_difference_n"] >= FEWEST:
-        ends = [100 * row[f"reference_top1_difference_{end}"] for end in ("mean", "low", "high")]
-        change = f"{signed(ends[0], 1)} ± {(ends[2] - ends[1]) / 2:.1f} points of top-1"
-        yield f"with {where} {change} and {times(row['reference_speedup_mean'])} times the images/s"
+        return f"with {where} {row['n_diverged']:.0f} of {row['n']:.0f} runs did not train"
+    if row["reference_top1_difference_n"] < FEWEST:
+        return ""
+    mean, low, high = (row[f"reference_top1_difference_{end}"] for end in ("mean", "low", "high"))
+    change = f"{signed(100 * mean, 1)} ± {50 * (high - low):.1f} points of top-1"
+    return f"with {where} {change} and {times(row['reference_speedup_mean'])} times the images/s"
