@@ -48,6 +48,8 @@ from paceline.prediction.cluster_plan import (
 from paceline.prediction.evidence import (
     FACTOR,
     LONGEST_EXCHANGE,
+    RULES,
+    TUNED,
     Change,
     Evidence,
     evidence_for,
@@ -189,6 +191,16 @@ def test_more_workers_than_keep_the_accuracy_are_not_recommended():
     assert (strict.chosen.workers, strict.runner_up) == (1, None)
     assert plan_cluster(question(allowed=0.02, **few_images)).chosen.workers == 4
     assert plan_cluster(question(allowed=0.08, **few_images)).chosen.workers == 64
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_rule_of_the_learning_rate_is_one_whose_runs_kept_the_accuracy(rule):
+    asked = question(workers=(1, 4), images=55_000, allowed=0.02)
+    rows = [row for row in asked.evidence.observed if row.rate == TUNED]
+    asked = replace(asked, evidence=Evidence([*rows, *(replace(row, rate=rule) for row in rows)]))
+    assert f"training.lr_rule={rule}." in learning_rate(plan_cluster(asked))
+    asked = replace(asked, evidence=Evidence(rows))
+    assert "lr_rule" not in learning_rate(plan_cluster(asked))
 
 
 def test_an_exchange_of_the_studies_took_at_most_so_many_steps():

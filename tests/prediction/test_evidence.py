@@ -5,12 +5,12 @@ import math
 
 import pytest
 
-from paceline.prediction.evidence import BY_RULE, Observed, evidence_for, read_evidence
+from paceline.prediction.evidence import RULES, Observed, evidence_for, read_evidence
 
 NETWORK = {"data": "images", "model": "network", "num_weights": 1000}
 BUDGET = {"images": 6400, "epochs": 5, "batch_size": 32, "scheme": "sync_allreduce", "settings": ""}
 RUNS = {"rate": "tuned", "workers": 4, "staleness": 0, "seeds": 8, "diverged": 0}
-CHANGE = {"mean": -0.01, "low": -0.02, "high": 0.0, "one_worker": 0.9}
+CHANGE = {"mean": -0.01, "low": -0.02, "high": 0.0}
 ONE = Observed("planted", "0" * 64, **NETWORK, **BUDGET, **RUNS, **CHANGE)
 
 
@@ -24,9 +24,9 @@ ROWS = [
     observed(workers=16, mean=-0.03, low=-0.04, high=-0.02),
     observed(**STALE, staleness=3, mean=-0.02, low=-0.03, high=-0.01),
     observed(**STALE, workers=16, staleness=15, mean=-0.06, low=-0.07, high=-0.05),
-    observed(rate=BY_RULE, mean=-0.015, low=-0.03, high=0.0),
-    observed(rate=BY_RULE, workers=16, diverged=1, mean=math.nan, low=math.nan, high=math.nan),
-    observed(rate=BY_RULE, workers=64, mean=-0.05, low=-0.06, high=-0.04),
+    observed(rate=RULES[0], mean=-0.015, low=-0.03, high=0.0),
+    observed(rate=RULES[0], workers=16, diverged=1, mean=math.nan, low=math.nan, high=math.nan),
+    observed(rate=RULES[0], workers=64, mean=-0.05, low=-0.06, high=-0.04),
 ]
 EVIDENCE = evidence_for(ROWS, "network", "images")
 
@@ -62,8 +62,8 @@ def test_the_worse_of_the_two_measures_counts():
 
 
 def test_what_follows_a_divergence_is_not_known():
-    assert EVIDENCE.change("sync_allreduce", 50, rate=BY_RULE).mean == pytest.approx(-0.015)
-    assert EVIDENCE.change("sync_allreduce", 45, rate=BY_RULE) is None
+    assert EVIDENCE.change("sync_allreduce", 50, rate=RULES[0]).mean == pytest.approx(-0.015)
+    assert EVIDENCE.change("sync_allreduce", 45, rate=RULES[0]) is None
 
 
 def test_the_network_and_data_that_are_asked_for_come_before_the_largest_training():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from paceline.analysis.comparison import reference_arm
-from paceline.analysis.configuration import OPTIMIZER
+from paceline.analysis.configuration import OPTIMIZER, matching
 from paceline.analysis.frames import Frame, as_csv
 from paceline.errors import SettingError
 from paceline.prediction.evidence import FILE, TUNED, Observed
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from paceline.analysis.tables import Tables
 
 _LEAST_SEEDS = 3
-_EPOCHS = "training.epochs"
+_EPOCHS, _RATE, _RULE = "training.epochs", "training.rate", "training.lr_rule"
 _COMPRESSION = "scheme.compression"
-_OF_RUNS = ("scheme", OPTIMIZER, "workers", "training.rate", _EPOCHS, "cluster.slow_workers")
 _OF_TRAINING = ("model.shards", "global_batch_size", "training.precision", "training.samples")
 
 
@@ -97,11 +96,9 @@ def _of_study(folder: Path, known: Collection[str]) -> Iterator[Observed]:
 def _observed(study: str, digest: str, tables: "Tables", row: Frame) -> Observed:
     from paceline.analysis.searches import searched_setting
 
-    runs, about = tables.finished, tables.about["settings"]
-    one = runs[runs["workers"] == 1]
-    own = tables.runs
-    for name in (*_OF_RUNS, _COMPRESSION):
-        own = own[own[name] == row[name]] if name in row and row[name] != "" else own
+    about = tables.about["settings"]
+    rate, rule = (row.get(name, about.get(name)) for name in (_RATE, _RULE))
+    own = matching(tables.runs, {name: row[name] for name in ("kind", "data", *tables.axes)})
     set_by_study = {
         name: own[name].iloc[0]
         for name in own
@@ -125,11 +122,10 @@ def _observed(study: str, digest: str, tables: "Tables", row: Frame) -> Observed
         batch_size=int(row["batch_size"]),
         scheme=row["scheme"],
         settings=" ".join(filter(None, chosen)),
-        rate=row.get("training.rate", about.get("training.rate", TUNED)),
+        rate=TUNED if rate in (TUNED, None) else str(rule),
         workers=int(row["workers"]),
         staleness=float(own["staleness_mean"].fillna(0).mean()),
         seeds=int(row["n"]),
         diverged=int(row["n_diverged"]),
         **dict(zip(("mean", "low", "high"), difference, strict=True)),
-        one_worker=float(one["test_top1"].mean()),
     )

@@ -23,7 +23,7 @@ from paceline.prediction.cluster_plan import (
     link_of,
     verdict,
 )
-from paceline.prediction.evidence import BY_RULE, COMPARABLE, FACTOR, STEP_FACTOR, Change
+from paceline.prediction.evidence import COMPARABLE, FACTOR, RULES, STEP_FACTOR, Change
 from paceline.prediction.predict import StepFrom
 from paceline.report.number_format import bit_rate, count, plural, times
 from paceline.report.words import scheme_name, value_words
@@ -94,13 +94,13 @@ def learning_rate(plan: ClusterPlan) -> str:
         if any(each.proven and each.workers > 1 for each in plan.candidates):
             return "More workers are not predicted to be faster."
         return "More workers are not shown to keep the accuracy."
-    change = change_of(plan.question, plan.chosen.prediction, BY_RULE)
-    by_rule = verdict(change, plan.question.allowed)
-    linear = "Scale the learning rate of one worker by training.lr_rule=linear"
-    if by_rule == KEPT:
-        return f"{linear}."
-    if by_rule == UNCLEAR:
-        return f"{linear}, and search near the result (training.rate=tuned)."
+    asked, prediction = plan.question, plan.chosen.prediction
+    found = {verdict(change_of(asked, prediction, rule), asked.allowed): rule for rule in RULES}
+    scale = "Scale the learning rate of one worker by training.lr_rule="
+    if KEPT in found:
+        return f"{scale}{found[KEPT]}."
+    if UNCLEAR in found:
+        return f"{scale}{found[UNCLEAR]}, and search near the result (training.rate=tuned)."
     return "Search the learning rate (training.rate=tuned): no rule is shown to keep the accuracy."
 
 

@@ -206,7 +206,7 @@ def verdict(change: Change | None, allowed: float) -> str:
 def change_of(question: Question, prediction: Prediction, rate: str = TUNED) -> Change | None:
     """Return the expected change of top-1 against one worker; None if it is not known.
 
-    `rate`: as training.rate, by which studies chose the learning rate.
+    `rate`: as in Observed: "tuned", or the rule of the learning rate.
     """
     point, run, evidence = prediction.point, prediction.run, question.evidence
     if point.workers == 1:

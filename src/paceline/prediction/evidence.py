@@ -35,7 +35,7 @@ FILE = "evidence.csv"  # beside this module; `paceline report` writes it from th
 FACTOR, STEP_FACTOR = 1.28, 1.53
 _EDGE = 0.05  # relative; so far beyond what was studied is alike
 COMPARABLE = 10  # times the weights of the network that was studied, or a tenth of them
-BY_RULE, TUNED = "by_rule", "tuned"  # values of training.rate
+TUNED, RULES = "tuned", ("linear", "square_root")  # rates of studies; rules as training.lr_rule
 # Longest exchange that was studied [steps of computing]: that of the slowest links of
 # experiments/when_asynchronous.yaml, over which the weights take three steps
 LONGEST_EXCHANGE = 3.0
@@ -54,8 +54,8 @@ class Observed:
     """Change of top-1 that a study found for a scheme and a number of workers, as shares.
 
     `runs_digest`: SHA-256 digest of the study's runs.csv. `images`: training images of an
-    epoch. `settings`: those of the scheme that the study chose, as on the command line. `rate`: as
-    training.rate. `staleness`: mean over pushes [updates]. `one_worker`: top-1 of one worker.
+    epoch. `settings`: those of the scheme that the study chose, as on the command line.
+    `rate`: "tuned", or the rule of the learning rate. `staleness`: mean over pushes [updates].
     """
 
     study: str
@@ -76,7 +76,6 @@ class Observed:
     mean: float
     low: float
     high: float
-    one_worker: float
 
     @property
     def rounds(self) -> float:
