@@ -1,9 +1,10 @@
 import math
 
+import pandas as pd
 import pytest
 
 from paceline.analysis.tables import read_tables
-from paceline.analysis.time_to_target import crossing, crossings, targets
+from paceline.analysis.time_to_target import crossing, crossings, images_to_target, targets
 from tests.made_reports import concluded, fail, make_curve, make_run, write_points, write_reports
 
 
@@ -140,3 +141,38 @@ def test_a_target_of_another_metric(made, metric, column, ends, asked, target):
 )
 def test_a_target_is_reached_at_the_first_of_three_evaluations(values, where):
     assert crossing(range(1, len(values) + 1), values, 0.8) == where
+
+
+@pytest.mark.parametrize("factor", [1, 1.7, 7.5])
+@pytest.mark.parametrize("budgets", [(1, 2, 4, 8, 16), (1, 16), (16, 3, 1)])
+def test_images_to_a_target_are_those_at_which_accuracy_is_planted(factor, budgets):
+    """Seed 0 needs `factor` times 1,000 images; 1 misses, and of 2 the smallest is enough."""
+    share = [(0, factor), (1, 20), (2, 0.9)]
+    runs = pd.DataFrame(
+        {"seed": seed, "samples": 1000 * budget, "status": "finished"}
+        | {"top1": 0.8 + 0.05 * math.log(budget / needed)}
+        for seed, needed in share
+        for budget in budgets
+    )
+    found = images_to_target(runs, "top1", 0.8)
+    assert found["seed"].tolist() == [0, 1, 2]
+    assert found["images"].tolist() == pytest.approx([1000 * factor, math.inf, 1000])
+
+
+def test_a_run_that_diverged_says_nothing_of_its_budget():
+    ends = {"samples": [10, 2000, 4000, 8000], "top1": [math.nan, 0.8, 0.9, math.nan]}
+    runs = pd.DataFrame({"seed": 0, "status": "finished"} | ends)
+    runs.loc[runs["top1"].isna(), "status"] = "diverged"
+    for target, needed in ((0.7, 2000), (0.85, 2000 * 2**0.5), (0.91, math.inf)):
+        assert images_to_target(runs, "top1", target)["images"].tolist() == pytest.approx([needed])
+
+
+def test_a_longer_budget_that_is_less_accurate_by_luck_needs_no_more_images():
+    ends = [0.70, 0.82, 0.78, 0.90]
+    samples = [1000, 2000, 4000, 8000]
+    runs = pd.DataFrame({"seed": 0, "samples": samples, "status": "finished", "top1": ends})
+    for target in (0.75, 0.80, 0.82):
+        (needed,) = images_to_target(runs, "top1", target)["images"]
+        assert needed == pytest.approx(1000 * 2 ** ((target - 0.70) / 0.12))
+    (needed,) = images_to_target(runs, "top1", 0.86)["images"]
+    assert needed == pytest.approx(4000 * 2 ** ((0.86 - 0.82) / 0.08))

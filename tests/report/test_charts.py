@@ -1,5 +1,7 @@
 """What charts draw is what the tables say."""
 
+import math
+
 import pytest
 
 from paceline.report.chart.chart_style import COLOURS, scheme_colours, static_svg
@@ -10,7 +12,7 @@ from paceline.report.spread import spread_words
 from paceline.report.words import scheme_name, value_words
 from tests.made_decisions import AXES, arm, made_family, two_arms, write_decided
 from tests.made_findings import numbers
-from tests.made_reports import digest, write_points
+from tests.made_reports import digest
 from tests.tiny import CONF
 
 
@@ -50,51 +52,6 @@ def test_the_settings_with_the_most_numbers_of_workers_are_drawn(tmp_path):
     }
 
 
-def test_a_target_is_drawn_with_the_budget_that_is_ready_first_and_a_miss_at_the_largest(tmp_path):
-    epochs = "training.epochs"
-    runs = [run | {epochs: 1} for run in arm("sync_allreduce", 801, 0.9, workers=1)]
-    for budget, crossings in ((1, (401, None)), (2, (301, None))):
-        longer = {epochs: budget, "samples": 96000 * budget, "seconds": 1000.0 * budget}
-        runs += two_arms(crossings, 4, **longer)
-    found = read_findings(write_decided(tmp_path / "made", runs, axes=[*AXES, epochs]))
-    drawn = target_chart(found)
-    rows = {(row["scheme"], row["workers"]): row for row in drawn.rows}
-    one, first, missed = (
-        rows["all-reduce", 1],
-        rows["all-reduce", 4],
-        rows[scheme_name("gossip"), 4],
-    )
-    assert (one["batch"], first["batch"]) == (32, 128)
-    assert one["steps"] == one["perfect"] == pytest.approx(4 * first["perfect"], rel=1e-4)
-    assert 128 * first["steps"] == pytest.approx(first["images"], rel=1e-4)
-    assert 30 < first["images"] < 35
-    assert not first["missed"]
-    assert (missed["missed"], missed["steps"], missed["images"]) == (True, 1500, 192000)
-    assert static_svg(drawn).startswith("<svg")
-
-
-def test_a_target_below_one_worker_has_others_beside_it(tmp_path):
-    lower = {1: 0, 4: 0.007}  # of the top-1 by the number of workers
-    runs = [run for workers in lower for run in arm("sync_allreduce", None, 0.9, workers)]
-    target = {"metric": "top1", "below_baseline": 0.01}
-    folder = write_decided(tmp_path / "made", [dict(run) for run in runs], target=target)
-    curve = [
-        {"key": run["key"], "samples": 960 * n, "updates": n, "seconds": 10.0 * n}
-        | {"top1": min(0.9, 0.8 + n / 900) - lower[run["workers"]]}
-        for run in runs
-        for n in range(1, 101)
-    ]
-    write_points(folder, {"curve": curve})
-    rows = target_chart(read_findings(folder)).rows
-    assert [row["panel"].partition(":")[0] for row in rows[::2]] == ["89.5 %", "89.0 %", "88.0 %"]
-    assert [row["steps"] for row in rows] == [
-        960 * n / images
-        for first, second in ((86, 100), (81, 88), (72, 79))
-        for n, images in ((first, 32), (second, 128))
-    ]
-    assert [row["missed"] for row in rows] == [False, True] + 4 * [False]
-
-
 def test_lines_over_budgets_are_drawn_for_each_speed_of_the_links(tmp_path):
     link, epochs = "cluster.link.bandwidth", "training.epochs"
     runs = [
@@ -116,50 +73,80 @@ def test_lines_over_budgets_are_drawn_for_each_speed_of_the_links(tmp_path):
 
 
 SLOW, EPOCHS = "cluster.slow_workers", "training.epochs"
+EPOCH = 96_000  # images
+# Times as many images as one worker; 16 workers by the seed, so that it is not shown to be few more
+NEEDED = {1: [1] * 4, 4: [1.1] * 4, 8: [1.2] * 4, 16: [1.1, 1.1, 1.1, 1.4], 64: [3] * 4}
 
 
-def spread_of(folder, rows, alone=32):
-    """The sentence on a study whose `rows` are (scheme, workers, budgets, stragglers, top-1).
+def of_batches(folder, rows, alone=32, seeds=4, axis=EPOCHS):
+    """The findings of a study whose `rows` are (scheme, workers, budgets, stragglers, top-1 lost).
 
-    `alone`: images of a step of one worker.
-
-    Of 100 evaluations all-reduce reaches the target first at the 40th by one worker. With 16
-    workers a seed needs 12 more than the others, so that it is not shown to need few more.
+    `alone`: images of a step of one worker; `seeds`: of several workers. An epoch twice as long,
+    or half of the images needed, gives two points of top-1: 4 epochs of one worker 90 %, and half
+    of them a target of 88 %.
     """
-    reached = {1: 40, 4: 44, 8: 44, 16: 44, 64: 101}
     runs = [
-        run | {EPOCHS: budget, SLOW: slow, "key": digest(run["key"], budget, slow)[:12]}
-        for scheme, workers, budgets, slow, top1 in rows
+        run | {axis: budget, SLOW: slow, "key": digest(run["key"], budget, slow)[:12]}
+        for scheme, workers, budgets, slow, lost in rows
         for budget in budgets
-        for run in arm(scheme, None, top1, workers)
+        for run in arm(scheme, None, -lost, workers)[: seeds if workers > 1 else None]
     ]
     for run in runs:
+        needed = NEEDED[run["workers"]][run["seed"]]
+        run["top1"] += 0.9 + 0.02 * math.log2(run[axis] / needed / 4)
+        run |= {"test_top1": run["top1"], "samples": EPOCH * run[axis]}
+        run["top1"] = 0.9  # of validation images
         run["batch_size"] = alone if run["workers"] == 1 else 32
-        run["samples"] *= run[EPOCHS]
         waits = run["scheme"] == "sync_allreduce"
         run["images_per_second"] *= (0.4 if run[SLOW] else 1) if waits else 1.25
-    known = {"axes": [*AXES, EPOCHS, SLOW], "target": {"metric": "top1", "below_baseline": 0.01}}
-    folder = write_decided(folder, [dict(run) for run in runs], **known)
-    late = {run["key"] for run in runs if run["workers"] == 16 and run["seed"] == 0}
-    curve = [
-        {"key": run["key"], "samples": 960 * n * run[EPOCHS], "updates": n, "seconds": 10.0 * n}
-        | {"top1": 0.9 if n >= reached[run["workers"]] + 12 * (run["key"] in late) else 0.5}
-        for run in runs
-        for n in range(1, 101)
+    about = {"axes": [*AXES, axis, SLOW], "target": None}
+    return read_findings(write_decided(folder, runs, **about))
+
+
+BUDGETS = (1, 2, 4)
+WAITING = [("sync_allreduce", workers, BUDGETS, 0, 0) for workers in (1, 4, 16, 64)]
+FREE = [("async_parameter_server", n, (1, 2), 0, n / 1000) for n in (4, 16)]
+
+
+def test_steps_to_targets_are_drawn_and_a_miss_at_the_largest_budget(tmp_path):
+    drawn = target_chart(of_batches(tmp_path / "a", [*WAITING, FREE[1]]))
+    assert [(row["scheme"], row["batch"], row["missed"]) for row in drawn.rows[:5]] == [
+        *(("all-reduce", 32, False), ("all-reduce", 128, False), ("all-reduce", 512, False)),
+        *(("asynchronous SGD", 512, True), ("all-reduce", 2048, True)),
     ]
-    write_points(folder, {"curve": curve})
-    return spread_words(read_findings(folder))
+    one, four, sixteen, free, most = drawn.rows[5:]
+    assert one["steps_mean"] == one["perfect"] == pytest.approx(2 * EPOCH / 32, rel=1e-4)
+    assert four["steps_mean"] == pytest.approx(1.1 * 2 * EPOCH / 128, rel=1e-4)
+    assert four["perfect"] == pytest.approx(2 * EPOCH / 128, rel=1e-4)
+    assert sixteen["steps_low"] < sixteen["steps_mean"] < sixteen["steps_high"]
+    assert (free["missed"], free["images"], free["reached"]) == (True, 2 * EPOCH, "0 of 4 runs")
+    assert (most["missed"], most["steps_mean"]) == (True, 4 * EPOCH / 2048)
+    assert static_svg(drawn).startswith("<svg")
 
 
-WAITING = [("sync_allreduce", workers, (1, 2), 0, 0.9) for workers in (1, 4, 16, 64)]
-FREE = [("async_parameter_server", n, (1, 2), 0, 0.9 - n / 1000) for n in (4, 16)]
+def test_budgets_may_be_of_images_and_one_worker_may_have_more_seeds(tmp_path):
+    epochs = of_batches(tmp_path / "a", WAITING, seeds=3)
+    images = of_batches(tmp_path / "b", WAITING, seeds=3, axis="training.samples")
+    assert target_chart(images).rows == target_chart(epochs).rows
+    assert "1.1 (1.1 to 1.1)" in spread_words(epochs)
+    assert spread_words(of_batches(tmp_path / "c", WAITING, seeds=2)) == ""
+
+
+def test_a_study_with_one_budget_draws_no_steps_to_a_target(tmp_path):
+    rows = [(scheme, workers, (4,), *rest) for scheme, workers, _, *rest in WAITING]
+    assert target_chart(of_batches(tmp_path / "a", rows)) is None
+
+
+def spread_of(*given, **more):
+    return spread_words(of_batches(*given, **more))
 
 
 def test_a_sentence_says_what_larger_batches_need_and_what_not_waiting_costs(tmp_path):
-    beside = [("sync_allreduce", 16, (1,), 1, 0.9), ("async_parameter_server", 16, (1,), 1, 0.85)]
+    beside = [("sync_allreduce", 16, (1,), 1, 0), ("async_parameter_server", 16, (1,), 1, 0.05)]
     assert numbers(spread_of(tmp_path / "a", [*WAITING, *FREE, *beside])) == [
-        *("128", "25", "1", "-1", "1"),  # shown to need at most 25 % more, to a point of top-1
-        *("1.2", "0.96", "1.4", "512", "2", "2,048"),  # perhaps with 512; in no budget with 2,048
+        *("2", "-1", "32", "1.1", "1.1", "1.1", "128"),
+        *("1.2", "0.96", "1.4", "512", "384,000", "2,048"),  # in no budget with 2,048
+        *("128", "25", "1"),  # shown to need at most 25 % more
         "1",  # epoch, the budget with the most to say
         *("4", "-0.4", "0.3", "-1", "1.2", "16", "-1.6", "0.3", "-1", "1.2"),
         *("16", "-5.0", "0.3", "-1", "3.1"),  # beside a straggler
@@ -171,21 +158,23 @@ def test_a_sentence_says_what_larger_batches_need_and_what_not_waiting_costs(tmp
     [
         [*WAITING[1:], *FREE],
         [*WAITING[:2], *FREE],
-        [*WAITING[:3], ("sync_allreduce", 64, (2,), 0, 0.9), *FREE],
+        [*WAITING[:2], *(("sync_allreduce", n, (4,), 0, 0) for n in (16, 64)), *FREE],
+        [("sync_allreduce", 1, (4,), 0, 0), *WAITING[1:], *FREE],
+        [("sync_allreduce", 1, (3, 4), 0, 0), *WAITING[1:], *FREE],
     ],
-    ids=["no one worker", "two batches", "a batch of one budget"],
+    ids=["no one worker", "two batches", "one budget", "one worker's is one", "no budget so small"],
 )
 def test_no_sentence_is_said_of_a_study_that_does_not_tell(tmp_path, rows):
     assert spread_of(tmp_path / "a", rows) == ""
 
 
 def test_no_sentence_is_said_where_one_worker_has_another_batch_than_each_of_several(tmp_path):
-    rows = [*WAITING, ("sync_allreduce", 8, (1, 2), 0, 0.9), *FREE]
+    rows = [*WAITING, ("sync_allreduce", 8, BUDGETS, 0, 0), *FREE]
     assert spread_of(tmp_path / "a", rows, alone=64) == ""
 
 
 def test_the_sentence_of_a_study_that_waits_is_of_batches_alone(tmp_path):
-    assert numbers(spread_of(tmp_path / "a", WAITING))[-1] == "2,048"
+    assert len(numbers(spread_of(tmp_path / "a", WAITING))) == 16
 
 
 def luminance(colour):

@@ -56,6 +56,12 @@ def test_what_ran_is_told_in_words(findings, name, run, settings, words):
     assert ("is not followed" in told["Data"]) == ("own.Data" in settings.values())
 
 
+def test_runs_that_were_retimed_cost_nothing(findings):
+    runs = [make_run(seed=seed, wall_seconds=3600.0, retimed_from="") for seed in (0, 1, 2)]
+    runs[2] |= {"retimed_from": runs[0]["key"]}
+    assert numbers(dict(how_it_was_run(findings(runs)))["Cost"]) == ["2.0", "2"]
+
+
 def test_what_all_runs_have_is_said_once_and_steps_of_measured_runs_vary_as_they_do(findings):
     runs = [make_run(seed=seed) for seed in (0, 1)]
     trials = made_tuning(runs, {}, workers=1)

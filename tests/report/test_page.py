@@ -29,7 +29,7 @@ from tests.made_reports import (
     write_reports,
 )
 
-FIGURES = {"target", "time", "scale", "phases"}
+FIGURES = {"time", "scale", "phases"}
 
 
 def digests(folder):

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from paceline.analysis.configuration import Configuration, configurations, matching
+from paceline.analysis.configuration import Configuration, configurations, finished, matching
 from paceline.analysis.frames import Frame, Row
 from paceline.analysis.intervals import NONE, interval, not_negative
 from paceline.analysis.tables import Tables
@@ -48,9 +48,8 @@ def target_metric(tables: Tables) -> TargetMetric:
 
 
 @lru_cache(maxsize=8)
-def targets(tables: Tables, below: float | None = None) -> Frame:
-    """Return one row per kind and data set, with its target, or another one that is `below` one
-    worker.
+def targets(tables: Tables) -> Frame:
+    """Return one row per kind and data set, with its target.
 
     `set_by` is BY_STUDY if the study sets the value of the target; else it names the one-worker
     configuration with the best mean, from which the target is computed. In this case, a kind and
@@ -58,7 +57,6 @@ def targets(tables: Tables, below: float | None = None) -> Frame:
     """
     rows = []
     asked = tables.about["target"] or {"below_baseline": BELOW_BEST}
-    asked = asked if below is None else {"below_baseline": below}
     metric = target_metric(tables)
     if "value" in asked:
         own = {"target": asked["value"], "set_by": BY_STUDY}
@@ -94,44 +92,39 @@ def last_evaluations(tables: Tables, points: Frame) -> Frame:
     return pd.concat([*ends, points.loc[without]])
 
 
-def time_to_target(
-    tables: Tables, configuration: Configuration, points: Frame, below: float | None = None
-) -> Row:
+def time_to_target(tables: Tables, configuration: Configuration, points: Frame) -> Row:
     """Return the columns on the target, see `targets`; none if the kind and data set has none.
 
     - `target_n_reached`, `target_n_censored`: number of runs that reached the target, and of those
       that finished or diverged without reaching it;
-    - `target_seconds`, `target_samples`, `target_updates`: means of the time, of the number of
+    - `target_seconds`, `target_samples`, `target_updates_mean`: means of the time, of the number of
       images and of the number of updates until the target is reached, only if every run reached
       it: a mean of only the fast runs would be biased. Else the target takes longer than the runs.
     """
-    goal = matching(
-        targets(tables, below), {name: configuration[name] for name in ("kind", "data")}
-    )
+    goal = matching(targets(tables), {name: configuration[name] for name in ("kind", "data")})
     if goal.empty:
         return {}
     row: Row = {"target": goal["target"].iloc[0], "target_set_by": goal["set_by"].iloc[0]}
     own = points[points["status"] != "failed"]
     for axis in ("seconds", "samples"):
-        known = crossings(tables, axis, below)
+        known = crossings(tables, axis)
         values = [known[key] for key in own["key"] if key in known]
         censored = len(own) - len(values)
         row |= {"target_n_reached": len(values), "target_n_censored": censored}
         mean = NONE if censored else interval(values, not_negative(values))
         row |= mean.named(f"target_{axis}")
     images = (own["samples"] / own["updates"]).mean()  # of an update
-    updates = {end: row[f"target_samples_{end}"] / images for end in ("mean", "low", "high")}
-    return row | {f"target_updates_{end}": value for end, value in updates.items()}
+    return row | {"target_updates_mean": row["target_samples_mean"] / images}
 
 
 @lru_cache(maxsize=8)
-def crossings(tables: Tables, axis: str, below: float | None = None) -> Mapping[str, float]:
+def crossings(tables: Tables, axis: str) -> Mapping[str, float]:
     """Return where on `axis` each run reached its target, by its key; others are left out.
 
     `axis` is the column seconds or samples of the curve.
     """
     metric, found = target_metric(tables), dict[str, float]()
-    runs = tables.runs.merge(targets(tables, below), on=["kind", "data"])
+    runs = tables.runs.merge(targets(tables), on=["kind", "data"])
     for key, target in zip(runs["key"], runs["target"], strict=True):
         curve = tables.curve(key)
         where = crossing(curve[axis], metric.gain(curve), metric.sign * target)
@@ -151,3 +144,23 @@ def crossing(axis: ArrayLike, values: ArrayLike, target: float) -> float | None:
         if above[first : first + IN_A_ROW].all():
             return float(np.asarray(axis, float)[first])
     return None
+
+
+def images_to_target(runs: Frame, metric: str, target: float) -> Frame:
+    """Return for each seed how many images it takes until `metric` is `target`: seed and images.
+
+    `runs` have several budgets a seed. Only the end of a run counts, since its learning rate falls
+    with its own budget. Between two budgets, `metric` is linear in the logarithm of the images, and
+    a larger budget counts as no less accurate. `images` is infinite if no run that finished gets
+    there, and the smallest budget if this is more than enough.
+    """
+    rows = []
+    for seed, own in runs.sort_values("samples").groupby("seed"):
+        images, ends = finished(own)["samples"], finished(own)[metric].cummax()
+        after = int(np.searchsorted(ends, target))  # the first budget that reaches the target
+        needed = [*images, math.inf][after]
+        if 0 < after < len(ends):
+            last = slice(after - 1, after + 1)
+            needed = math.exp(np.interp(target, ends.iloc[last], np.log(images.iloc[last])))
+        rows.append({"seed": seed, "images": needed})
+    return pd.DataFrame(rows, columns=["seed", "images"])

@@ -43,11 +43,15 @@ def how_it_was_run(findings: StudyFindings) -> list[tuple[str, str]]:
 
 
 def cost(runs: Frame, *, searched: bool) -> str:
-    """Return a phrase on how many hours the points of runs.csv took; "" if this is unknown."""
+    """Return a phrase on how many hours the points of runs.csv took; "" if this is unknown.
+
+    Points that were retimed took as good as none.
+    """
     if "wall_seconds" not in runs:
         return ""
-    hours = float((runs["wall_seconds"] / runs["jobs"].fillna(1)).sum()) / 3600
-    return say("cost", hours=hours, points=len(runs), searched=searched)
+    trained = runs[runs["retimed_from"].fillna("") == ""] if "retimed_from" in runs else runs
+    hours = float((trained["wall_seconds"] / trained["jobs"].fillna(1)).sum()) / 3600
+    return say("cost", hours=hours, points=len(trained), searched=searched)
 
 
 def target_metric(findings: StudyFindings) -> str:
@@ -64,12 +68,6 @@ def scored_images(findings: StudyFindings) -> str:
     """Name the images of which top-1 is told: test images, if runs were scored on them."""
     is_tested = findings.tables.finished["test_top1"].notna().any()
     return "test images" if is_tested else validation_images(findings)
-
-
-def target_words(findings: StudyFindings, value: float) -> str:
-    """Say a target, as in "87.7 % on validation images"."""
-    metric, images = target_metric(findings), validation_images(findings)
-    return say("target", metric=metric, value=value, images=images)
 
 
 def target_origin(findings: StudyFindings) -> str:

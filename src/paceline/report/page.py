@@ -28,6 +28,7 @@ from paceline.report.checks import CAUTION, checks
 from paceline.report.findings import StudyFindings
 from paceline.report.front_page import METRICS, study_metrics
 from paceline.report.how_it_was_run import how_it_was_run, subtitle
+from paceline.report.number_format import plural
 from paceline.report.page_tables import page_tables
 from paceline.report.render import render, safe_json
 from paceline.report.spread import spread_words
@@ -107,7 +108,7 @@ def _content(findings: StudyFindings) -> Row:
     first = agreement or answer(findings)
     shown = replace(first, rows=first.rows[:_MOST_ROWS])
     if len(first.rows) > _MOST_ROWS:
-        name = f"{len(first.rows) - _MOST_ROWS} more rows"
+        name = plural(len(first.rows) - _MOST_ROWS, "more row")
         tables = [replace(first, name=name, rows=first.rows[_MOST_ROWS:]), *tables]
     told = [say("incomplete", about)] if about["missing"] else []
     told += filter(None, [spread_words(findings)])

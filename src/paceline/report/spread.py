@@ -7,18 +7,24 @@ from itertools import takewhile
 import pandas as pd
 
 from paceline.analysis.comparison import reference_arm
-from paceline.analysis.configuration import BUDGETS, PROCESSES, groups, matching, situation_columns
+from paceline.analysis.configuration import (
+    BUDGETS,
+    PROCESSES,
+    groups,
+    is_of_scheme,
+    matching,
+    situation_columns,
+)
 from paceline.analysis.frames import Entry, Frame, Row
 from paceline.analysis.intervals import FEWEST, Interval, ratio
 from paceline.analysis.tables import implied_by_kind
-from paceline.analysis.time_to_target import crossings
+from paceline.analysis.time_to_target import BELOW_BEST, images_to_target
 from paceline.report.findings import RATE, StudyFindings
 from paceline.report.number_format import signed, times
 from paceline.report.words import say, value_words, values_words
 
-_AS_FEW = 1.25  # times the images of the smallest batch, up to which the updates fall as 1 / batch
+_AS_FEW = 1.25  # times the images of one worker, up to which the updates fall as 1 / batch
 _FEWEST_BATCHES = 3
-_INFINITE = Interval(math.inf, math.inf, math.inf, FEWEST)
 _FREE = "async_parameter_server"
 _SLOW, _EPOCHS = "cluster.slow_workers", "training.epochs"
 
@@ -48,42 +54,75 @@ def fullest(
     return ", ".join(filter(None, [words, settings["kind"] if "kind" in varying else ""])), rows
 
 
+def top1_of(rows: Frame) -> str:
+    """Return the accuracy that all rows of configurations.csv have: test_top1, or else top1."""
+    return "test_top1" if rows["test_top1_mean"].notna().all() else "top1"
+
+
 def step_images(row: Row | Frame) -> int:
     """Return the number of images of a step of all workers together."""
     given: Entry = row.get("global_batch_size")
     return int(row["workers"] * row["batch_size"] if pd.isna(given) else given)
 
 
-def least_budget(budgets: Frame) -> Frame:
-    """Return the row of the budget that needs the fewest images to the target; where none reaches
-    it in every run, of the largest budget.
+def needed_images(findings: StudyFindings, rows: Frame, below: float) -> list[Row]:
+    """Return how many images come within `below` of the best mean top-1 of one worker, for each
+    scheme and number of workers of `rows` that has several budgets, from the smallest batch on.
+
+    Columns: scheme and workers as in `rows`; `batch`, the images of a step; `least` and `most`, the
+    images of the smallest and of the largest budget; `needed`, a table of images_to_target, whose
+    seeds have all budgets.
     """
-    needed = budgets["target_samples_mean"]
-    return budgets.loc[(needed if needed.notna().any() else -budgets["most_samples"]).idxmin()]
+    tables, found, metric = findings.tables, list[Row](), top1_of(rows)
+    target = rows.loc[rows["workers"] == 1, f"{metric}_mean"].max() - below
+    if pd.isna(target):
+        return []
+    runs = tables.runs[tables.runs["status"] != "failed"]
+    left_out = (*BUDGETS, *findings.of_size)
+    names = [name for name in ("kind", "data", *tables.axes) if name not in left_out]
+    arms = [name for name in names if name == "workers" or is_of_scheme(name)]
+    for _, budgets in groups(rows, arms):
+        row = budgets.iloc[0]
+        own = matching(runs, {name: row[name] for name in names})
+        sizes = own.groupby("seed")["key"].transform("size")
+        if sizes.max() > 1:
+            own = own[sizes == sizes.max()]
+            known = {"batch": step_images(row), "needed": images_to_target(own, metric, target)}
+            known |= {"least": own["samples"].min(), "most": own["samples"].max()}
+            found.append(dict(row) | known)
+    return sorted(found, key=lambda each: each["batch"])
 
 
 def spread_words(findings: StudyFindings) -> str:
-    """Say up to which batch the updates of all-reduce to the target fall as 1 / batch, and what
+    """Say up to which batch the updates of all-reduce to a target fall as 1 / batch, and what
     asynchronous SGD costs in accuracy and gains in speed.
 
-    "" unless the study reaches a target below one worker with at least three batches of all-reduce,
-    the smallest of one worker and each with several budgets in epochs.
+    "" unless all-reduce has at least three batches, the smallest of one worker and each with
+    several budgets in epochs, and one worker reaches the target between two budgets.
     """
-    asked, table = findings.tables.about["target"] or {}, findings.configurations
-    needed = {"target_samples_mean", "batch_size", _EPOCHS}
-    if asked.get("metric") != "top1" or "below_baseline" not in asked or not needed <= set(table):
+    table = findings.configurations
+    if not {"batch_size", _EPOCHS} <= set(table):
         return ""
     settings, rows = fullest(findings, table, BUDGETS)
-    batches = _batches(findings, matching(rows, reference_arm(findings.tables.runs)))
-    linear = [*takewhile(lambda each: each["high"] <= _AS_FEW, batches)]
-    if len(batches) < _FEWEST_BATCHES or not linear:
+    reference = reference_arm(findings.tables.runs)
+    batches = needed_images(findings, matching(rows, reference), BELOW_BEST)
+    sizes = {each["batch"] for each in batches}
+    if not _FEWEST_BATCHES <= len(batches) == len(sizes) or batches[0]["workers"] != 1:
         return ""
+    first, larger = batches[0], [each | _against(each, batches[0]) for each in batches[1:]]
+    known, fewest = first["needed"]["images"], min(each["n"] for each in larger)
+    if fewest < FEWEST or not first["least"] < known.min() <= known.max() < math.inf:
+        return ""
+    linear = [*takewhile(lambda each: each["high"] <= _AS_FEW, larger)]
     text = say(
         "spread_of_batches",
-        points=100 * asked["below_baseline"],
+        points=100 * BELOW_BEST,
+        first=first["batch"],
+        needs=[_needs(each) for each in larger],
         excess=_AS_FEW - 1,
-        linear=linear[-1]["batch"] if len(linear) > 1 else None,
-        more=[_needs(each) for each in batches[len(linear) :]],
+        linear=linear[-1]["batch"] if linear else None,
+        second=larger[0]["batch"],
+        low=larger[0]["low"],
     )
     given = [n for n in situation_columns(findings.tables.axes) if n not in ("workers", _EPOCHS)]
     given = {name: rows[name].iloc[0] for name in given if name in rows}
@@ -97,36 +136,24 @@ def spread_words(findings: StudyFindings) -> str:
     return f"{text} {say('spread_of_waiting', of=of, changes=changes)}" if changes else text
 
 
-def _batches(findings: StudyFindings, rows: Frame) -> list[Row]:
-    """Return for each batch how many times as many images reach the target as with the smallest.
+def _against(batch: Row, first: Row) -> Row:
+    """Return how many times as many images a batch needs, by the columns of an Interval.
 
-    Runs are paired by seed. The times are infinite where a run misses the target or diverges. None
-    are returned if the smallest is not of one worker, or if a batch has a single budget, several
-    settings with one budget, or too few seeds.
+    Runs are paired by seed. The times are infinite if the largest budget of a seed is too small.
     """
-    tables, found = findings.tables, list[Row]()
-    runs = tables.runs[tables.runs["status"] != "failed"]
-    needed = runs["key"].map(crossings(tables, "samples")).astype(float)
-    runs, first = runs.assign(needed=needed), None
-    rows = rows.assign(batch=[step_images(row) for _, row in rows.iterrows()]).sort_values("batch")
-    for batch, budgets in groups(rows, ["batch"]):
-        best, several = least_budget(budgets), budgets[_EPOCHS].nunique()
-        own = matching(runs, {name: best[name] for name in ("kind", "data", *tables.axes)})
-        first = own if first is None else first
-        against = _INFINITE if own["needed"].isna().any() else ratio(own, first, "needed")
-        is_one = best["workers"] == 1 or own is not first
-        if not (is_one and several > 1 and several == len(budgets) and against.n >= FEWEST):
-            return []
-        found.append(dict(batch) | {"epochs": best[_EPOCHS]} | against._asdict())
-    return found
+    needed, base = batch["needed"], first["needed"]
+    pairs = needed[needed["seed"].isin(base["seed"])]
+    if pairs["images"].max() == math.inf:
+        return Interval(math.inf, math.inf, math.inf, len(pairs))._asdict()
+    return ratio(pairs, base, "images")._asdict()
 
 
 def _needs(batch: Row) -> str:
-    """Say how many times as many images a batch needs as the smallest."""
+    """Say how many times as many images a batch needs as one worker."""
     if batch["mean"] == math.inf:
-        return f"more than {batch['epochs']:g} epochs with {batch['batch']:,}"
-    low, high = times(batch["low"]), times(batch["high"])
-    return f"{times(batch['mean'])} ({low} to {high}) times as many with {batch['batch']:,}"
+        return f"more than {batch['most']:,} images in some run with steps of {batch['batch']:,}"
+    mean, low, high = (times(batch[end]) for end in ("mean", "low", "high"))
+    return f"{mean} ({low} to {high}) times as many images with steps of {batch['batch']:,}"
 
 
 def _change(row: Frame) -> str:

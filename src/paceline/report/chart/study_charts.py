@@ -1,31 +1,27 @@
 """Makes the charts of a study from its tables of conclusions."""
 
+import math
+
 import pandas as pd
 
 from paceline.analysis.comparison import SPEED, compared_by, reference_scheme
-from paceline.analysis.configuration import (
-    BUDGETS,
-    PROCESSES,
-    configurations,
-    groups,
-    is_of_scheme,
-    situation_columns,
-)
+from paceline.analysis.configuration import BUDGETS, PROCESSES, situation_columns
 from paceline.analysis.configuration_table import NAME, PHASES
 from paceline.analysis.frames import Frame, Row
-from paceline.analysis.time_to_target import time_to_target
+from paceline.analysis.intervals import POSITIVE, interval
 from paceline.report.answer import compared_configurations
 from paceline.report.chart.chart_style import Chart, chart, short
 from paceline.report.findings import StudyFindings
-from paceline.report.how_it_was_run import BANDWIDTH, scored_images, target_words, validation_images
-from paceline.report.spread import fullest, least_budget, step_images
+from paceline.report.how_it_was_run import BANDWIDTH, scored_images
+from paceline.report.number_format import plural
+from paceline.report.spread import fullest, needed_images, top1_of
 from paceline.report.words import scheme_words, value_words, values_words
 
 _MOST_CONFIGURATIONS = 48  # of a chart; the table has them all
 _MANY = 20  # from which on they are drawn closer to each other
 _PHASES = ("compute", "exchange and waiting", "waiting for data")
 _ENDS = ("mean", "low", "high")
-_BELOW = (0.005, 0.01, 0.02)  # one worker, of the targets in a chart
+_BELOW = (0.01, 0.02)  # one worker's top-1, of the targets in a chart
 
 
 def scale_chart(findings: StudyFindings) -> Chart | None:
@@ -80,61 +76,48 @@ def _scale_row(row: Frame) -> Row:
 
 
 def target_chart(findings: StudyFindings) -> Chart | None:
-    """Return the chart of steps to the target against the images of a step, a panel per target.
+    """Return the chart of steps to a target against the images of a step, a panel per target.
 
-    Both are of all workers together (Shallue et al. 2019, arXiv:1811.03600). Of the budgets of a
-    scheme, that is drawn which needs the fewest steps; where none reaches the target in every run,
-    the largest one, as a miss. A target below one worker has others beside it, so that none is
-    special.
+    Both are of all workers together (Shallue et al. 2019, arXiv:1811.03600). The targets are below
+    the best mean top-1 of one worker. A scheme with several budgets is drawn by the mean over its
+    seeds; where a seed misses, at its largest budget.
     """
-    if "target_seconds_mean" not in findings.configurations:
+    settings, rows = fullest(findings, findings.configurations, BUDGETS)
+    if rows.empty or rows["workers"].nunique() < 2:
         return None
-    asked, drawn, settings = findings.tables.about["target"] or {}, list[Row](), ""
-    is_share = "below_baseline" in asked and asked["metric"] != "loss"
-    for below in sorted({*_BELOW, asked["below_baseline"]}) if is_share else (None,):
-        settings, rows = fullest(findings, _with_target(findings, below), BUDGETS)
-        if rows.empty or rows["workers"].nunique() < 2 or rows["target_seconds_mean"].isna().all():
-            continue
-        words = target_words(findings, rows["target"].iloc[0]).partition(" on ")[0]
-        points = f"{100 * (below or 0):g} point{'s' * (below != 0.01)}"
-        panel = f"{words}: one worker's less {points}" if below else words
-        names = [name for name in rows if name == "workers" or is_of_scheme(name)]
-        own: list[Row] = [_target_row(same) for _, same in groups(rows, names)]
-        ended = [row["images"] for row in own if row["workers"] == 1 and not row["missed"]]
-        for row in own:
-            perfect = short(ended[0] / row["batch"]) if ended else None
-            drawn.append(row | {"panel": panel, "perfect": perfect})
+    drawn = list[Row]()
+    for below in _BELOW:
+        panel = f"one worker's top-1 less {plural(100 * below, 'point')}"
+        own = [_target_row(each) for each in needed_images(findings, rows, below)]
+        alone = [row["images"] for row in own if row["workers"] == 1 and not row["missed"]]
+        perfect = [short(alone[0] / row["batch"]) if alone else None for row in own]
+        for row, steps in zip(own, perfect, strict=True):
+            drawn.append(row | {"panel": panel, "perfect": steps})
+    if len({row["batch"] for row in drawn if not row["missed"]}) < 2:
+        return None
     return chart(
         "target",
         drawn,
         panels=list(dict.fromkeys(row["panel"] for row in drawn)),
         batches=sorted({row["batch"] for row in drawn}),
-        images=validation_images(findings),
+        images=scored_images(findings),
         settings=settings,
     )
 
 
-def _with_target(findings: StudyFindings, below: float | None) -> Frame:
-    """Return the configurations with the columns of a target that is `below` one worker."""
-    tables, table = findings.tables, findings.configurations
-    own = configurations(tables.runs, list(dict.fromkeys(["data", *tables.axes])))
-    found = pd.DataFrame([time_to_target(tables, each, points, below) for each, points in own])
-    return table.assign(**found)
-
-
-def _target_row(budgets: Frame) -> Row:
-    """Return a scheme with a number of workers; `budgets` are its rows, one per budget."""
-    row = least_budget(budgets)
-    is_missed = pd.isna(row["target_samples_mean"])
-    images, batch = row["most_samples" if is_missed else "target_samples_mean"], step_images(row)
+def _target_row(needs: Row) -> Row:
+    """Return the point of a scheme with a number of workers, from a row of needed_images."""
+    images, most = needs["needed"]["images"], needs["most"]
+    is_missed = bool(images.max() == math.inf)
+    mean = interval([most] if is_missed else images, POSITIVE)
     return {
-        "scheme": scheme_words(row),
-        "workers": int(row["workers"]),
-        "batch": batch,
-        "steps": short(images / batch),
-        "images": short(images),
-        "missed": bool(is_missed),
-        "reached": f"{row['target_n_reached']:.0f} of {row['n'] - row['n_failed']:.0f} runs",
+        "scheme": scheme_words(needs),
+        "workers": int(needs["workers"]),
+        "batch": needs["batch"],
+        "images": short(mean.mean),
+        **{f"steps_{end}": short(getattr(mean, end) / needs["batch"]) for end in _ENDS},
+        "missed": is_missed,
+        "reached": f"{(images < math.inf).sum()} of {len(images)} runs",
     }
 
 
@@ -145,7 +128,7 @@ def time_chart(findings: StudyFindings) -> Chart | None:
     the links. Of one or two schemes, colours show the number of workers.
     """
     settings, rows = fullest(findings, findings.concluded[NAME], (*BUDGETS, BANDWIDTH))
-    metric = "test_top1" if rows["test_top1_mean"].notna().any() else "top1"
+    metric = top1_of(rows)
     rows = rows[rows[f"{metric}_mean"].notna()]
     if len(rows) < 2 or rows["seconds_mean"].nunique() < 2:
         return None
