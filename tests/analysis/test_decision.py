@@ -77,6 +77,18 @@ def test_the_fastest_that_loses_at_most_the_margin_is_used(tmp_path, schemes, ex
     assert ", ".join(found[scheme] for scheme in schemes) == expected
 
 
+@pytest.mark.parametrize(
+    ("speed", "expected"), [(3.8, ["use", "as fast"]), (3.9, ["slower", "use"])]
+)
+def test_gradients_are_compressed_only_if_this_is_faster(tmp_path, speed, expected):
+    name = "scheme.compression"
+    whole = arm("sync_allreduce", 3, 0.90, **{name: "none"})
+    fewer = arm("sync_allreduce", speed, 0.90, turn=1, **{name: "fp16"})
+    fewer = [run | {"key": f"fp16_{run['key']}"} for run in fewer]
+    rows = decided(tmp_path / "made", [*ONE, *whole, *fewer], axes=[*AXES, name])
+    assert rows.query("workers == 4")["verdict"].tolist() == expected
+
+
 def test_speed_of_real_processes_is_told_apart_by_a_t_test(tmp_path):
     """A tenth faster in each pass is faster; in two passes of four it is not."""
     runs = [*arm("sync_allreduce", 3, 0.90), *arm("gossip", 3.3, 0.90, turn=1)]

@@ -184,11 +184,15 @@ def _as_fast(arms: Sequence[Arm], able: Collection[int]) -> list[int]:
     return found
 
 
-def _complexity(tables: Tables, arm: Arm) -> tuple[int, bool, float]:
-    """Return how simple a scheme is, simpler ones first; of equally simple ones, the fastest."""
+def _complexity(tables: Tables, arm: Arm) -> tuple[int, bool, bool, float]:
+    """Return how simple a scheme is, simpler ones first; of equally simple ones, the fastest.
+
+    Gradients that are sent whole count as simpler than compressed ones.
+    """
     scheme = arm.row["scheme"]
     place = SIMPLEST.index(scheme) if scheme in SIMPLEST else len(SIMPLEST)
-    return place, not is_reference(tables.runs, arm.row), -arm.row[f"{SPEED}_mean"]
+    other = not is_reference(tables.runs, arm.row)
+    return place, other, not _sends_whole(tables, arm), -arm.row[f"{SPEED}_mean"]
 
 
 def _is_faster(row: Row) -> bool:
@@ -203,7 +207,7 @@ def _is_faster(row: Row) -> bool:
 def _is_all_reduce(tables: Tables, arm: Arm, others: Sequence[Arm]) -> bool:
     """Return True for local SGD with a mean after each step, if all-reduce is one of the `others`.
 
-    It is the same scheme by its law, if the optimizer is SGD, and gradients are sent as they are.
+    It is the same scheme by its law, if the optimizer is SGD, and gradients are sent whole.
     """
     runs, row = arm.runs, arm.row
     if row["scheme"] != "local_sgd" or {*runs.get("optimizer", ())} - {"SGD"}:
@@ -211,10 +215,15 @@ def _is_all_reduce(tables: Tables, arm: Arm, others: Sequence[Arm]) -> bool:
     periods = {*runs.get("scheme.period", ())}
     if periods != {1} and searched_setting(tables, row) != "scheme.period=1":
         return False
-    compression = tables.about["settings"].get("scheme.compression", "none")
     return any(
         other.row["scheme"] == "sync_allreduce"
         and other.row.get(OPTIMIZER, "") == row.get(OPTIMIZER, "")
-        and other.row.get("scheme.compression", compression) in ("none", "", None)
+        and _sends_whole(tables, other)
         for other in others
     )
+
+
+def _sends_whole(tables: Tables, arm: Arm) -> bool:
+    """Return True unless a scheme compresses what it sends."""
+    of_study = tables.about["settings"].get("scheme.compression", "none")
+    return arm.row.get("scheme.compression", of_study) in ("none", "", None)
