@@ -1,4 +1,4 @@
-"""Page of the study scale in Chromium: until it is drawn, and until a point of it answers."""
+"""Page of the study grid in Chromium: until it is drawn, and until a point of it answers."""
 
 import shutil
 import time
@@ -34,7 +34,7 @@ _HOVER = """async () => {
 
 
 def rows() -> list[dict[str, Any]]:
-    page = report(read_findings(REPORTS / "scale"), REPORTS / "scale")
+    page = report(read_findings(REPORTS / "grid"), REPORTS / "grid")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]

@@ -19,7 +19,7 @@ from paceline.analysis.intervals import LEVEL, holm, interval, p_above, p_differ
 from paceline.analysis.tables import read_tables
 
 DRAWS = 10_000
-STUDIES = ("scale", "schemes", "when_asynchronous")
+STUDIES = ("grid", "schemes")
 REPORTS = Path(__file__).parents[1] / "reports"
 MARGIN, DEVIATION = 0.01, 0.003  # shares; the latter of a run, as in these studies
 Array = np.ndarray
@@ -67,13 +67,13 @@ def covered(draws: int) -> Iterator[Found]:
 
 
 def resampled(draws: int) -> Iterator[Found]:
-    """Runs of the committed studies: residuals of schemes with equally many workers, drawn anew."""
-    for workers, residuals in sorted(_residuals().items()):
-        for seeds in (5, 8):
-            rng = np.random.default_rng(2)
-            hits = [_covers(rng.choice(residuals, seeds), 0.0) for _ in range(draws)]
-            name = f"coverage, {len(residuals)} runs of {workers} workers resampled, n {seeds}"
-            yield Found(name, float(np.mean(hits)), 0.93, 0.97)
+    """Runs of the committed studies: residuals of their configurations, drawn anew."""
+    residuals = _residuals()
+    for seeds in (5, 8):
+        rng = np.random.default_rng(2)
+        hits = [_covers(rng.choice(residuals, seeds), 0.0) for _ in range(draws)]
+        name = f"coverage, {len(residuals)} runs resampled, n {seeds}"
+        yield Found(name, float(np.mean(hits)), 0.93, 0.97)
 
 
 def told(draws: int) -> Iterator[Found]:
@@ -101,22 +101,22 @@ def _covers(values: Array, truth: float) -> bool:
     return found.low <= truth <= found.high
 
 
-def _residuals() -> dict[int, Array]:
-    """Differences of top-1 from one worker with the same seed, less their mean, by workers.
+def _residuals() -> Array:
+    """Differences of top-1 from one worker with the same seed, less their mean.
 
     They are enlarged so that their variance is that of single runs. Runs that are a part of several
     studies count once.
     """
-    found = dict[int, dict[bytes, Array]]()
+    found = dict[bytes, Array]()
     for study in STUDIES:
         tables = read_tables(REPORTS / study)
         for configuration, points in configurations(tables.runs, ["data", *tables.axes]):
-            workers, tuned = int(configuration["workers"]), configuration.get("training.rate")
+            tuned = configuration.get("training.rate") != "by_rule"
             own = losses(finished(points), one_worker(tables, configuration))
-            if workers > 1 and tuned != "by_rule" and len(own) > 1:
+            if configuration["workers"] > 1 and tuned and len(own) > 1:
                 centred = (own - own.mean()) * math.sqrt(len(own) / (len(own) - 1))
-                found.setdefault(workers, {})[own.tobytes()] = centred
-    return {workers: np.concatenate([*each.values()]) for workers, each in found.items()}
+                found[own.tobytes()] = centred
+    return np.concatenate([*found.values()])
 
 
 def rows() -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What committed tables lead to: the evidence of plans, and what four studies conclude.
+"""What committed tables lead to: the evidence of plans, and what three studies conclude.
 
 Their means, intervals and verdicts stay: committed_conclusions.csv.
 
@@ -19,7 +19,7 @@ from paceline.prediction.evidence import FILE, read_evidence
 from tests.tiny import REPOSITORY
 
 CONCLUSIONS = Path(__file__).with_name("committed_conclusions.csv")
-STUDIES = ("scale", "when_asynchronous", "schemes", "twin")
+STUDIES = ("grid", "schemes", "twin")
 COMPARED = ("speedup", "one_worker_top1_difference")
 COMPARED += ("reference_speedup", "reference_top1_difference", "loss")
 NUMBERS = ("test_top1", "images_per_second", "target_seconds", "target_samples")

@@ -132,11 +132,11 @@ def question(*schemes, workers=(1, 8), **changes):
 
 def test_a_scheme_has_the_settings_that_were_searched_at_the_nearest_number_of_rounds():
     texts = {4: "scheme.period=16", 64: "scheme.period=2"}
-    known = [row for row in read_evidence() if (row.scheme, row.rate) == ("local_sgd", "tuned")]
+    known = [row for row in read_evidence() if (row.scheme, row.rate) == ("diloco", "tuned")]
     rows = [replace(known[0], workers=n, settings=text) for n, text in texts.items()]
-    period = {text: scheme_settings("local_sgd", text, {}, ROOT) for text in texts.values()}
-    asked = question(evidence=Evidence(rows), schemes={"local_sgd": period}, images=rows[0].images)
-    found = {n: candidate(asked, "local_sgd", n, 32) for n in (2, 4, 8, 32)}
+    period = {text: scheme_settings("diloco", text, {}, ROOT) for text in texts.values()}
+    asked = question(evidence=Evidence(rows), schemes={"diloco": period}, images=rows[0].images)
+    found = {n: candidate(asked, "diloco", n, 32) for n in (2, 4, 8, 32)}
     schemes = {n: each.prediction.point.config.values["scheme"] for n, each in found.items()}
     assert {n: each["period"] for n, each in schemes.items()} == {2: 16, 4: 16, 8: 16, 32: 2}
 
@@ -164,8 +164,8 @@ def test_a_plan_names_its_choice_its_cost_and_what_it_rests_on(capsys, monkeypat
     assert chosen.seconds / low == pytest.approx(FACTOR)
     assert {each.workers for each in plan.candidates} == {1, 2, 4, 8}
     schemes = {each.scheme for each in plan.candidates}
-    assert {"local_sgd", "gossip", "async_parameter_server"} <= schemes
-    assert "sync_parameter_server" not in schemes  # studied at 16 workers alone, where it loses
+    assert {"diloco", "gossip", "async_parameter_server"} <= schemes
+    assert "stale_synchronous" not in schemes  # studied at 16 workers alone, where it loses
     assert screen[0].startswith("Assumed: titan, 8 nodes of 1, ")
     assert screen[1].startswith("Use all-reduce (DDP) with 8 workers, 32 images per worker, ")
     assert "that googlenet behaves like small_cnn" in screen[3]
@@ -175,14 +175,14 @@ def test_a_plan_names_its_choice_its_cost_and_what_it_rests_on(capsys, monkeypat
 
 
 def test_a_small_network_is_no_evidence_for_another_scheme_than_all_reduce():
-    schemes, known = ("sync_allreduce", "gossip"), (SMALL, COMPARABLE)
+    schemes, known = ("sync_allreduce", "diloco"), (SMALL, COMPARABLE)
     plans = [plan_cluster(question(*schemes, evidence=each)) for each in known]
-    gossip = [next(one for one in plan.candidates if one.kind == ("gossip", 8)) for plan in plans]
-    assert [each.verdict for each in gossip] == [KEPT, KEPT]
-    assert [each.comparable for each in gossip] == [False, True]
+    diloco = [next(one for one in plan.candidates if one.kind == ("diloco", 8)) for plan in plans]
+    assert [each.verdict for each in diloco] == [KEPT, KEPT]
+    assert [each.comparable for each in diloco] == [False, True]
     assert {plan.chosen.kind for plan in plans} == {(REFERENCE, 8)}
     assert plans[0].runner_up.scheme == REFERENCE
-    assert gossip[0].prediction.run == gossip[1].prediction.run
+    assert diloco[0].prediction.run == diloco[1].prediction.run
 
 
 def test_more_workers_than_keep_the_accuracy_are_not_recommended():
@@ -204,11 +204,13 @@ def test_the_rule_of_the_learning_rate_is_one_whose_runs_kept_the_accuracy(rule)
 
 
 def test_an_exchange_of_the_studies_took_at_most_so_many_steps():
-    study = composed(["experiments=when_asynchronous"], ROOT).values
-    file = yaml.safe_load((ROOT / "experiments/when_asynchronous.yaml").read_text())
-    _, *rates = file["grids"][1]["cluster.link.bandwidth"].split(",")
+    study = composed(["experiments=grid"], ROOT).values
+    file = yaml.safe_load((ROOT / "experiments/grid.yaml").read_text())
+    _, *rates = file["grids"][0]["cluster.link.bandwidth"].split(",")
     seconds = study["workload"]["num_bytes"] / min(map(float, rates))
-    assert seconds / study["cluster"]["step_seconds"] == pytest.approx(LONGEST_EXCHANGE)
+    step = study["cluster"]["step_rates"]["resnet50"]
+    computing = step["fixed"] + step["per_image"] * study["batch_size"]
+    assert seconds / computing == pytest.approx(LONGEST_EXCHANGE, rel=0.01)
     assert study["cluster"]["workers_per_node"] == 1
 
 
@@ -252,15 +254,15 @@ def on_links(bandwidth):
 
 def test_gossip_is_not_known_where_its_exchanges_take_longer_than_in_the_studies():
     schemes = "sync_allreduce", "gossip"
-    asked = question(*schemes)
+    asked = question(*schemes, allowed=0.05)
     assert exchange_of(candidate(asked, schemes[0], 8, 32).prediction.point) == 0
     exchange = exchange_of(candidate(asked, "gossip", 8, 32).prediction.point)
     rate = link_of(asked)[1].bandwidth * exchange / LONGEST_EXCHANGE
     for times, verdict in ((1.1, KEPT), (0.9, NOT_STUDIED)):
-        slower = question(*schemes, config=on_links(times * rate))
+        slower = question(*schemes, config=on_links(times * rate), allowed=0.05)
         found = candidate(slower, "gossip", 8, 32)
         assert found.verdict == verdict
-    plan = plan_cluster(question(*schemes, config=on_links(0.9 * rate)))
+    plan = plan_cluster(question(*schemes, config=on_links(0.9 * rate), allowed=0.05))
     assert {plan.chosen.scheme, plan.runner_up.scheme} == {"sync_allreduce"}
 
 
@@ -271,13 +273,13 @@ def test_where_links_are_slow_one_worker_is_not_chosen_for_its_accuracy():
 
 
 def test_schemes_with_servers_are_timed_where_they_may_keep_the_accuracy():
-    names = "sync_allreduce", "async_parameter_server", "sync_then_async", "local_sgd"
-    asked = question(*names, workers=(4, 64, 256))
-    timed = ["sync_allreduce", "async_parameter_server", "local_sgd"]
-    for workers in (4, 64, 256):  # synchronous then asynchronous was studied at 16 alone
+    names = "sync_allreduce", "async_parameter_server", "stale_synchronous", "diloco"
+    asked = question(*names, workers=(4, 64))
+    timed = ["sync_allreduce", "async_parameter_server", "diloco"]
+    for workers in (4, 64):  # bounded staleness was studied at 16 alone
         assert [name for name in names if worthwhile(asked, name, workers, 32)] == timed
     known = asked.evidence
-    for scheme, most in (("sync_then_async", 16), ("async_parameter_server", 256)):
+    for scheme, most in (("stale_synchronous", 16), ("async_parameter_server", 64)):
         studied = {row.workers: row.staleness for row in known.observed if row.scheme == scheme}
         for workers in studied:
             assert known.staleness(scheme, workers) == pytest.approx(studied[workers], rel=1e-3)
@@ -315,10 +317,10 @@ def test_notes_name_large_updates_schemes_that_were_not_timed_and_changes_as_the
         asked = question(workers=(1, 4), batch_sizes=[batch_size], images=55_000)
         said = list(notes(plan_cluster(asked)))
         assert sum("also if one worker computes them" in each for each in said) == told, said
-    names = "sync_allreduce", "async_parameter_server", "sync_then_async"
+    names = "sync_allreduce", "async_parameter_server", "stale_synchronous"
     plan = plan_cluster(question(*names, workers=(1, 16)))
-    assert not_timed(plan) == {"sync_then_async": LOWER}
-    assert "not timed: synchronous then asynchronous (loses more than 1 point)" in notes(plan)
+    assert not_timed(plan) == {"stale_synchronous": LOWER}
+    assert "not timed: bounded staleness (loses more than 1 point)" in notes(plan)
     assert points(Change(-0.005, -0.0101, 0.002), 0.01) == "-0.50 (-1.01 to +0.20)"
     assert points(Change(-0.005, -0.0099, 0.002), 0.01) == "-0.5 (-1.0 to +0.2)"
     # each scheme without servers is tried with every number of workers, whichever comes first

@@ -76,7 +76,7 @@ def test_the_network_and_data_that_are_asked_for_come_before_the_largest_trainin
 
 def test_the_package_knows_schemes_that_meet_and_schemes_that_do_not():
     evidence = evidence_for(read_evidence(), "resnet50", "ImageNet-1k")
-    assert len(evidence.schemes) >= 10
+    assert len(evidence.schemes) >= 6
     assert evidence.schemes["sync_parameter_server"] == ["scheme.backup_workers=1"]
     assert all(len(row.runs_digest) == 64 and row.seeds >= 3 for row in evidence.observed)
     for scheme in evidence.schemes:  # what was studied is worse with fewer rounds

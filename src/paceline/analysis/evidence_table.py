@@ -10,7 +10,7 @@ import pandas as pd
 
 from paceline.analysis.comparison import reference_arm
 from paceline.analysis.configuration import OPTIMIZER, matching
-from paceline.analysis.frames import Frame, as_csv
+from paceline.analysis.frames import Frame, as_csv, setting
 from paceline.errors import SettingError
 from paceline.prediction.evidence import FILE, TUNED, Observed
 from paceline.record.report_files import read_about
@@ -105,10 +105,11 @@ def _observed(study: str, digest: str, tables: "Tables", row: Frame) -> Observed
         if name.startswith("scheme.")
         and name not in ("scheme.servers", _COMPRESSION)
         and own[name].notna().all()
+        and (own[name] != "").all()  # a text that other schemes alone have
     }
     if set_by_study.get("scheme.group_size") == 1:  # no groups
         del set_by_study["scheme.group_size"]
-    chosen = [f"{name}={value:g}" for name, value in set_by_study.items()]
+    chosen = [f"{name}={setting(value)}" for name, value in set_by_study.items()]
     chosen.append(searched_setting(tables, row))
     difference = [row[f"one_worker_top1_difference_{end}"] for end in ("mean", "low", "high")]
     return Observed(

@@ -36,9 +36,8 @@ FACTOR, STEP_FACTOR = 1.28, 1.53
 _EDGE = 0.05  # relative; so far beyond what was studied is alike
 COMPARABLE = 10  # times the weights of the network that was studied, or a tenth of them
 TUNED, RULES = "tuned", ("linear", "square_root")  # rates of studies; rules as training.lr_rule
-# Longest exchange that was studied [steps of computing]: that of the slowest links of
-# experiments/when_asynchronous.yaml, over which the weights take three steps
-LONGEST_EXCHANGE = 3.0
+# Longest exchange that was studied [steps of computing]: over the slowest links of the study grid
+LONGEST_EXCHANGE = 3.7
 
 
 class Change(NamedTuple):

@@ -109,7 +109,7 @@ class Prediction:
         if each > MOST_SENDERS and not profile.one_machine:
             return (
                 f"each server gets {each:.3g} whole gradients in a step of all workers, more than "
-                f"the {MOST_SENDERS} that were checked; expect slower, as published servers were"
+                f"the {MOST_SENDERS} that were checked; published servers were slower"
             )
         return ""
 
