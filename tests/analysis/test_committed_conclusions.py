@@ -22,7 +22,7 @@ CONCLUSIONS = Path(__file__).with_name("committed_conclusions.csv")
 STUDIES = ("grid", "schemes", "twin")
 COMPARED = ("speedup", "one_worker_top1_difference")
 COMPARED += ("reference_speedup", "reference_top1_difference", "loss")
-NUMBERS = ("test_top1", "images_per_second", "target_seconds", "target_samples")
+NUMBERS = ("test_top1", "images_per_second", "target_seconds")
 
 
 def conclusions(study):

@@ -66,9 +66,7 @@ def read_study(name: str, root: Path) -> Study | None:
     tables = read_tables(folder)
     runs = tables.runs.assign(effective_rate=tables.runs["lr"] / (1 - tables.runs["momentum"]))
     if tables.about["target"]:
-        runs = runs.assign(
-            target_seconds=runs["key"].map(crossings(tables, "seconds")).astype(float)
-        )
+        runs = runs.assign(target_seconds=runs["key"].map(crossings(tables)).astype(float))
     return Study(runs, tables)
 
 

@@ -165,7 +165,7 @@ def against_first(tables: Tables) -> Frame:
     the first, and where a run has missed the target.
     """
     by, firsts, rows = compared_by(tables), list[Frame](), list[Row]()
-    seconds = crossings(tables, "seconds")
+    seconds = crossings(tables)
     for _, points in configurations(tables.runs, list(dict.fromkeys(["data", *tables.axes]))):
         own = points[points["status"] != "failed"] if by == "target_seconds" else finished(points)
         own = own.assign(target_seconds=own["key"].map(seconds).astype(float))

@@ -97,37 +97,29 @@ def time_to_target(tables: Tables, configuration: Configuration, points: Frame) 
 
     - `target_n_reached`, `target_n_censored`: number of runs that reached the target, and of those
       that finished or diverged without reaching it;
-    - `target_seconds`, `target_samples`, `target_updates_mean`: means of the time, of the number of
-      images and of the number of updates until the target is reached, only if every run reached
-      it: a mean of only the fast runs would be biased. Else the target takes longer than the runs.
+    - `target_seconds`: mean of the time until the target is reached, only if every run reached it:
+      a mean of only the fast runs would be biased. Else the target takes longer than the runs.
     """
     goal = matching(targets(tables), {name: configuration[name] for name in ("kind", "data")})
     if goal.empty:
         return {}
+    known, own = crossings(tables), points.loc[points["status"] != "failed", "key"]
+    values = [known[key] for key in own if key in known]
+    censored = len(own) - len(values)
     row: Row = {"target": goal["target"].iloc[0], "target_set_by": goal["set_by"].iloc[0]}
-    own = points[points["status"] != "failed"]
-    for axis in ("seconds", "samples"):
-        known = crossings(tables, axis)
-        values = [known[key] for key in own["key"] if key in known]
-        censored = len(own) - len(values)
-        row |= {"target_n_reached": len(values), "target_n_censored": censored}
-        mean = NONE if censored else interval(values, not_negative(values))
-        row |= mean.named(f"target_{axis}")
-    images = (own["samples"] / own["updates"]).mean()  # of an update
-    return row | {"target_updates_mean": row["target_samples_mean"] / images}
+    row |= {"target_n_reached": len(values), "target_n_censored": censored}
+    mean = NONE if censored else interval(values, not_negative(values))
+    return row | mean.named("target_seconds")
 
 
 @lru_cache(maxsize=8)
-def crossings(tables: Tables, axis: str) -> Mapping[str, float]:
-    """Return where on `axis` each run reached its target, by its key; others are left out.
-
-    `axis` is the column seconds or samples of the curve.
-    """
+def crossings(tables: Tables) -> Mapping[str, float]:
+    """Return the seconds at which each run reached its target, by its key; others are left out."""
     metric, found = target_metric(tables), dict[str, float]()
     runs = tables.runs.merge(targets(tables), on=["kind", "data"])
     for key, target in zip(runs["key"], runs["target"], strict=True):
         curve = tables.curve(key)
-        where = crossing(curve[axis], metric.gain(curve), metric.sign * target)
+        where = crossing(curve["seconds"], metric.gain(curve), metric.sign * target)
         if where is not None:
             found[key] = where
     return found

@@ -55,11 +55,11 @@ class StudyFindings:
     def configurations(self) -> Frame:
         """Return configurations.csv, each row also compared with the first, as `against_first`.
 
-        `most_samples`, `most_seconds` and `most_updates` are those of the longest run.
+        `most_seconds` are those of the longest run.
         """
         tables, names = self.tables, list(dict.fromkeys(["data", *self.tables.axes]))
         lengths = [
-            points[["samples", "seconds", "updates"]].max().add_prefix("most_")
+            {"most_seconds": points["seconds"].max()}
             for _, points in configurations(tables.runs, names)
         ]
         more = (as_written(against_first(tables)), pd.DataFrame(lengths).reset_index(drop=True))
