@@ -184,25 +184,6 @@ def test_tests_are_adjusted_for_the_number_of_schemes_of_a_situation(tmp_path):
     assert (both["gossip"], both["mixed"]) == ("less accurate", "less accurate")
 
 
-@pytest.mark.parametrize(
-    ("scheme", "period", "optimizer", "is_ranked"),
-    [
-        ("local_sgd", 1, "SGD", False),
-        ("local_sgd", 2, "SGD", True),
-        ("local_sgd", 1, "Adam", True),  # whose steps are not linear in the gradients
-        ("mixed", 1, "SGD", True),
-    ],
-)
-def test_local_sgd_with_a_mean_after_each_step_is_all_reduce(
-    tmp_path, scheme, period, optimizer, is_ranked
-):
-    runs = [run | {"scheme.period": None} for run in [*ONE, *arm("sync_allreduce", 2, 0.9)]]
-    runs += arm(scheme, 3, 0.9, **{"scheme.period": period, "optimizer": optimizer})
-    found = verdicts(tmp_path / "made", runs, axes=[*AXES, "scheme.period"])
-    assert found[scheme] == ("use" if is_ranked else "all-reduce")
-    assert found["sync_allreduce"] == ("slower" if is_ranked else "use")
-
-
 def test_nothing_is_said_against_a_scheme_whose_best_rate_is_at_an_edge(tmp_path):
     runs = [*ONE, *arm("sync_allreduce", 2, 0.9), *arm("gossip", 3, 0.8)]
     trials = made_tuning(runs[4:], {"gossip": "highest effective_rate"})

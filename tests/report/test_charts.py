@@ -75,15 +75,14 @@ def test_lines_over_budgets_are_drawn_for_each_speed_of_the_links(tmp_path):
 SLOW, EPOCHS = "cluster.slow_workers", "training.epochs"
 EPOCH = 96_000  # images
 # Times as many images as one worker; 16 workers by the seed, so that it is not shown to be few more
-NEEDED = {1: [1] * 4, 4: [1.1] * 4, 8: [1.2] * 4, 16: [1.1, 1.1, 1.1, 1.4], 64: [3] * 4}
+NEEDED = {1: [1] * 4, 4: [1.1] * 4, 16: [1.1, 1.1, 1.1, 1.4], 64: [3] * 4}
 
 
-def of_batches(folder, rows, alone=32, seeds=4, axis=EPOCHS):
+def of_batches(folder, rows, seeds=4, axis=EPOCHS):
     """The findings of a study whose `rows` are (scheme, workers, budgets, stragglers, top-1 lost).
 
-    `alone`: images of a step of one worker; `seeds`: of several workers. An epoch twice as long,
-    or half of the images needed, gives two points of top-1: 4 epochs of one worker 90 %, and half
-    of them a target of 88 %.
+    `seeds`: of several workers. An epoch twice as long, or half of the images needed, gives two
+    points of top-1: 4 epochs of one worker 90 %, and half of them a target of 88 %.
     """
     runs = [
         run | {axis: budget, SLOW: slow, "key": digest(run["key"], budget, slow)[:12]}
@@ -96,7 +95,6 @@ def of_batches(folder, rows, alone=32, seeds=4, axis=EPOCHS):
         run["top1"] += 0.9 + 0.02 * math.log2(run[axis] / needed / 4)
         run |= {"test_top1": run["top1"], "samples": EPOCH * run[axis]}
         run["top1"] = 0.9  # of validation images
-        run["batch_size"] = alone if run["workers"] == 1 else 32
         waits = run["scheme"] == "sync_allreduce"
         run["images_per_second"] *= (0.4 if run[SLOW] else 1) if waits else 1.25
     about = {"axes": [*AXES, axis, SLOW], "target": None}
@@ -137,13 +135,9 @@ def test_a_study_with_one_budget_draws_no_steps_to_a_target(tmp_path):
     assert target_chart(of_batches(tmp_path / "a", rows)) is None
 
 
-def spread_of(*given, **more):
-    return spread_words(of_batches(*given, **more))
-
-
 def test_a_sentence_says_what_larger_batches_need_and_what_not_waiting_costs(tmp_path):
     beside = [("sync_allreduce", 16, (1,), 1, 0), ("async_parameter_server", 16, (1,), 1, 0.05)]
-    assert numbers(spread_of(tmp_path / "a", [*WAITING, *FREE, *beside])) == [
+    assert numbers(spread_words(of_batches(tmp_path / "a", [*WAITING, *FREE, *beside]))) == [
         *("2", "-1", "32", "1.1", "1.1", "1.1", "128"),
         *("1.2", "0.96", "1.4", "512", "384,000", "2,048"),  # in no budget with 2,048
         *("128", "25", "1"),  # shown to need at most 25 % more
@@ -165,16 +159,11 @@ def test_a_sentence_says_what_larger_batches_need_and_what_not_waiting_costs(tmp
     ids=["no one worker", "two batches", "one budget", "one worker's is one", "no budget so small"],
 )
 def test_no_sentence_is_said_of_a_study_that_does_not_tell(tmp_path, rows):
-    assert spread_of(tmp_path / "a", rows) == ""
-
-
-def test_no_sentence_is_said_where_one_worker_has_another_batch_than_each_of_several(tmp_path):
-    rows = [*WAITING, ("sync_allreduce", 8, BUDGETS, 0, 0), *FREE]
-    assert spread_of(tmp_path / "a", rows, alone=64) == ""
+    assert spread_words(of_batches(tmp_path / "a", rows)) == ""
 
 
 def test_the_sentence_of_a_study_that_waits_is_of_batches_alone(tmp_path):
-    assert len(numbers(spread_of(tmp_path / "a", WAITING))) == 16
+    assert len(numbers(spread_words(of_batches(tmp_path / "a", WAITING)))) == 16
 
 
 def luminance(colour):

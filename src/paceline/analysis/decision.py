@@ -15,7 +15,6 @@ import pandas as pd
 
 from paceline.analysis.comparison import METRICS, SPEED, is_reference, losses, one_worker
 from paceline.analysis.configuration import (
-    OPTIMIZER,
     groups,
     matching,
     num_processes,
@@ -35,14 +34,14 @@ from paceline.analysis.intervals import (
     p_differs,
     paired,
 )
-from paceline.analysis.searches import edge_of, searched_setting
+from paceline.analysis.searches import edge_of
 from paceline.analysis.tables import Tables
 from paceline.prediction.evidence import FACTOR
 
 BETTER, WORSE, EQUIVALENT, NOT_TOLD = "better", "worse", "equivalent", "not told"
 USE, AS_FAST, SLOWER, LESS_ACCURATE = "use", "as fast", "slower", "less accurate"
 NO_FASTER, NOT_TRAINED = "not faster than one worker", "not trained"
-ALL_REDUCE, NOT_JUDGED = "all-reduce", "not judged"
+NOT_JUDGED = "not judged"
 SHARES_NOTHING = "independent"  # an upper bound on speed, which is never recommended
 SIMPLEST = (  # the first exchange only what all-reduce does; others come last
     "sync_allreduce",
@@ -80,9 +79,8 @@ def decision(tables: Tables) -> Frame:
       tuning has not ended; a better setting may then exist;
     - `verdict`: USE; AS_FAST, if it cannot be told apart in speed from the fastest; SLOWER;
       LESS_ACCURATE, if it is not shown to be within the margin; NO_FASTER, in place of USE;
-      NOT_TRAINED, if a run did not train; ALL_REDUCE, for local SGD with a mean after each step,
-      which is all-reduce; NOT_JUDGED, for a less accurate scheme `at_edge`, and for one without a
-      score. Empty for one worker, for SHARES_NOTHING, and if no run finished.
+      NOT_TRAINED, if a run did not train; NOT_JUDGED, for a less accurate scheme `at_edge`, and for
+      one without a score. Empty for one worker, for SHARES_NOTHING, and if no run finished.
     """
     table, columns = configuration_table(tables), situation_columns(tables.axes)
     rows = list[Row]()
@@ -129,12 +127,9 @@ def _verdicts(tables: Tables, arms: Sequence[Arm]) -> list[Row]:
     if all(num_processes(arm.row) == 1 for arm in arms):
         return found
     ranked, able = list[int](), set[int]()
-    trained = [arm for arm in arms if len(arm.runs) and not arm.row["n_diverged"]]
     for place, arm in enumerate(arms):
         if arm.row["n_diverged"]:
             found[place]["verdict"] = NOT_TRAINED
-        elif _is_all_reduce(tables, arm, trained):
-            found[place]["verdict"] = ALL_REDUCE
         elif len(arm.runs) and arm.row["scheme"] != SHARES_NOTHING:
             ranked.append(place)
     scored = [place for place in ranked if arms[place].row["top1_n"]]
@@ -202,25 +197,6 @@ def _is_faster(row: Row) -> bool:
     mean, low = row["speedup_mean"], row["speedup_low"]
     is_tested = row["kind"] != "virtual" and row["speedup_n"] >= FEWEST
     return bool(np.isnan(mean) or (low > 1 if is_tested else mean >= FACTOR))
-
-
-def _is_all_reduce(tables: Tables, arm: Arm, others: Sequence[Arm]) -> bool:
-    """Return True for local SGD with a mean after each step, if all-reduce is one of the `others`.
-
-    It is the same scheme by its law, if the optimizer is SGD, and gradients are sent whole.
-    """
-    runs, row = arm.runs, arm.row
-    if row["scheme"] != "local_sgd" or {*runs.get("optimizer", ())} - {"SGD"}:
-        return False
-    periods = {*runs.get("scheme.period", ())}
-    if periods != {1} and searched_setting(tables, row) != "scheme.period=1":
-        return False
-    return any(
-        other.row["scheme"] == "sync_allreduce"
-        and other.row.get(OPTIMIZER, "") == row.get(OPTIMIZER, "")
-        and _sends_whole(tables, other)
-        for other in others
-    )
 
 
 def _sends_whole(tables: Tables, arm: Arm) -> bool:
