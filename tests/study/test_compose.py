@@ -15,7 +15,7 @@ SHAPED = ["cluster=shaped_nodes", "cluster.link={bandwidth: 1e6, latency: 0.0}"]
 JOBS = [
     ["experiments=schemes", "scheme=gossip", "workers=2", "seed=0"],
     ["experiments=schemes", "scheme=gossip", "workers=4", "seed=1"],
-    ["experiments=schemes", "scheme=independent", "workers=4", "seed=1"],
+    ["experiments=schemes", "scheme=diloco", "workers=4", "seed=1"],
     ["experiments=schemes", "scheme=gossip", "workers=4", "seed=1", "scheme.graph=ring"],
     ["experiments=schemes", "scheme=gossip", "workers=2", "seed=1", "scheme.graph=complete"],
     [*SHAPED, "cluster.link.bandwidth=2e6"],
